@@ -1,0 +1,49 @@
+# Two commands matter: `make run` and `make test`. Both set everything up first.
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+VENV := .venv
+PY := $(VENV)/bin/python
+UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --compile-bytecode
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: run test check format lock clean
+
+run: $(VENV)/.run
+	@exec $(PY) manage.py up
+
+test: $(VENV)/.dev
+	$(PY) -m pytest -q
+
+check: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/djlint --check --lint templates
+	$(PY) manage.py makemigrations --check --dry-run
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/djlint --reformat templates
+
+# Hashes, no addresses: the lock files say what, the client's own settings say from where.
+lock: $(VENV)/bin/uv
+	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	  --extra postgres pyproject.toml -o requirements/run.txt
+	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	  --extra postgres --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+
+$(VENV)/bin/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check "uv==$(UV_VERSION)"
+
+$(VENV)/.run: requirements/run.txt $(VENV)/bin/uv
+	$(UV_INSTALL) -r requirements/run.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/bin/uv
+	$(UV_INSTALL) -r requirements/dev.txt
+	@touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,38 @@
+"""What a running tool is given, and how it refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+
+class ToolError(Exception):
+    """The tool cannot do this; the message is one sentence that the model can act on."""
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """For whom, where and how long one call runs (TX-07). Rights were checked before it was made.
+
+    Rows of the organisation may be read through the ORM: the call runs in its scope.
+    """
+
+    organisation_id: int
+    membership_id: int
+    agent: str
+    #: This organisation's own folder; file tools never leave it.
+    workspace: Path
+    #: Called for "now", aware, in the organisation's time zone.
+    now: Callable[[], datetime]
+    #: Seconds the call may take; the caller stops waiting after that.
+    timeout: float
+    session_id: UUID | None = None
+    turn_id: UUID | None = None
+    #: The same for every try of one call: send it as Idempotency-Key, where a far side takes one.
+    idempotency_key: str = ""
+    #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.
+    stopped: threading.Event = field(default_factory=threading.Event)

@@ -1,0 +1,88 @@
+"""Categories, tools and their immutable versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Membership
+
+
+class Category(TenantModel):
+    """Where a tool lives; each tool has exactly one."""
+
+    name = models.CharField(max_length=64)
+    title = models.CharField(max_length=100)
+    description = models.TextField(blank=True)
+    #: Words that call for this category, for the router.
+    keywords = models.JSONField(default=list, blank=True)
+    #: Core categories are active for every agent that starts with them.
+    is_core = models.BooleanField(default=False)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="category_name_once"),)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class ToolKind(models.TextChoices):
+    """How a tool runs."""
+
+    BUILTIN = "builtin", "Built in"
+
+
+class Tool(TenantModel):
+    """A name that a model can call. What is behind it is its current version."""
+
+    name = models.CharField(max_length=64)
+    category = models.ForeignKey(Category, on_delete=models.PROTECT, related_name="tools")
+    kind = models.CharField(max_length=16, choices=ToolKind, default=ToolKind.BUILTIN)
+    is_enabled = models.BooleanField(default=True)
+    current_version = models.ForeignKey(
+        "capabilities.ToolVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ToolVersion(TenantModel):
+    """One content of a tool, never changed once written. Its wire form, hash and token count are made when saved."""
+
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    description = models.TextField()
+    #: JSON Schema (draft 2020-12) of the arguments.
+    parameters = models.JSONField()
+    #: Canonical JSON of the definition in OpenAI form, its SHA-256, and its tokens (o200k).
+    wire = models.TextField()
+    sha256 = models.CharField(max_length=64)
+    tokens = models.PositiveIntegerField()
+    #: read, write or external.
+    effect = models.CharField(max_length=16)
+    #: retry, retry_with_key or never: what may follow a crash between a call's start and its result.
+    on_crash = models.CharField(max_length=16, default="never")
+    #: Seconds.
+    timeout = models.FloatField(default=20.0)
+    #: Characters of a result that the model gets to see, at most.
+    max_result_chars = models.PositiveIntegerField(default=40_000)
+    created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["tool", "number"], name="tool_version_number_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.tool.name} v{self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise TypeError("A tool version is never changed: write the next one.")
+        super().save(*args, **kwargs)

@@ -1,0 +1,65 @@
+"""What the built-in tools keep for a member: tasks, a scratchpad, memories."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Membership
+
+
+class Task(TenantModel):
+    """Something a member wants done."""
+
+    class Status(models.TextChoices):
+        OPEN = "open", "Open"
+        DONE = "done", "Done"
+
+    class Priority(models.TextChoices):
+        LOW = "low", "Low"
+        NORMAL = "normal", "Normal"
+        HIGH = "high", "High"
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="tasks")
+    #: Counts from 1 for each member: what people and models call a task by.
+    number = models.PositiveIntegerField()
+    title = models.CharField(max_length=500)
+    notes = models.TextField(blank=True)
+    due = models.DateField(null=True, blank=True)
+    priority = models.CharField(max_length=8, choices=Priority, default=Priority.NORMAL)
+    status = models.CharField(max_length=8, choices=Status, default=Status.OPEN)
+    created_at = models.DateTimeField(auto_now_add=True)
+    completed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="task_number_once"),)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Scratchpad(TenantModel):
+    """One member's page of working notes."""
+
+    membership = models.OneToOneField(Membership, on_delete=models.CASCADE, related_name="scratchpad")
+    text = models.TextField(blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"Scratchpad of {self.membership}"
+
+
+class Memory(TenantModel):
+    """A fact that a member asked to be kept."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="memories")
+    #: Counts from 1 for each member.
+    number = models.PositiveIntegerField()
+    text = models.TextField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="memory_number_once"),)
+
+    def __str__(self) -> str:
+        return self.text[:80]

@@ -1,0 +1,95 @@
+"""What members may use: roles, and grants of their own."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from capabilities.models.catalogue import Category, Tool
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Membership, slug_validator
+
+
+class RoleMode(models.TextChoices):
+    """What a role opens before its rules are read. Absent never means all."""
+
+    ALL = "all", "All tools"
+    LISTED = "listed", "Listed tools"
+    NONE = "none", "No tools"
+
+
+class Effect(models.TextChoices):
+    ALLOW = "allow", "Allow"
+    DENY = "deny", "Deny"
+
+
+class Role(TenantModel):
+    """What members with it may use. A member's roles add up; a new one opens nothing."""
+
+    slug = models.CharField(max_length=63, validators=[slug_validator])
+    name = models.CharField(max_length=100)
+    description = models.TextField(blank=True)
+    mode = models.CharField(max_length=16, choices=RoleMode, default=RoleMode.NONE)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="role_slug_once"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RoleRule(TenantModel):
+    """One line of a `listed` role: a category or a tool, allowed or not. What is said of the tool beats its category."""
+
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="rules")
+    category = models.ForeignKey(Category, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    effect = models.CharField(max_length=8, choices=Effect, default=Effect.ALLOW)
+
+    class Meta(TenantModel.Meta):
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="role_rule_names_one_thing"
+            ),
+            models.UniqueConstraint(fields=["role", "category"], name="role_rule_category_once"),
+            models.UniqueConstraint(fields=["role", "tool"], name="role_rule_tool_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.tool or self.category}"
+
+
+class RoleMembership(TenantModel):
+    """A member has a role."""
+
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="role_memberships")
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="role_memberships")
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["role", "membership"], name="role_of_member_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.role}"
+
+
+class Grant(TenantModel):
+    """One member's own allow or deny of a tool or a category. A deny beats everything; an allow adds to the roles."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grants")
+    category = models.ForeignKey(Category, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    effect = models.CharField(max_length=8, choices=Effect)
+    reason = models.TextField(blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="grant_names_one_thing"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.effect} {self.tool or self.category}"

@@ -1,0 +1,180 @@
+"""The tools that this service brings along: a typed, documented function becomes a spec.
+
+A category of built-in tools is one module in a package named `builtin` of any installed app; it is found by itself.
+Knows how a function is described to a model, and nothing of organisations, permissions or rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_type_hints
+
+from django.apps import apps
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.wire import TOOL_NAME
+
+#: What may follow a crash between a call's start and its result. `retry`: the tool only reads, or repeating it does no
+#: harm. `retry_with_key`: the far side drops a repeat that carries the same key. `never`: the outcome is unknown.
+OnCrash = Literal["retry", "retry_with_key", "never"]
+#: What a call can change: nothing, rows or files of this organisation, or something outside.
+Effect = Literal["read", "write", "external"]
+
+ToolFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class CategorySpec:
+    """A category as its module declares it, in a constant named CATEGORY."""
+
+    name: str
+    title: str
+    description: str
+    keywords: tuple[str, ...] = ()
+    is_core: bool = False
+
+
+@dataclass(frozen=True)
+class BuiltinTool:
+    """One built-in tool: what the model is told of it, and the function that runs."""
+
+    name: str
+    category: str
+    description: str
+    parameters: Mapping[str, Any]
+    effect: Effect
+    on_crash: OnCrash
+    timeout: float
+    function: ToolFunction
+    arguments: type[BaseModel]
+    human_format: str
+    dedupe: bool = False
+
+    def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
+        """Run it. Raises ToolError, with a sentence for the model, where the arguments or the world do not allow it."""
+        try:
+            values = self.arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "arguments"
+            raise ToolError(f"{where}: {first['msg']}") from error
+        return self.function(context, **{name: getattr(values, name) for name in type(values).model_fields})
+
+
+@dataclass
+class Registry:
+    """Every built-in category and tool of this process, by name."""
+
+    categories: dict[str, CategorySpec] = field(default_factory=dict)
+    tools: dict[str, BuiltinTool] = field(default_factory=dict)
+
+    def discover(self) -> None:
+        """Import each module of each installed app's `builtin` package. A second time is harmless."""
+        for app in apps.get_app_configs():
+            name = f"{app.name}.builtin"
+            if importlib.util.find_spec(name) is None:
+                continue
+            package = importlib.import_module(name)
+            for info in pkgutil.iter_modules(package.__path__):
+                if info.name.startswith("_"):
+                    continue
+                module = importlib.import_module(f"{name}.{info.name}")
+                self.add_category(module.CATEGORY)
+
+    def add_category(self, spec: CategorySpec) -> None:
+        known = self.categories.setdefault(spec.name, spec)
+        if known != spec:
+            raise ValueError(f"Category {spec.name} is declared twice.")
+
+    def add_tool(self, tool: BuiltinTool) -> None:
+        known = self.tools.get(tool.name)
+        if known is not None and known.function.__qualname__ != tool.function.__qualname__:
+            raise ValueError(f"Tool {tool.name} is declared twice.")
+        self.tools[tool.name] = tool
+
+
+registry = Registry()
+
+
+def tool(
+    *,
+    category: str,
+    effect: Effect,
+    human_format: str,
+    on_crash: OnCrash | None = None,
+    timeout: float = 20.0,
+    name: str | None = None,
+    dedupe: bool = False,
+    into: Registry = registry,
+) -> Callable[[ToolFunction], ToolFunction]:
+    """Register a function as a built-in tool.
+
+    Its first parameter is the ToolContext; the others, typed for pydantic (`Annotated[str, Field(description=...)]`),
+    become the JSON Schema. The docstring is the description that the model reads. `human_format` is the one-line
+    display of a call (TX-27), a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
+    `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said.
+    """
+
+    def register(function: ToolFunction) -> ToolFunction:
+        tool_name = name or function.__name__
+        if not TOOL_NAME.match(tool_name):
+            raise ValueError(f"{tool_name!r} is no tool name: 1 to 64 of a-z, A-Z, 0-9, _ and -.")
+        arguments = arguments_model(function, tool_name)
+        into.add_tool(
+            BuiltinTool(
+                name=tool_name,
+                category=category,
+                description=inspect.cleandoc(function.__doc__ or ""),
+                parameters=schema_of(arguments),
+                effect=effect,
+                on_crash=on_crash or ("retry" if effect == "read" else "never"),
+                timeout=timeout,
+                function=function,
+                arguments=arguments,
+                human_format=human_format,
+                dedupe=dedupe,
+            )
+        )
+        return function
+
+    return register
+
+
+def arguments_model(function: ToolFunction, name: str) -> type[BaseModel]:
+    """A pydantic model of a tool function's parameters, without the context; unknown arguments are refused."""
+    if not function.__doc__:
+        raise ValueError(f"Tool {name} has no docstring: it is what the model reads.")
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of the arguments, without the titles that pydantic adds: they cost tokens and say nothing."""
+    schema: dict[str, Any] = _without_titles(arguments.model_json_schema())
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _without_titles(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_titles(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    if "properties" in node:  # a property may itself be called "title"
+        return {
+            key: {name: _without_titles(value) for name, value in child.items()}
+            if key == "properties"
+            else _without_titles(child)
+            for key, child in kept.items()
+        }
+    return {key: _without_titles(value) for key, value in kept.items()}

@@ -1,0 +1,102 @@
+"""Reading the environment: typed, bounded, and loud. A wrong value ends the start with one sentence."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from cryptography.fernet import Fernet
+
+
+class Environment:
+    """Reads `NAME`, or the file that `NAME_FILE` names, for secrets mounted as files."""
+
+    def text(self, name: str, default: str, *, at_least: int = 0) -> str:
+        value = self._read(name)
+        if not value:
+            return default
+        if len(value) < at_least:
+            refuse(f"{name} must have at least {at_least} characters; it has {len(value)}.")
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self._read(name).lower()
+        if value in ("1", "true", "yes", "on"):
+            return True
+        if value in ("0", "false", "no", "off"):
+            return False
+        if value:
+            refuse(f"{name} must be true or false; it is {value!r}.")
+        return default
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        return int(self._number(name, default, low, high, int, "a whole number"))
+
+    def number(self, name: str, default: float, low: float, high: float) -> float:
+        return self._number(name, default, low, high, float, "a number")
+
+    def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
+        value = self._read(name) or default
+        if value not in choices:
+            refuse(f"{name} must be one of {', '.join(choices)}; it is {value!r}.")
+        return value
+
+    def words(self, name: str, default: list[str]) -> list[str]:
+        value = self._read(name)
+        return [word.strip() for word in value.split(",") if word.strip()] if value else default
+
+    def refuse_if(self, wrong: bool, sentence: str) -> None:
+        if wrong:
+            refuse(sentence)
+
+    def _read(self, name: str) -> str:
+        path = os.environ.get(f"{name}_FILE", "")
+        if path:
+            try:
+                return Path(path).read_text().strip()
+            except OSError as error:
+                refuse(f"{name}_FILE names {path}, which cannot be read: {error.strerror}.")
+        return os.environ.get(name, "").strip()
+
+    def _number(
+        self, name: str, default: float, low: float, high: float, kind: type[int] | type[float], noun: str
+    ) -> float:
+        text = self._read(name)
+        if not text:
+            return default
+        try:
+            value = kind(text)
+        except ValueError:
+            refuse(f"{name} must be {noun} from {low} to {high}; it is {text!r}.")
+        if not low <= value <= high:
+            refuse(f"{name} must be {noun} from {low} to {high}; it is {text}.")
+        return value
+
+
+def data_secret(data_dir: Path, name: str, *, allowed: bool, fernet: bool = False) -> str:
+    """A secret kept in the data folder, made the first time. Refused where secrets must be given (production)."""
+    if not allowed:
+        if os.environ.get("TOOLHUB_BUILD") == "1":  # collecting static files into an image needs none
+            return Fernet.generate_key().decode()
+        variable = "TOOLHUB_FIELD_KEYS" if fernet else "SECRET_KEY"
+        refuse(f"{variable} must be set in production.")
+    path = data_dir / "secrets" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_text().strip()
+        with os.fdopen(descriptor, "w") as file:
+            value = Fernet.generate_key().decode() if fernet else secrets.token_urlsafe(64)
+            file.write(value)
+        return value
+    except OSError as error:
+        refuse(f"TOOLHUB_DATA_DIR ({data_dir}) cannot be used: {error.strerror}.")
+
+
+def refuse(sentence: str) -> NoReturn:
+    raise SystemExit(f"toolhub cannot start: {sentence}")

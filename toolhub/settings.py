@@ -1,0 +1,267 @@
+"""Every knob of the service, from the environment, with its unit and default. A wrong value stops the start.
+
+docs/settings.md lists them for operators; tests/test_docs.py holds the two together.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from toolhub.environment import Environment, data_secret
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = Environment()
+
+# -- Where things are ------------------------------------------------------------------------------------------------
+
+#: Folder for the database, secrets, workspaces and sockets of the embedded set-up.
+DATA_DIR = Path(env.text("TOOLHUB_DATA_DIR", str(BASE_DIR / "var"))).expanduser().resolve()
+#: `embedded` (one machine, defaults for everything) or `production` (refuses defaults that are not safe on a network).
+TOOLHUB_ENV = env.choice("TOOLHUB_ENV", "embedded", ("embedded", "production"))
+PRODUCTION = TOOLHUB_ENV == "production"
+DEBUG = env.boolean("DEBUG", False)
+#: TCP port and address of the web server.
+PORT = env.integer("PORT", 8000, 1, 65535)
+HOST = env.text("HOST", "127.0.0.1")
+#: Host names that the browser and clients may use.
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
+#: Whether a proxy in front ends TLS and sets X-Forwarded-Proto.
+BEHIND_TLS_PROXY = env.boolean("TOOLHUB_BEHIND_TLS_PROXY", False)
+
+# -- Secrets: from the environment, else (embedded only) made once and kept in the data folder ------------------------
+
+SECRET_KEY = env.text("SECRET_KEY", "") or data_secret(DATA_DIR, "secret_key", allowed=not PRODUCTION)
+#: Fernet keys, comma-separated: the first encrypts, all decrypt.
+TOOLHUB_FIELD_KEYS = env.words("TOOLHUB_FIELD_KEYS", []) or [
+    data_secret(DATA_DIR, "field_key", allowed=not PRODUCTION, fernet=True)
+]
+
+# -- Database --------------------------------------------------------------------------------------------------------
+
+#: postgres://user:password@host:port/name, or sqlite:///path. Default: SQLite in the data folder.
+DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'toolhub.sqlite3'}")
+DATABASES: dict[str, dict[str, Any]] = {"default": environ.Env.db_url_config(DATABASE_URL)}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # IMMEDIATE takes the write lock when a transaction begins, so a read-then-write never fails to upgrade; FULL makes
+    # a commit survive the loss of power, which is what a 202 promises.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA temp_store=MEMORY;"
+        "PRAGMA mmap_size=134217728;PRAGMA journal_size_limit=67108864;PRAGMA cache_size=-16000;",
+    }
+else:
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- Redis or Valkey: broker, cache, hints to open pages ------------------------------------------------------------
+
+#: redis://... or unix://...; without it, `manage.py up` starts a Valkey of its own and sets it.
+REDIS_URL = env.text("REDIS_URL", "")
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://") if REDIS_URL else "memory://"
+#: Turns that one worker process runs at once.
+WORKER_CONCURRENCY = env.integer("TOOLHUB_WORKER_CONCURRENCY", 100, 1, 1000)
+
+# -- Turns -----------------------------------------------------------------------------------------------------------
+
+#: Seconds that a worker holds a turn without a sign of life, before another may take it.
+TOOLHUB_LEASE_SECONDS = env.integer("TOOLHUB_LEASE_SECONDS", 15, 2, 600)
+#: Seconds that a turn may run.
+TOOLHUB_TURN_SECONDS = env.integer("TOOLHUB_TURN_SECONDS", 600, 1, 86_400)
+#: Model calls that a turn may take, where neither agent nor model says (CX-31, CX-33).
+TOOLHUB_MAX_ROUNDS = env.integer("TOOLHUB_MAX_ROUNDS", 5, 1, 25)
+#: Crashes in a row, without progress between, after which a turn fails.
+TOOLHUB_MAX_ATTEMPTS = env.integer("TOOLHUB_MAX_ATTEMPTS", 5, 1, 100)
+#: Calls of one model reply that run at once, and that run at all.
+TOOLHUB_PARALLEL_CALLS = env.integer("TOOLHUB_PARALLEL_CALLS", 8, 1, 64)
+TOOLHUB_CALLS_PER_ROUND = env.integer("TOOLHUB_CALLS_PER_ROUND", 32, 1, 128)
+#: Share of the model's context window that one result may take, and the characters it may take in any case (ZS-51, 52).
+TOOLHUB_RESULT_SHARE = env.number("TOOLHUB_RESULT_SHARE", 0.22, 0.01, 1.0)
+TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_000_000)
+#: Seconds between two bytes of a model's answer, and to its first.
+TOOLHUB_MODEL_SECONDS = env.integer("TOOLHUB_MODEL_SECONDS", 120, 1, 3_600)
+#: Times that one model call is tried, in all.
+TOOLHUB_MODEL_TRIES = env.integer("TOOLHUB_MODEL_TRIES", 4, 1, 20)
+
+# -- The way out -----------------------------------------------------------------------------------------------------
+
+#: Hosts, addresses or networks on private addresses that tools and providers may reach: `localhost`, `10.1.0.0/16`,
+#: `ollama.internal:11434`. Everything else private is refused.
+TOOLHUB_PRIVATE_HOSTS = env.words("TOOLHUB_PRIVATE_HOSTS", [])
+#: Provider of a new organisation; without a key and an address it is the offline model.
+OPENAI_API_KEY = env.text("OPENAI_API_KEY", "")
+OPENAI_BASE_URL = env.text("OPENAI_BASE_URL", "")
+OPENAI_MODEL = env.text("OPENAI_MODEL", "gpt-5-mini")
+#: Where the offline model listens, set by `manage.py up`.
+TOOLHUB_OFFLINE_MODEL_URL = env.text("TOOLHUB_OFFLINE_MODEL_URL", f"http://127.0.0.1:{PORT + 1 if PORT < 65535 else 1}/v1")
+#: Folder with one workspace folder an organisation.
+WORKSPACES_DIR = Path(env.text("TOOLHUB_WORKSPACES_DIR", str(DATA_DIR / "workspaces"))).expanduser().resolve()
+
+# -- First start -----------------------------------------------------------------------------------------------------
+
+#: Password and API token of the first administrator; random, and printed once, unless said.
+TOOLHUB_BOOTSTRAP_EMAIL = env.text("TOOLHUB_BOOTSTRAP_EMAIL", "admin@example.com")
+TOOLHUB_BOOTSTRAP_PASSWORD = env.text("TOOLHUB_BOOTSTRAP_PASSWORD", "")
+TOOLHUB_BOOTSTRAP_TOKEN = env.text("TOOLHUB_BOOTSTRAP_TOKEN", "", at_least=32)
+
+# -- Django ----------------------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_htmx",
+    "csp",
+    "toolhub.tenants",
+    "capabilities",
+    "sessions",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "toolhub.tenants.middleware.TenancyMiddleware",
+]
+ROOT_URLCONF = "toolhub.urls"
+ASGI_APPLICATION = "toolhub.asgi.application"
+WSGI_APPLICATION = "toolhub.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "toolhub.tenants.pages.frame",
+            ],
+        },
+    },
+]
+
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "home"
+ACCOUNT_ADAPTER = "toolhub.tenants.login.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
+#: Sign-ins: 30 a minute from one address, and 5 failed ones in 5 minutes for one account from one address.
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+if BEHIND_TLS_PROXY:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = True
+    SECURE_HSTS_SECONDS = 31_536_000
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "manifest-src": ["'self'"],
+    }
+}
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.api.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["toolhub.tenants.api.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "toolhub.tenants.api.error_response",
+    "DEFAULT_PAGINATION_CLASS": None,
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "toolhub",
+    "DESCRIPTION": "The control plane for the tools of LLM agents.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {"AccessEnum": "toolhub.tenants.models.Access"},
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["stderr"], "level": env.choice("TOOLHUB_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))},
+    # A page or a stream that its reader left is no fault of ours.
+    "loggers": {"django.request": {"level": "ERROR"}, "httpx2": {"level": "WARNING"}},
+}
+
+if PRODUCTION and "check" not in sys.argv and os.environ.get("TOOLHUB_BUILD") != "1":
+    env.refuse_if(DEBUG, "DEBUG must be off in production.")
+    env.refuse_if(len(SECRET_KEY) < 50, "SECRET_KEY must be at least 50 random characters in production.")
+    env.refuse_if("*" in ALLOWED_HOSTS, "ALLOWED_HOSTS must name the hosts in production, not *.")
+    env.refuse_if("ALLOWED_HOSTS" not in os.environ, "ALLOWED_HOSTS must be set in production.")
+    env.refuse_if(not REDIS_URL, "REDIS_URL must be set in production.")
