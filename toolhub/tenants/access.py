@@ -1,0 +1,113 @@
+"""The one place where a request becomes a membership: by the organisation in the path, or by an API token."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+from typing import cast
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from django_htmx.middleware import HtmxDetails
+
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Access, ApiToken, Membership, Right, User
+from toolhub.tenants.scope import system_scope
+
+#: How often, at most, a token's last use is written down.
+LAST_USE_EVERY = timedelta(minutes=1)
+TOKEN_PREFIX = "thub_"
+
+
+class MemberRequest(HttpRequest):
+    """A request whose membership is known, as views get it."""
+
+    htmx: HtmxDetails
+    membership: Membership
+
+
+def member_or_404(
+    request: HttpRequest, *, at_least: Access = Access.VIEWER, right: Right | None = None
+) -> Membership:
+    """The member that this request acts as, in the organisation of its path.
+
+    A stranger gets the answer of a missing page (404); a member with too little access, or without the right where
+    one is asked for, is told so (403).
+    """
+    membership = cast("Membership | None", getattr(request, "membership", None))
+    if membership is None:
+        raise Http404("No such page.")
+    if not membership.has_access(at_least):
+        raise PermissionDenied(f"This needs at least the access level {at_least.label.lower()}.")
+    if right is not None and not membership.has_right(right):
+        raise PermissionDenied(f"This needs the admin right {right.value}.")
+    return membership
+
+
+def membership_of_user(user: User, slug: str) -> Membership | None:
+    """The user's membership in the organisation of that name, or None where there is none of either."""
+    with system_scope():
+        return (
+            Membership.objects.select_related("organisation", "user")
+            .filter(user=user, user__is_active=True, organisation__slug=slug)
+            .first()
+        )
+
+
+def memberships_of_user(user: User) -> list[Membership]:
+    with system_scope():
+        found = Membership.objects.select_related("organisation").filter(user=user)
+        return list(found.order_by("organisation__name", "pk"))
+
+
+def token_digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def token_by_secret(secret: str) -> ApiToken | None:
+    """The usable token with this secret, with its membership, organisation and user at hand. One query."""
+    with system_scope():
+        return (
+            ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
+            .filter(digest=token_digest(secret), revoked_at=None, membership__user__is_active=True)
+            .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
+            .first()
+        )
+
+
+def note_token_use(token: ApiToken) -> None:
+    """Write down the use, at most once a minute."""
+    if token.last_used_at is not None and timezone.now() - token.last_used_at < LAST_USE_EVERY:
+        return
+    with system_scope():
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=Now())
+
+
+@transaction.atomic
+def issue_token(
+    membership: Membership, name: str, *, actor: Membership | None, secret: str = "", days: int | None = None
+) -> tuple[ApiToken, str]:
+    """Make a token; its secret is returned here and can never be read again. `days` until it expires, None for never."""
+    secret = secret or TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken.objects.create(
+        organisation=membership.organisation,
+        membership=membership,
+        name=name,
+        prefix=secret[:9],
+        digest=token_digest(secret),
+        expires_at=timezone.now() + timedelta(days=days) if days is not None else None,
+    )
+    record("token.issue", token, actor=actor, after={"name": name, "expires_at": str(token.expires_at or "")})
+    return token, secret
+
+
+@transaction.atomic
+def revoke_token(token: ApiToken, *, actor: Membership) -> None:
+    """End a token at once. A second time changes nothing."""
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
+        record("token.revoke", token, actor=actor, before={"name": token.name})

@@ -1,0 +1,77 @@
+"""Puts each request into the scope of the organisation that its path or its token names."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.http import HttpRequest, HttpResponseBase
+
+from toolhub.tenants.access import membership_of_user, note_token_use, token_by_secret
+from toolhub.tenants.audit import request_id
+from toolhub.tenants.models import ApiToken, Membership, User
+from toolhub.tenants.scope import organisation_scope
+
+ORGANISATION_PATH = re.compile(r"^/o/(?P<slug>[a-z0-9][a-z0-9-]{0,62})/")
+API_PREFIX = "/api/v1/"
+#: Longer secrets than this are not even hashed.
+MAX_SECRET = 512
+
+
+class TenancyMiddleware:
+    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope.
+
+    Runs sync and async: a stream's view is async, and must stay so on the whole way.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        request_id.set(uuid.uuid4().hex)
+        if iscoroutinefunction(self):
+            return self._acall(request)
+        membership = identify(request)
+        if membership is None:
+            return self.get_response(request)
+        with organisation_scope(membership.organisation_id):
+            return self.get_response(request)
+
+    async def _acall(self, request: HttpRequest) -> HttpResponseBase:
+        membership = await sync_to_async(identify)(request)
+        if membership is None:
+            return await self.get_response(request)  # type: ignore[no-any-return, misc]
+        with organisation_scope(membership.organisation_id):
+            return await self.get_response(request)  # type: ignore[no-any-return, misc]
+
+
+def identify(request: HttpRequest) -> Membership | None:
+    """Who asks: by the token alone under /api/v1/, by the signed-in user under /o/<organisation>/, else nobody."""
+    membership: Membership | None = None
+    if request.path_info.startswith(API_PREFIX):
+        token = token_of(request)
+        if token is not None:
+            membership = token.membership
+            note_token_use(token)
+            request.api_token = token  # type: ignore[attr-defined]
+    elif match := ORGANISATION_PATH.match(request.path_info):
+        user = request.user
+        if isinstance(user, User) and user.is_authenticated:
+            membership = membership_of_user(user, match["slug"])
+    request.membership = membership  # type: ignore[attr-defined]
+    return membership
+
+
+def token_of(request: HttpRequest) -> ApiToken | None:
+    scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret or len(secret) > MAX_SECRET:
+        return None
+    return token_by_secret(secret)
