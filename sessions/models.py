@@ -1,0 +1,250 @@
+"""Chats and the durable record of their turns. Rows only; how a turn moves on is in the ledger."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+
+from capabilities.models import Agent, ToolVersion
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Membership
+
+
+class ChatSession(TenantModel):
+    """One conversation of one member with an agent. Django's own sessions are login sessions."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="chat_sessions")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="chat_sessions")
+    title = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: When its last turn was accepted.
+    active_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        indexes = (models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),)
+
+    def __str__(self) -> str:
+        return self.title or "New session"
+
+
+class ToolSet(TenantModel):
+    """The exact bytes of a `tools` array that was sent. Rounds with the same tools share one row."""
+
+    sha256 = models.CharField(max_length=64)
+    #: The JSON array itself, canonical.
+    wire = models.TextField()
+    tokens = models.PositiveIntegerField()
+    #: Keys of the tool versions in it, in order.
+    version_ids = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "sha256"], name="tool_set_once"),)
+
+    def __str__(self) -> str:
+        return f"{len(self.version_ids)} tools, {self.tokens} tokens"
+
+
+class TurnStatus(models.TextChoices):
+    """Where a turn stands."""
+
+    #: Accepted, and waiting for a worker or for the session's earlier turn.
+    QUEUED = "queued", "Queued"
+    #: A worker holds it, or did until a moment ago.
+    RUNNING = "running", "Running"
+    #: It has its answer.
+    DONE = "done", "Done"
+    #: It ended without one; `error_code` says why.
+    FAILED = "failed", "Failed"
+    #: Somebody stopped it.
+    CANCELLED = "cancelled", "Cancelled"
+    #: Its deadline passed.
+    EXPIRED = "expired", "Expired"
+
+
+#: A turn in one of these may still move on.
+OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING)
+
+
+class Turn(TenantModel):
+    """One user message until its answer. The row is the queue: a worker that claims it owns it for one epoch."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="turns")
+    #: Counts from 1 in its session; turns of one session run in this order, one at a time.
+    seq = models.PositiveIntegerField()
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="turns")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="turns")
+    message = models.TextField()
+    status = models.CharField(max_length=20, choices=TurnStatus, default=TurnStatus.QUEUED)
+    answer = models.TextField(blank=True)
+    error_code = models.CharField(max_length=40, blank=True)
+    error_message = models.TextField(blank=True)
+
+    idempotency_key = models.CharField(max_length=255, blank=True)
+
+    #: Rises with every claim; whoever writes with an older one is a zombie.
+    epoch = models.PositiveIntegerField(default=0)
+    owner = models.CharField(max_length=100, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    #: Claims since the last finished step.
+    attempts = models.PositiveIntegerField(default=0)
+    #: Not before this; set when a provider asked to wait.
+    next_attempt_at = models.DateTimeField(null=True, blank=True)
+    #: When a worker was last called for it.
+    rang_at = models.DateTimeField(null=True, blank=True)
+    deadline_at = models.DateTimeField()
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    #: The numbers of the last step and the last event; both count without gaps.
+    last_step = models.PositiveIntegerField(default=0)
+    last_event = models.PositiveIntegerField(default=0)
+
+    rounds = models.PositiveIntegerField(default=0)
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    cached_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+
+    class Meta(TenantModel.Meta):
+        constraints = (
+            models.UniqueConstraint(fields=["session", "seq"], name="turn_seq_once"),
+            models.UniqueConstraint(
+                fields=["membership", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="turn_idempotency_key_once",
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["status", "lease_until"], condition=Q(status__in=["queued", "running"]), name="open_turns"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Turn {self.seq}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_STATUSES
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Tokens as the provider counted them, summed over the rounds."""
+        return {
+            "rounds": self.rounds,
+            "input_tokens": self.input_tokens,
+            "cached_tokens": self.cached_tokens,
+            "output_tokens": self.output_tokens,
+        }
+
+
+class StepKind(models.TextChoices):
+    MODEL = "model", "Model call"
+    TOOL = "tool", "Tool call"
+    NOTE = "note", "Note"
+
+
+class StepStatus(models.TextChoices):
+    """Where a step stands."""
+
+    #: The intent is written; the call may be under way.
+    STARTED = "started", "Running"
+    DONE = "done", "Done"
+    #: The call was made and answered with an error, or could not be made.
+    FAILED = "failed", "Failed"
+    #: Not permitted, not in the selection, or not run for another reason that is the answer.
+    REFUSED = "refused", "Refused"
+    #: A crash hit between the start and the result of a call that is not repeated.
+    UNKNOWN = "unknown", "Outcome unknown"
+
+
+class Step(TenantModel):
+    """One stored row of a turn: a model call, a tool call, a note."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="steps")
+    #: Counts from 1 in its turn.
+    index = models.PositiveIntegerField()
+    kind = models.CharField(max_length=8, choices=StepKind)
+    status = models.CharField(max_length=12, choices=StepStatus)
+    #: The model call that it is or belongs to, from 1.
+    round = models.PositiveIntegerField(default=0)
+    epoch = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    #: Model call: what it said. Note: what there is to know.
+    text = models.TextField(blank=True)
+    #: Model call: the calls it asked for, [{"id", "name", "arguments"}], ids made unique, arguments as the text it sent.
+    tool_calls = models.JSONField(default=list)
+    finish_reason = models.CharField(max_length=40, blank=True)
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    cached_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    #: Whether the provider's count was missing or impossible, so that ours stands here.
+    usage_estimated = models.BooleanField(default=False)
+    #: What went out with a model call: its tools, and the verdicts of their selection (first round of a selection).
+    tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    verdicts = models.JSONField(default=list)
+
+    #: Tool call: its place in the model's reply, from 0, and the id that its result answers to.
+    call_index = models.PositiveIntegerField(default=0)
+    tool_call_id = models.CharField(max_length=64, blank=True)
+    tool_name = models.CharField(max_length=200, blank=True)
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    arguments = models.TextField(blank=True)
+    #: One line for people (TX-27).
+    display = models.CharField(max_length=300, blank=True)
+    #: The whole result, and the part of it that the model got to see.
+    result = models.TextField(blank=True)
+    result_sent = models.TextField(blank=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (
+            models.UniqueConstraint(fields=["turn", "index"], name="step_index_once"),
+            models.UniqueConstraint(
+                fields=["turn", "round", "call_index"], condition=Q(kind="tool"), name="step_answers_a_call_once"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} {self.index}"
+
+    @property
+    def seconds(self) -> float | None:
+        return (self.ended_at - self.started_at).total_seconds() if self.ended_at else None
+
+    def as_message(self) -> dict[str, Any]:
+        """This step as a message of the conversation; a note is none."""
+        if self.kind == StepKind.TOOL:
+            return {"role": "tool", "tool_call_id": self.tool_call_id, "content": self.result_sent}
+        message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
+                for call in self.tool_calls
+            ]
+        return message
+
+
+class TurnEvent(TenantModel):
+    """What happened to a turn, in order, for those who watch. Appended, never changed."""
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="events")
+    #: Counts from 1 without gaps.
+    number = models.PositiveIntegerField()
+    type = models.CharField(max_length=40)
+    payload = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["turn", "number"], name="event_number_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.type}"
