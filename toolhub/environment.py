@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import parse_qsl
 
 from cryptography.fernet import Fernet
 
@@ -96,6 +97,18 @@ def data_secret(data_dir: Path, name: str, *, allowed: bool, fernet: bool = Fals
         return value
     except OSError as error:
         refuse(f"TOOLHUB_DATA_DIR ({data_dir}) cannot be used: {error.strerror}.")
+
+
+def celery_broker_url(redis_url: str) -> str:
+    """The same server, as Celery writes it: it has its own name for a unix socket and for the number of a database."""
+    if not redis_url:
+        return "memory://"
+    scheme, _, rest = redis_url.partition("://")
+    if scheme != "unix":
+        return redis_url
+    path, _, query = rest.partition("?")
+    database = dict(parse_qsl(query)).get("db", "0")
+    return f"redis+socket://{path}?virtual_host={database}"
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -12,7 +12,7 @@ from typing import Any
 
 import environ
 
-from toolhub.environment import Environment, data_secret
+from toolhub.environment import Environment, celery_broker_url, data_secret
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = Environment()
@@ -69,7 +69,19 @@ CACHES = {
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://") if REDIS_URL else "memory://"
+CELERY_BROKER_URL = celery_broker_url(REDIS_URL)
+#: A message is a doorbell that may be lost: the turn's row is the truth. So nothing is acknowledged late, stored or
+#: published twice, and a broker that is away delays an answer by seconds at most.
+CELERY_TASK_ACKS_LATE = False
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10.0
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "health_check_interval": 10}
 #: Turns that one worker process runs at once.
 WORKER_CONCURRENCY = env.integer("TOOLHUB_WORKER_CONCURRENCY", 100, 1, 1000)
 
@@ -104,7 +116,9 @@ OPENAI_API_KEY = env.text("OPENAI_API_KEY", "")
 OPENAI_BASE_URL = env.text("OPENAI_BASE_URL", "")
 OPENAI_MODEL = env.text("OPENAI_MODEL", "gpt-5-mini")
 #: Where the offline model listens, set by `manage.py up`.
-TOOLHUB_OFFLINE_MODEL_URL = env.text("TOOLHUB_OFFLINE_MODEL_URL", f"http://127.0.0.1:{PORT + 1 if PORT < 65535 else 1}/v1")
+TOOLHUB_OFFLINE_MODEL_URL = env.text(
+    "TOOLHUB_OFFLINE_MODEL_URL", f"http://127.0.0.1:{PORT + 1 if PORT < 65535 else 1}/v1"
+)
 #: Folder with one workspace folder an organisation.
 WORKSPACES_DIR = Path(env.text("TOOLHUB_WORKSPACES_DIR", str(DATA_DIR / "workspaces"))).expanduser().resolve()
 
@@ -219,7 +233,9 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
 STATIC_URL = "static/"
-STATIC_ROOT = DATA_DIR / "static"
+#: Where an image collects them; without that folder they are served from where they are.
+COLLECTED = BASE_DIR / "staticfiles"
+STATIC_ROOT = COLLECTED if COLLECTED.is_dir() or "collectstatic" in sys.argv else None
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 
@@ -254,7 +270,10 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["stderr"], "level": env.choice("TOOLHUB_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))},
+    "root": {
+        "handlers": ["stderr"],
+        "level": env.choice("TOOLHUB_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+    },
     # A page or a stream that its reader left is no fault of ours.
     "loggers": {"django.request": {"level": "ERROR"}, "httpx2": {"level": "WARNING"}},
 }

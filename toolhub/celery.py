@@ -1,0 +1,16 @@
+"""The Celery application. Its settings are the CELERY_ ones in toolhub/settings.py, its tasks in each app's tasks.py.
+
+A task is a doorbell: the queue is in the database, so any message may be lost or come twice.
+"""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
+
+app = Celery("toolhub")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

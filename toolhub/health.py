@@ -1,0 +1,73 @@
+"""Is it alive, is it ready? For load balancers and supervisors: no login, no details, no rows read."""
+
+from __future__ import annotations
+
+import logging
+
+import redis
+from django.conf import settings
+from django.db import Error, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+logger = logging.getLogger(__name__)
+#: Seconds to wait for the broker before calling it unreachable.
+BROKER_SECONDS = 0.5
+#: Databases that were seen with every migration applied. They stay so while this process lives.
+_migrated: set[str] = set()
+
+
+@require_safe
+@never_cache
+def healthz(request: HttpRequest) -> JsonResponse:
+    """The process answers; it says nothing of anything else."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> JsonResponse:
+    """503 until turns can be accepted. The database is the queue, so a broker that is away is told, and no obstacle."""
+    database = database_state()
+    ready = database == "ok"
+    body = {"status": "ready" if ready else "unavailable", "database": database, "broker": broker_state()}
+    return JsonResponse(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "2"})
+
+
+def database_state() -> str:
+    """`ok`, `unreachable` or `not_migrated`."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        name = str(connection.settings_dict["NAME"])
+        if name not in _migrated:
+            if not is_migrated():
+                return "not_migrated"
+            _migrated.add(name)
+    except Error as error:
+        logger.warning("The database cannot be reached: %s", error)
+        return "unreachable"
+    return "ok"
+
+
+def is_migrated() -> bool:
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def broker_state() -> str:
+    """`ok`, `unreachable`, or `none` where no Redis or Valkey is configured."""
+    if not settings.REDIS_URL:
+        return "none"
+    client = redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=BROKER_SECONDS, socket_connect_timeout=BROKER_SECONDS
+    )
+    try:
+        client.ping()
+    except redis.RedisError:
+        return "unreachable"
+    finally:
+        client.close()
+    return "ok"
