@@ -34,8 +34,10 @@ class ChatSession(TenantModel):
 class ToolSet(TenantModel):
     """The exact bytes of a `tools` array that was sent. Rounds with the same tools share one row."""
 
+    #: SHA-256 of the keys of its tool versions in order: versions never change, so they determine the bytes.
+    key = models.CharField(max_length=64)
+    #: The JSON array itself, canonical, and its SHA-256.
     sha256 = models.CharField(max_length=64)
-    #: The JSON array itself, canonical.
     wire = models.TextField()
     tokens = models.PositiveIntegerField()
     #: Keys of the tool versions in it, in order.
@@ -43,7 +45,7 @@ class ToolSet(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["organisation", "sha256"], name="tool_set_once"),)
+        constraints = (models.UniqueConstraint(fields=["organisation", "key"], name="tool_set_once"),)
 
     def __str__(self) -> str:
         return f"{len(self.version_ids)} tools, {self.tokens} tokens"
@@ -204,6 +206,8 @@ class Step(TenantModel):
     #: The whole result, and the part of it that the model got to see.
     result = models.TextField(blank=True)
     result_sent = models.TextField(blank=True)
+    #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
+    is_malformed = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):
         constraints = (
@@ -227,7 +231,11 @@ class Step(TenantModel):
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
         if self.tool_calls:
             message["tool_calls"] = [
-                {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
                 for call in self.tool_calls
             ]
         return message

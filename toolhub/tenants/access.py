@@ -31,9 +31,7 @@ class MemberRequest(HttpRequest):
     membership: Membership
 
 
-def member_or_404(
-    request: HttpRequest, *, at_least: Access = Access.VIEWER, right: Right | None = None
-) -> Membership:
+def member_or_404(request: HttpRequest, *, at_least: Access = Access.VIEWER, right: Right | None = None) -> Membership:
     """The member that this request acts as, in the organisation of its path.
 
     A stranger gets the answer of a missing page (404); a member with too little access, or without the right where

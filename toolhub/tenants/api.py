@@ -16,8 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from toolhub.tenants.models import Access, ApiToken, Membership, User
 from toolhub.tenants.access import member_or_404
+from toolhub.tenants.models import Access, ApiToken, Membership, User
 
 #: Objects and arrays inside each other, in a request's body.
 MAX_DEPTH = 64
@@ -121,7 +121,9 @@ def error_response(exception: Exception, context: dict[str, Any]) -> Response | 
         return response
     field, detail = _first(exception.detail)
     code = str(getattr(detail, "code", None) or exception.default_code)
-    headers = {name: value for name, value in response.headers.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
+    headers = {
+        name: value for name, value in response.headers.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")
+    }
     if isinstance(exception, Throttled) and exception.wait:
         headers["Retry-After"] = str(int(exception.wait) + 1)
     return _error(response.status_code, code, str(detail), field, headers)

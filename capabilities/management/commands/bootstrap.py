@@ -1,0 +1,43 @@
+"""Makes the first organisation, and brings the built-in catalogue of every one up to this version's. Safe to repeat."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from capabilities.catalogue import install_builtin
+from capabilities.starter import FirstAdmin, create_organisation, use_provider_of_environment
+from toolhub.tenants.access import issue_token
+from toolhub.tenants.models import Organisation
+from toolhub.tenants.scope import organisation_scope
+
+FIRST_START = """
+  toolhub is set up. Keep these, they are shown only now:
+
+    sign in    {email}
+    password   {password}
+    API token  {token}
+"""
+
+
+class Command(BaseCommand):
+    help = "Make the first organisation with its administrator and API token, and update every built-in catalogue."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for organisation in Organisation.objects.order_by("pk"):
+            with organisation_scope(organisation):
+                install_builtin(organisation)
+                use_provider_of_environment(organisation)
+        if Organisation.objects.exists():
+            return
+        password = settings.TOOLHUB_BOOTSTRAP_PASSWORD or secrets.token_urlsafe(12)
+        admin = FirstAdmin(settings.TOOLHUB_BOOTSTRAP_EMAIL.lower(), password)
+        with transaction.atomic():
+            membership = create_organisation("Acme", "acme", admin)
+            with organisation_scope(membership.organisation):
+                _, token = issue_token(membership, "First token", actor=None, secret=settings.TOOLHUB_BOOTSTRAP_TOKEN)
+        self.stdout.write(FIRST_START.format(email=admin.email, password=password, token=token))

@@ -1,0 +1,86 @@
+"""Calls for a worker, and hints to open pages. All of it may be lost: the database knows everything that counts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
+
+import redis
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+
+logger = logging.getLogger(__name__)
+
+#: The Celery task that runs a turn.
+TASK = "sessions.run_turn"
+#: Seconds without trying, after a try that failed.
+PAUSE = 5.0
+
+
+@dataclass
+class Breaker:
+    """Stops trying for a while once a try failed, so that a dead broker costs one wait and not one a request."""
+
+    open_until: float = 0.0
+    failures: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return time.monotonic() < self.open_until
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        self.failures += 1
+        self.open_until = time.monotonic() + PAUSE
+        logger.warning("Redis is out of reach (%s: %s); turns go on through the database.", what, error)
+
+
+breaker = Breaker()
+
+
+def ring(turn_id: UUID) -> bool:
+    """Ask a worker to look at the turn. False if nobody could be asked; a sweep will find the turn."""
+    if not settings.REDIS_URL or breaker.is_open:
+        return False
+    try:
+        current_app.send_task(TASK, args=[str(turn_id)], retry=False, ignore_result=True)
+    except (redis.RedisError, OSError, current_app.connection_for_write().connection_errors) as error:
+        breaker.note_failure("ring", error)
+        return False
+    return True
+
+
+def ring_after_commit(turn_id: UUID) -> None:
+    transaction.on_commit(lambda: ring(turn_id))
+
+
+def channel(turn_id: UUID) -> str:
+    return f"toolhub:turn:{turn_id}"
+
+
+def announce(turn_id: UUID) -> None:
+    """Tell open pages that the turn has a new event."""
+    _publish(turn_id, "")
+
+
+def announce_text(turn_id: UUID, text: str) -> None:
+    """Tell open pages a piece of the answer that is being written."""
+    _publish(turn_id, json.dumps(text))
+
+
+def _publish(turn_id: UUID, message: str) -> None:
+    if not settings.REDIS_URL or breaker.is_open:
+        return
+    try:
+        _publisher(settings.REDIS_URL).publish(channel(turn_id), message)
+    except (redis.RedisError, OSError) as error:
+        breaker.note_failure("publish", error)
+
+
+@lru_cache(maxsize=4)
+def _publisher(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1)

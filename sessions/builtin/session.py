@@ -1,0 +1,86 @@
+"""Past conversations of the member who asks: read one, search all. Never another member's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.db.models import Q
+from pydantic import Field
+
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.registry import CategorySpec, tool
+from sessions.models import ChatSession, Turn
+
+CATEGORY = CategorySpec(
+    name="session",
+    title="Sessions",
+    description="Read and search what was said in earlier conversations.",
+    keywords=(
+        "remember",
+        "session",
+        "history",
+        "last time",
+        "what did we",
+        "earlier",
+        "yesterday",
+        "last week",
+        "previously",
+    ),
+)
+#: Characters of one message that a listing shows.
+EXCERPT = 400
+
+
+@tool(category="session", effect="read", human_format="Reading the conversation {session}")
+def session_read(
+    context: ToolContext,
+    session: Annotated[str, Field(description="Session id; empty for the current one", max_length=36)] = "",
+    last: Annotated[int, Field(description="How many of the latest turns", ge=1, le=50)] = 10,
+) -> dict[str, Any]:
+    """Read the latest turns of a conversation with this user."""
+    found = _own_sessions(context).filter(pk=_session_id(context, session)).first()
+    if found is None:
+        raise ToolError("There is no such session; session_search lists them.")
+    turns = Turn.objects.filter(session=found).exclude(pk=context.turn_id).order_by("-seq")[:last]
+    return {
+        "session": str(found.pk),
+        "title": str(found),
+        "turns": [_shown(turn) for turn in reversed(list(turns))],
+    }
+
+
+@tool(category="session", effect="read", human_format="Searching conversations for {query}")
+def session_search(
+    context: ToolContext,
+    query: Annotated[str, Field(description="Words that were said; all must occur", min_length=1, max_length=200)],
+    limit: Annotated[int, Field(ge=1, le=50)] = 10,
+) -> dict[str, Any]:
+    """Find turns of this user's past conversations in which all these words occur, newest first."""
+    turns = Turn.objects.filter(membership=context.membership_id).exclude(pk=context.turn_id)
+    for word in query.split()[:10]:
+        turns = turns.filter(Q(message__icontains=word) | Q(answer__icontains=word))
+    return {
+        "found": [{"session": str(turn.session_id), **_shown(turn)} for turn in turns.order_by("-created_at")[:limit]]
+    }
+
+
+def _own_sessions(context: ToolContext) -> Any:
+    return ChatSession.objects.filter(membership=context.membership_id)
+
+
+def _session_id(context: ToolContext, text: str) -> UUID | None:
+    if not text:
+        return context.session_id
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ToolError(f"{text} is no session id; session_search lists them.") from None
+
+
+def _shown(turn: Turn) -> dict[str, Any]:
+    return {
+        "at": turn.created_at.isoformat(timespec="minutes"),
+        "message": turn.message[:EXCERPT],
+        "answer": turn.answer[:EXCERPT] or turn.status,
+    }

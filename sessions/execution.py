@@ -1,0 +1,205 @@
+"""One tool call: may it, do its arguments fit, run it under its deadline, cap what it returned.
+
+Whatever goes wrong becomes an Outcome that the model can read; nothing raised by a tool leaves this room.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from capabilities.active import ToolSpec, may_use
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.result_cap import cut, result_cap
+from capabilities.contract.schemas import complaints
+from capabilities.contract.wire import TOOL_NAME
+from capabilities.kinds import RUNNERS
+from sessions.models import StepStatus, Turn
+from sessions.replies import Call
+from sessions.text import storable
+
+logger = logging.getLogger(__name__)
+
+NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+#: Characters of a malformed call that are told back.
+MAX_ECHO = 800
+#: Seconds between looks at whether the turn was stopped.
+LOOK_EVERY = 0.2
+#: Characters of a result that are kept for the operator.
+MAX_RESULT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a call: its status, the whole result, and the part that the model gets to see."""
+
+    status: StepStatus
+    result: str
+    result_sent: str
+    #: The call itself was malformed: arguments that are no JSON, or do not fit, or a name that nothing has.
+    malformed: bool = False
+
+
+def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: bool = False, **more: Any) -> Outcome:
+    text = storable(json.dumps({"success": False, "error": message, **more}, ensure_ascii=False))
+    return Outcome(status, text, text, malformed)
+
+
+def inactive(name: str) -> Outcome:
+    """The answer to a call of a tool that is not in the round's selection, whatever the reason (ZK-29)."""
+    message = f"Unknown or inactive tool: {name[:100]}"
+    return failure(message, status=StepStatus.REFUSED, malformed=True)
+
+
+def denied(name: str, reason: str) -> Outcome:
+    """The answer to a call that the member may not make now (ZK-30)."""
+    return failure(f"Access denied: {reason}.", status=StepStatus.REFUSED, denied_tool=name)
+
+
+def outcome_unknown() -> Outcome:
+    """The answer to a call that a crash cut off between its start and its result."""
+    detail = "interrupted; it may have happened; do not repeat without checking"
+    text = json.dumps({"error": "outcome_unknown", "detail": detail})
+    return Outcome(StepStatus.UNKNOWN, text, text)
+
+
+def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
+    """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. Two queries."""
+    if not spec.is_enabled:
+        return denied(spec.name, "the tool was switched off")
+    answer = may_use(turn.membership_id, spec)
+    return None if answer.allowed else denied(spec.name, answer.reason)
+
+
+def stored_call(call_id: str, call: Call) -> dict[str, str]:
+    """A call as it is kept and sent again. Where the model's name or arguments would be refused by a provider in the
+    next request, a harmless form stands there, and the original is kept as `raw_name` and `raw_arguments`."""
+    name = call.name if TOOL_NAME.match(call.name) else NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    arguments = call.arguments if _is_object(call.arguments) else "{}"
+    stored = {"id": call_id, "name": name, "arguments": storable(arguments)}
+    if name != call.name:
+        stored["raw_name"] = storable(call.name, 200)
+    if stored["arguments"] != call.arguments:
+        stored["raw_arguments"] = storable(call.arguments)
+    return stored
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text, parse_constant=_no_constant), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+    """The call's arguments, if they fit the tool's schema; else what to tell the model."""
+    text = call.arguments.strip()
+    try:
+        arguments = json.loads(text, parse_constant=_no_constant) if text else {}
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        return _malformed(f"The arguments are not valid JSON ({reason}). Send one JSON object.", call)
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        return _malformed("The arguments must be one JSON object.", call)
+    found = complaints(spec.parameters_text, arguments)
+    return _malformed("; ".join(found), call) if found else arguments
+
+
+def run_tool(
+    spec: ToolSpec, context: ToolContext, arguments: Mapping[str, Any], turn_stopped: threading.Event
+) -> Outcome:
+    """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
+    did is unknown."""
+    returned: list[Any] = []
+
+    def run() -> None:
+        try:
+            returned.append(RUNNERS[spec.kind](spec.name, context, arguments))
+        except ToolError as error:
+            returned.append(error)
+        except BaseException as error:  # SystemExit and its like must not reach the worker either
+            logger.exception("The tool %s failed", spec.name)
+            returned.append(ToolError(f"The tool failed ({type(error).__name__})."))
+        finally:
+            connection.close()
+
+    if turn_stopped.is_set():
+        return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {spec.name}", daemon=True)
+    thread.start()
+    _wait(thread, context.timeout, turn_stopped)
+    if not returned:
+        context.stopped.set()
+        if spec.effect == "read":
+            return failure(f"The tool did not answer within {context.timeout:g} seconds.")
+        return outcome_unknown()
+    if isinstance(returned[0], ToolError):
+        return failure(str(returned[0]))
+    return Outcome(StepStatus.DONE, *(2 * [as_text(returned[0])]))
+
+
+def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
+    """The outcome with the part of its result that the model gets to see."""
+    cap = result_cap(
+        spec.max_result_chars,
+        context_window,
+        share=settings.TOOLHUB_RESULT_SHARE,
+        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
+    )
+    return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
+
+
+def context_for(turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str) -> ToolContext:
+    return ToolContext(
+        organisation_id=turn.organisation_id,
+        membership_id=turn.membership_id,
+        agent=turn.agent.slug,
+        workspace=Path(settings.WORKSPACES_DIR) / str(turn.organisation_id),
+        now=timezone.now,
+        timeout=max(0.0, min(spec.timeout, seconds_left)),
+        session_id=turn.session_id,
+        turn_id=turn.pk,
+        idempotency_key=idempotency_key,
+    )
+
+
+def as_text(value: Any) -> str:
+    """A tool's return value as text: strings as they are, all else as JSON; what is neither, as its repr."""
+    if isinstance(value, str):
+        return storable(value, MAX_RESULT)
+    try:
+        return storable(json.dumps(value, ensure_ascii=False, default=str), MAX_RESULT)
+    except (TypeError, ValueError, RecursionError):
+        return storable(repr(type(value)), MAX_RESULT)
+
+
+def _wait(thread: threading.Thread, seconds: float, turn_stopped: threading.Event) -> None:
+    """Until the thread ends, its time is up, or a second after the turn was stopped."""
+    until = time.monotonic() + seconds
+    while thread.is_alive() and (left := until - time.monotonic()) > 0:
+        thread.join(min(LOOK_EVERY, left))
+        if turn_stopped.is_set():
+            until = min(until, time.monotonic() + 1.0)
+            turn_stopped = threading.Event()
+
+
+def _malformed(message: str, call: Call) -> Outcome:
+    return failure(message, malformed=True, received=call.arguments[:MAX_ECHO])
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")

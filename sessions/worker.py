@@ -1,0 +1,166 @@
+"""What every worker process does beside running turns: holds its leases, hears of cancels, sweeps for what was missed.
+
+No single beat: each worker sweeps, and each step of a sweep is a conditional UPDATE, so that several at once are
+harmless and one alone is enough. Without a broker, the sweeps alone keep turns going.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+from celery import signals
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from capabilities.tokens import count_tokens
+from sessions import bell, ledger
+from sessions.held import held_turns
+from sessions.loop import run_turn
+from sessions.models import Turn, TurnStatus
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+logger = logging.getLogger(__name__)
+
+#: This process, among all that ever were.
+OWNER = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+#: Seconds between two looks at the turns that run here, and between two sweeps for those that do not.
+LOOK_EVERY = 0.5
+SWEEP_EVERY = 1.0
+#: Seconds after which a turn that nobody took is rung for again.
+RING_AGAIN = 2.0
+#: Seconds that a worker on its way down waits for its turns to reach their next step.
+DRAIN_SECONDS = 10.0
+SWEPT_AT_ONCE = 100
+
+
+def work_on(turn_id: UUID) -> None:
+    """Claim the turn, if it is free, and run it. Whatever happens is on record before this returns."""
+    try:
+        if held_turns.draining:
+            return
+        claim = ledger.claim(turn_id, OWNER)
+        if claim is None:
+            return
+        with organisation_scope(claim.organisation_id), held_turns.holding(claim) as held:
+            run_turn(held)
+    except ledger.LeaseLost:
+        logger.warning("Turn %s is another worker's now, or has ended", turn_id)
+    except DatabaseError as error:
+        # Start nothing more: the lease runs out, and the turn goes on elsewhere or later.
+        logger.warning("Turn %s waits for the database: %s", turn_id, error)
+    except Exception:
+        logger.exception("Turn %s fell over; it is tried again", turn_id)
+    finally:
+        connection.close()
+
+
+class Housekeeper(threading.Thread):
+    """The one thread beside the turns."""
+
+    def __init__(self) -> None:
+        super().__init__(name="housekeeper", daemon=True)
+        self.ending = threading.Event()
+        self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
+        self._own_ids: set[UUID] = set()
+        self._renewed = self._swept = 0.0
+
+    def run(self) -> None:
+        count_tokens("")  # the table is loaded once, before the first turn needs it
+        while not self.ending.wait(LOOK_EVERY):
+            try:
+                self.look()
+            except DatabaseError as error:
+                logger.warning("The database is out of reach: %s", error)
+                connection.close()
+            except Exception:
+                logger.exception("A sweep failed")
+
+    def look(self) -> None:
+        """One round: tell the turns here what happened to them, renew their leases, and now and then sweep."""
+        now = time.monotonic()
+        watch_held()
+        if now - self._renewed >= settings.TOOLHUB_LEASE_SECONDS / 3:
+            self._renewed = now
+            ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
+        if now - self._swept >= SWEEP_EVERY * random.uniform(0.8, 1.2):  # noqa: S311
+            self._swept = now
+            ledger.reap()
+            for turn_id in unrung():
+                if not bell.ring(turn_id):
+                    self._run_here(turn_id)
+
+    def _run_here(self, turn_id: UUID) -> None:
+        """Nobody can be rung: take the turn ourselves."""
+        if turn_id in self._own_ids or len(self._own_ids) >= settings.WORKER_CONCURRENCY:
+            return
+        self._own_ids.add(turn_id)
+
+        def work() -> None:
+            try:
+                work_on(turn_id)
+            finally:
+                self._own_ids.discard(turn_id)
+
+        self._own.submit(work)
+
+    def end(self) -> None:
+        """Give the turns back at their next step, and stop."""
+        held_turns.drain()
+        until = time.monotonic() + DRAIN_SECONDS
+        while held_turns.all() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.ending.set()
+
+
+def watch_held() -> None:
+    """Tell the turns that run here if they were cancelled or taken. One query."""
+    held = {each.claim.turn_id: each for each in held_turns.all()}
+    if not held:
+        return
+    with system_scope():
+        rows = Turn.objects.filter(pk__in=held).values_list("pk", "epoch", "status", "cancel_requested_at")
+        found = {pk: (epoch, status, cancelled) for pk, epoch, status, cancelled in rows}
+    for turn_id, each in held.items():
+        epoch, status, cancelled = found.get(turn_id, (None, None, None))
+        if epoch != each.claim.epoch or status != TurnStatus.RUNNING:
+            each.stop("lost")
+        elif cancelled is not None:
+            each.stop("cancelled")
+
+
+def unrung() -> list[UUID]:
+    """Turns that could run and that nobody was called for lately; they count as called for from now on."""
+    quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
+    with system_scope():
+        free = Turn.objects.filter(ledger.claimable(), quiet).exclude(ledger.earlier_open_turn())
+        turn_ids = list(free.order_by("created_at").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+        if turn_ids:
+            Turn.objects.filter(pk__in=turn_ids).update(rang_at=Now())
+    return turn_ids
+
+
+_housekeeper: Housekeeper | None = None
+
+
+@signals.worker_init.connect
+def begin(**_: object) -> None:
+    """Before the broker is asked for anything, so that a worker without one works through the database."""
+    global _housekeeper
+    _housekeeper = Housekeeper()
+    _housekeeper.start()
+
+
+@signals.worker_shutting_down.connect
+def end(**_: object) -> None:
+    if _housekeeper is not None:
+        threading.Thread(target=_housekeeper.end, name="drain", daemon=True).start()
