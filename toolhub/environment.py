@@ -6,10 +6,13 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
+import environ
 from cryptography.fernet import Fernet
+
+DATABASE_SCHEMES = ("postgres", "postgresql", "sqlite")
 
 
 class Environment:
@@ -99,11 +102,32 @@ def data_secret(data_dir: Path, name: str, *, allowed: bool, fernet: bool = Fals
         refuse(f"TOOLHUB_DATA_DIR ({data_dir}) cannot be used: {error.strerror}.")
 
 
+def are_fernet_keys(keys: Sequence[str]) -> bool:
+    try:
+        return bool([Fernet(key) for key in keys])
+    except ValueError:
+        return False
+
+
+def database(url: str) -> dict[str, Any]:
+    """Django's settings for one database. A driver that was not meant is refused; the URL is not repeated: a secret."""
+    scheme = url.partition("://")[0]
+    try:
+        config: dict[str, Any] = environ.Env.db_url_config(url) if scheme in DATABASE_SCHEMES else {}
+    except ValueError:
+        config = {}
+    if not config.get("NAME"):
+        refuse("DATABASE_URL must be postgres://user:password@host:port/name or sqlite:///path.")
+    return config
+
+
 def celery_broker_url(redis_url: str) -> str:
     """The same server, as Celery writes it: it has its own name for a unix socket and for the number of a database."""
     if not redis_url:
         return "memory://"
     scheme, _, rest = redis_url.partition("://")
+    if scheme not in ("redis", "rediss", "unix") or not rest:
+        refuse("REDIS_URL must be redis://..., rediss://... or unix://path.")
     if scheme != "unix":
         return redis_url
     path, _, query = rest.partition("?")

@@ -9,10 +9,9 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import environ
-
-from toolhub.environment import Environment, celery_broker_url, data_secret
+from toolhub.environment import Environment, are_fernet_keys, celery_broker_url, data_secret, database
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = Environment()
@@ -42,11 +41,13 @@ TOOLHUB_FIELD_KEYS = env.words("TOOLHUB_FIELD_KEYS", []) or [
     data_secret(DATA_DIR, "field_key", allowed=not PRODUCTION, fernet=True)
 ]
 
+env.refuse_if(not are_fernet_keys(TOOLHUB_FIELD_KEYS), "TOOLHUB_FIELD_KEYS must be Fernet keys, comma-separated.")
+
 # -- Database --------------------------------------------------------------------------------------------------------
 
 #: postgres://user:password@host:port/name, or sqlite:///path. Default: SQLite in the data folder.
-DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'toolhub.sqlite3'}")
-DATABASES: dict[str, dict[str, Any]] = {"default": environ.Env.db_url_config(DATABASE_URL)}
+DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{quote(str(DATA_DIR / 'toolhub.sqlite3'))}")
+DATABASES: dict[str, dict[str, Any]] = {"default": database(DATABASE_URL)}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # IMMEDIATE takes the write lock when a transaction begins, so a read-then-write never fails to upgrade; FULL makes
     # a commit survive the loss of power, which is what a 202 promises.
@@ -280,7 +281,10 @@ LOGGING = {
 
 if PRODUCTION and "check" not in sys.argv and os.environ.get("TOOLHUB_BUILD") != "1":
     env.refuse_if(DEBUG, "DEBUG must be off in production.")
-    env.refuse_if(len(SECRET_KEY) < 50, "SECRET_KEY must be at least 50 random characters in production.")
+    env.refuse_if(
+        len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 10 or SECRET_KEY.startswith("django-insecure"),
+        "SECRET_KEY must be at least 50 random characters in production.",
+    )
     env.refuse_if("*" in ALLOWED_HOSTS, "ALLOWED_HOSTS must name the hosts in production, not *.")
-    env.refuse_if("ALLOWED_HOSTS" not in os.environ, "ALLOWED_HOSTS must be set in production.")
+    env.refuse_if(not env.text("ALLOWED_HOSTS", ""), "ALLOWED_HOSTS must be set in production.")
     env.refuse_if(not REDIS_URL, "REDIS_URL must be set in production.")

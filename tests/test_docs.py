@@ -1,0 +1,75 @@
+"""docs/settings.md says what toolhub/settings.py reads: the same names, defaults and ranges."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROW = re.compile(r"^\| `(?P<name>[A-Z_]+)` \| (?P<unit>.+?) \| (?P<default>.+?) \| (?P<purpose>.+) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One reading of the environment: env.integer("PORT", 8000, 1, 65535)."""
+
+    name: str
+    reader: str
+    arguments: tuple[object, ...]
+
+
+def knobs() -> dict[str, Knob]:
+    tree = ast.parse((ROOT / "toolhub" / "settings.py").read_text())
+    found: dict[str, Knob] = {}
+    for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call)]:
+        if ast.unparse(call.func).startswith(("env.", "os.environ.")) and call.args:
+            arguments = [literal(argument) for argument in call.args]
+            if isinstance(arguments[0], str) and arguments[0].isupper():
+                reader = ast.unparse(call.func).rpartition(".")[2]
+                found.setdefault(arguments[0], Knob(arguments[0], reader, tuple(arguments[1:])))
+    return found
+
+
+def literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def documented() -> dict[str, re.Match[str]]:
+    return {row["name"]: row for row in ROW.finditer((ROOT / "docs" / "settings.md").read_text())}
+
+
+def test_every_knob_is_documented_and_every_documented_knob_is_read() -> None:
+    assert sorted(documented()) == sorted(knobs())
+
+
+@pytest.mark.parametrize("name", [name for name, knob in knobs().items() if knob.reader in ("integer", "number")])
+def test_a_number_is_documented_with_its_default_and_range(name: str) -> None:
+    default, low, high = knobs()[name].arguments
+
+    row = documented()[name]
+
+    assert row["default"] == str(default)
+    assert row["unit"].endswith(f", {low} to {high}")
+
+
+@pytest.mark.parametrize("name", [name for name, knob in knobs().items() if knob.reader in ("choice", "boolean")])
+def test_a_choice_is_documented_with_its_default_and_choices(name: str) -> None:
+    knob = knobs()[name]
+    default = str(knob.arguments[0]).lower() if knob.reader == "boolean" else knob.arguments[0]
+    choices = ["true", "false"] if knob.reader == "boolean" else knob.arguments[1]
+
+    row = documented()[name]
+
+    assert row["default"] == default
+    assert [choice for choice in choices if choice not in row["unit"]] == []  # type: ignore[attr-defined]
+
+
+def test_every_knob_says_what_it_does() -> None:
+    assert [name for name, row in documented().items() if not row["purpose"].endswith(".")] == []

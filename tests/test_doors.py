@@ -1,0 +1,142 @@
+"""The doors of the house: which room may import which. Read from the source, so a late import counts as well."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HOUSES = ("toolhub", "capabilities", "sessions")
+#: The same name as `django.contrib.sessions`, never an import of it.
+OWN = (*HOUSES, "tests", "benchmarks")
+#: What a late import may give as its reason.
+REASON = re.compile(r"# noqa: PLC0415 -- (app ready|leaf)$")
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    module: str
+    #: Inside a function.
+    late: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+    def of(self, *packages: str) -> bool:
+        return any(self.module == package or self.module.startswith(f"{package}.") for package in packages)
+
+
+def imports(*folders: str) -> list[Import]:
+    return [found for folder in folders for path in sources(folder) for found in read_imports(path)]
+
+
+def sources(folder: str) -> list[Path]:
+    path = ROOT / folder
+    return [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
+
+
+def read_imports(path: Path) -> Iterator[Import]:
+    text = path.read_text()
+    lines = text.splitlines()
+    tree = ast.parse(text)
+    late = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for module in imported_modules(node, path):
+                yield Import(str(path.relative_to(ROOT)), node.lineno, module, id(node) in late, lines[node.lineno - 1])
+
+
+def imported_modules(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
+    """`from capabilities import contract` names capabilities.contract: each name counts as a module."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    package = ".".join(path.relative_to(ROOT).with_suffix("").parts[: -node.level]) if node.level else ""
+    base = ".".join(part for part in (package, node.module or "") if part)
+    return [f"{base}.{alias.name}" for alias in node.names]
+
+
+def told(found: list[Import]) -> list[str]:
+    return [str(one) for one in found]
+
+
+def test_the_reader_sees_every_kind_of_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "house").mkdir()
+    source = "import os.path\nfrom a import b\nfrom . import c\ndef f():\n    from .d import e\n"
+    (tmp_path / "house" / "room.py").write_text(source)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+
+    found = [(one.module, one.late) for one in imports("house")]
+
+    assert found == [("os.path", False), ("a.b", False), ("house.c", False), ("house.d.e", True)]
+
+
+def test_tenants_imports_neither_capabilities_nor_sessions() -> None:
+    assert told([one for one in imports("toolhub/tenants") if one.of("capabilities", "sessions")]) == []
+
+
+def test_capabilities_does_not_import_sessions() -> None:
+    assert told([one for one in imports("capabilities") if one.of("sessions")]) == []
+
+
+def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
+    """toolhub.urls sees all; nobody sees it. Settings are read through django.conf."""
+    allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment")
+
+    found = [one for one in imports("capabilities", "sessions") if one.of("toolhub") and not one.of(*allowed)]
+
+    assert told(found) == []
+
+
+@pytest.mark.parametrize("room", ["capabilities/contract", "capabilities/routing"])
+def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> None:
+    pure = ("capabilities.contract", "capabilities.routing")
+    django = ("django", "rest_framework", "celery", "allauth", "drf_spectacular", "django_htmx")
+
+    found = [one for one in imports(room) if one.of(*django) or (one.of(*OWN) and not one.of(*pure))]
+
+    assert told(found) == []
+
+
+def test_only_the_model_client_imports_openai() -> None:
+    files = {one.file for one in imports(*HOUSES) if one.of("openai")}
+
+    assert files <= {"sessions/model_client.py"}
+
+
+def test_a_late_import_gives_one_of_two_reasons() -> None:
+    late = [one for one in imports(*HOUSES) if one.late]
+
+    assert told([one for one in late if not REASON.search(one.text)]) == []
+
+
+def test_what_only_the_tests_install_is_not_imported_by_the_service() -> None:
+    """`make run` installs requirements/run.txt alone."""
+    provided = packages_distributions()
+    locked = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements" / "run.txt").read_text(), re.MULTILINE))
+    roots = {one.module.partition(".")[0]: one for one in imports(*HOUSES, "manage.py")}
+
+    missing = [
+        one
+        for root, one in roots.items()
+        if root in provided and not {normalised(name) for name in provided[root]} & locked
+    ]
+
+    assert told(missing) == []
+
+
+def normalised(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()

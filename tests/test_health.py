@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.http import JsonResponse
+from django.test import RequestFactory
+
+from toolhub import health
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_migrated", set())
+
+
+def answer(response: JsonResponse) -> tuple[int, dict[str, str]]:
+    return response.status_code, json.loads(response.content)
+
+
+def test_a_process_that_answers_is_alive(rf: RequestFactory) -> None:
+    assert answer(health.healthz(rf.get("/healthz"))) == (200, {"status": "ok"})
+
+
+@pytest.mark.django_db
+def test_a_migrated_database_is_ready(rf: RequestFactory, settings: Any) -> None:
+    settings.REDIS_URL = ""
+
+    assert answer(health.readyz(rf.get("/readyz"))) == (200, {"status": "ready", "database": "ok", "broker": "none"})
+
+
+@pytest.mark.django_db
+def test_a_broker_that_is_away_is_told_and_no_obstacle(rf: RequestFactory, settings: Any) -> None:
+    settings.REDIS_URL = "unix:///nowhere/valkey.sock?db=0"
+
+    status, body = answer(health.readyz(rf.get("/readyz")))
+
+    assert (status, body["broker"]) == (200, "unreachable")
+
+
+@pytest.mark.django_db
+def test_a_missing_migration_is_not_ready(rf: RequestFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "is_migrated", lambda: False)
+
+    response = health.readyz(rf.get("/readyz"))
+
+    assert (response.status_code, json.loads(response.content)["database"]) == (503, "not_migrated")
+    assert response["Retry-After"] == "2"
+
+
+@pytest.mark.django_db
+def test_a_database_that_is_away_is_not_ready(rf: RequestFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OperationalError("password of toolhub refused")
+
+    monkeypatch.setattr(connection, "cursor", away)
+
+    response = health.readyz(rf.get("/readyz"))
+
+    assert (response.status_code, json.loads(response.content)["database"]) == (503, "unreachable")
+    assert b"password" not in response.content
+
+
+@pytest.mark.django_db
+def test_migrations_are_looked_at_once(rf: RequestFactory, django_assert_num_queries: Any) -> None:
+    health.readyz(rf.get("/readyz"))
+
+    with django_assert_num_queries(1):
+        health.readyz(rf.get("/readyz"))
+
+
+def test_only_reading_is_allowed(rf: RequestFactory) -> None:
+    assert health.healthz(rf.post("/healthz")).status_code == 405
+    assert health.readyz(rf.post("/readyz")).status_code == 405
