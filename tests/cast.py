@@ -3,10 +3,18 @@ admin of Globex, must see nothing of Acme."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
+from capabilities.catalogue import Definition, create_tool
+from capabilities.models import Agent, Category, LanguageModel, Provider, Role, RoleMembership, RoleMode, Tool
+from capabilities.registry import registry
+from sessions.models import ChatSession, Turn
+from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Access, Membership, Organisation, User
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.scope import organisation_scope, system_scope
 
 PASSWORD = "correct-horse-battery"
 
@@ -21,3 +29,70 @@ def make_member(organisation: Organisation, name: str, access: Access = Access.M
         user.set_password(PASSWORD)
         user.save()
         return Membership.objects.create(organisation=organisation, user=user, access=access)
+
+
+def make_category(organisation: Organisation, name: str = "utility", **fields: Any) -> Category:
+    with organisation_scope(organisation):
+        defaults = {"title": name.title(), "is_core": True} | fields
+        return Category.objects.get_or_create(organisation=organisation, name=name, defaults=defaults)[0]
+
+
+def make_tool(organisation: Organisation, name: str = "calculator", **fields: Any) -> Tool:
+    """A tool named like a built-in one runs that; any other name is only good for selections."""
+    category = fields.pop("category", None) or make_category(organisation)
+    known = registry.tools.get(name)
+    content = {
+        "description": known.description if known else f"Does {name}.",
+        "parameters": known.parameters if known else {"type": "object", "properties": {}},
+        "effect": known.effect if known else "read",
+        "on_crash": known.on_crash if known else "retry",
+    } | fields
+    with organisation_scope(organisation):
+        return create_tool(category, Definition(name=name, **content), actor=None)
+
+
+def make_role(organisation: Organisation, member: Membership, mode: RoleMode = RoleMode.ALL, slug: str = "all") -> Role:
+    with organisation_scope(organisation):
+        role, _ = Role.objects.get_or_create(organisation=organisation, slug=slug, name=slug.title(), mode=mode)
+        RoleMembership.objects.create(organisation=organisation, role=role, membership=member)
+        return role
+
+
+def make_agent(organisation: Organisation, base_url: str = "", **fields: Any) -> Agent:
+    slug = fields.pop("slug", "starter")
+    with organisation_scope(organisation):
+        provider, _ = Provider.objects.get_or_create(
+            organisation=organisation, slug="scripted", defaults={"name": "Scripted", "base_url": base_url}
+        )
+        model, _ = LanguageModel.objects.get_or_create(organisation=organisation, provider=provider, name="scripted")
+        return Agent.objects.create(
+            organisation=organisation, slug=slug, name=slug.title(), **({"model": model} | fields)
+        )
+
+
+def make_session(member: Membership, agent: Agent | None = None, **fields: Any) -> ChatSession:
+    with organisation_scope(member.organisation):
+        agent = agent or Agent.objects.first() or make_agent(member.organisation)
+        return ChatSession.objects.create(
+            organisation=member.organisation, membership=member, agent=agent, **fields
+        )
+
+
+def make_turn(session: ChatSession, message: str = "hello", **fields: Any) -> Turn:
+    """A turn as it stands on record, without running it."""
+    with organisation_scope(session.organisation):
+        seq = session.turns.count() + 1
+        return Turn.objects.create(
+            organisation=session.organisation,
+            session=session,
+            membership=session.membership,
+            agent=session.agent,
+            message=message,
+            **({"seq": seq, "deadline_at": timezone.now() + timedelta(minutes=10)} | fields),
+        )
+
+
+def make_token(member: Membership, **fields: Any) -> str:
+    """A usable token's secret."""
+    with organisation_scope(member.organisation):
+        return issue_token(member, "Test", actor=None, **fields)[1]

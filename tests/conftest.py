@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cast import make_member, make_organisation
+from tests.scripted_openai import ScriptedOpenAI
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -32,6 +33,14 @@ def bob(acme: Organisation) -> Membership:
 @pytest.fixture
 def charlie(globex: Organisation) -> Membership:
     return make_member(globex, "charlie", Access.ADMIN)
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedOpenAI]:
+    """A model provider that answers from a script."""
+    server = ScriptedOpenAI().start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -9,3 +9,11 @@ os.environ.setdefault("TOOLHUB_LOG_LEVEL", "WARNING")
 from toolhub.settings import *  # noqa: E402, F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# Flows run in threads of their own, with connections of their own: a file, not memory.
+DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # noqa: F405
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]

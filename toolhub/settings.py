@@ -241,10 +241,10 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.api.TokenAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.wire.TokenAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["toolhub.tenants.api.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["toolhub.tenants.wire.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "toolhub.tenants.api.error_response",
     "DEFAULT_PAGINATION_CLASS": None,
@@ -263,7 +263,6 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "ENUM_NAME_OVERRIDES": {"AccessEnum": "toolhub.tenants.models.Access"},
 }
 
 LOGGING = {

@@ -1,1 +1,35 @@
-urlpatterns: list = []
+"""Every address of the service."""
+
+from __future__ import annotations
+
+from allauth.account import views as account
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from toolhub.health import healthz, readyz
+from toolhub.tenants.pages import home
+
+handler400 = "toolhub.problems.bad_request"
+handler403 = "toolhub.problems.forbidden"
+handler404 = "toolhub.problems.not_found"
+handler500 = "toolhub.problems.server_error"
+
+api = [
+    path("", include("sessions.api")),
+    path("", include("capabilities.api")),
+    path("", include("toolhub.tenants.routes")),
+]
+
+urlpatterns = [
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    path("accounts/login/", account.login, name="account_login"),
+    path("accounts/logout/", account.logout, name="account_logout"),
+    path("accounts/inactive/", account.account_inactive, name="account_inactive"),
+    path("api/v1/", include(api)),
+    path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("o/<slug:org>/", include("capabilities.urls")),
+    path("o/<slug:org>/", include("sessions.urls")),
+    path("", home, name="home"),
+]

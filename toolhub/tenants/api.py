@@ -1,47 +1,20 @@
-"""What every route of the REST API shares: the token, strict JSON in, and one shape of error out."""
+"""What every route of the REST API shares: the member it acts for, checked bodies, and one shape of error."""
 
 from __future__ import annotations
 
-import codecs
-import json
 from typing import Any, cast
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from rest_framework import status
-from rest_framework.authentication import BaseAuthentication
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError, Throttled, ValidationError
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from toolhub.tenants.access import member_or_404
-from toolhub.tenants.models import Access, ApiToken, Membership, User
-
-#: Objects and arrays inside each other, in a request's body.
-MAX_DEPTH = 64
-
-
-class TokenAuthentication(BaseAuthentication):
-    """Bearer tokens. The middleware has looked the token up; a request without a usable one is nobody's."""
-
-    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        token = cast("ApiToken | None", getattr(request._request, "api_token", None))
-        return (token.membership.user, token) if token else None
-
-    def authenticate_header(self, request: Request) -> str:
-        return 'Bearer realm="toolhub"'
-
-
-class Refused(APIException):
-    """A request that is well-formed and cannot be done now; `code` tells programs why."""
-
-    status_code = status.HTTP_409_CONFLICT
-
-    def __init__(self, code: str, message: str, *, status_code: int = status.HTTP_409_CONFLICT) -> None:
-        super().__init__(message, code)
-        self.status_code = status_code
+from toolhub.tenants.models import Access, Membership, Right
 
 
 def unknown(field: str, message: str) -> ValidationError:
@@ -49,65 +22,39 @@ def unknown(field: str, message: str) -> ValidationError:
     return ValidationError({field: ErrorDetail(message, code="unknown")})
 
 
-def api_member(request: Request, *, at_least: Access = Access.VIEWER) -> Membership:
+def api_member(request: Request, *, at_least: Access = Access.VIEWER, right: Right | None = None) -> Membership:
     """The member that the token speaks for."""
-    return member_or_404(cast(HttpRequest, request._request), at_least=at_least)
+    return member_or_404(cast(HttpRequest, request._request), at_least=at_least, right=right)
 
 
-class StrictJSONParser(BaseParser):
-    """JSON as the RFC has it: UTF-8, no NaN, no repeated names, bounded depth, and text that any database can hold."""
-
-    media_type = "application/json"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        body: bytes = stream.read()
-        if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise ParseError("The body must be plain UTF-8, without a byte order mark.")
-        try:
-            value = json.loads(
-                body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique_names, parse_float=_finite
-            )
-        except RecursionError:
-            raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.") from None
-        except ValueError as error:
-            raise ParseError(f"The body is not valid JSON: {error}") from None
-        _check_text(value, MAX_DEPTH)
-        return value
+class ErrorBody(serializers.Serializer[Any]):
+    code = serializers.CharField(help_text="For programs: `unknown`, `not_found`, `forbidden`, ...")
+    message = serializers.CharField(help_text="For people.")
+    field = serializers.CharField(allow_null=True, help_text="The field of the request that is at fault, if one is.")
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+class ErrorOut(serializers.Serializer[Any]):
+    error = ErrorBody()
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError("a number is too large")
-    return value
+def paged(row: type[serializers.Serializer[Any]]) -> Any:
+    """The description of a page of these rows."""
+    return inline_serializer(
+        f"{row.__name__.removesuffix('Out')}Page",
+        {"results": row(many=True), "next": serializers.CharField(allow_null=True)},
+    )
 
 
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _check_text(value: Any, depth: int) -> None:
-    if depth == 0:
-        raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.")
-    if isinstance(value, str):
-        if "\x00" in value:
-            raise ParseError("Text must not hold the NUL character.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise ParseError("Text must not hold half of a surrogate pair.")
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            _check_text(name, depth - 1)
-            _check_text(item, depth - 1)
-    elif isinstance(value, list):
-        for item in value:
-            _check_text(item, depth - 1)
+def checked(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """The request's body, if it fits; fields that the serializer does not know are refused, not ignored."""
+    if not isinstance(request.data, dict):
+        raise ParseError("The body must be a JSON object.")
+    form = serializer(data=request.data)
+    strange = sorted(set(request.data) - set(form.fields))
+    if strange:
+        raise ValidationError({strange[0][:100]: ErrorDetail("There is no such field here.", code="unknown_field")})
+    form.is_valid(raise_exception=True)
+    return dict(form.validated_data)
 
 
 def error_response(exception: Exception, context: dict[str, Any]) -> Response | None:

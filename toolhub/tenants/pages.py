@@ -1,0 +1,168 @@
+"""What every page has around it: who is signed in, which organisation is open, and where the member can go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.functional import SimpleLazyObject
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET
+from django_htmx.http import HttpResponseClientRedirect
+
+from toolhub.tenants.access import memberships_of_user
+from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, Membership, Right, User
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def signed_in(view: View) -> View:
+    """Send people without a login to the login page and back; keep what is shown out of every cache.
+
+    An htmx request would swap the login page into the middle of ours, so it is told to go there instead.
+    """
+    if iscoroutinefunction(view):
+
+        @wraps(view)
+        async def guarded_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if not (await request.auser()).is_authenticated:
+                return to_login(request)
+            return _private(await view(request, *args, **kwargs))
+
+        return cast(View, guarded_async)
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return to_login(request)
+        return _private(view(request, *args, **kwargs))
+
+    return cast(View, guarded)
+
+
+def to_login(request: HttpRequest) -> HttpResponseBase:
+    """The login page, with the way back to the page that was being looked at."""
+    response = redirect_to_login(_way_back(request))
+    if getattr(request, "htmx", False):
+        return HttpResponseClientRedirect(response.url)
+    return response
+
+
+def _way_back(request: HttpRequest) -> str:
+    if request.method in ("GET", "HEAD") and not getattr(request, "htmx", False):
+        return request.get_full_path()
+    page = request.headers.get("HX-Current-URL") or request.headers.get("Referer") or ""
+    if url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
+        return page
+    return reverse("home")
+
+
+def _private(response: HttpResponseBase) -> HttpResponseBase:
+    patch_vary_headers(response, ["HX-Request"])  # type: ignore[arg-type]
+    if not response.has_header("Cache-Control"):
+        patch_cache_control(response, private=True, no_store=True)  # type: ignore[arg-type]
+    return response
+
+
+# -- The frame --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the side menu."""
+
+    title: str
+    icon: str
+    url: str
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """Some lines of the side menu under a heading; the first has none."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+
+#: Heading, then (title, icon, view, first word of the views that belong to it, right that its page asks for).
+MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...] = (
+    (
+        "",
+        (
+            ("Home", "house", "organisation_home", "organisation", None),
+            ("Sessions", "chat-left-text", "session_list", "session", None),
+        ),
+    ),
+    (
+        "Catalogue",
+        (
+            ("Tools", "tools", "tool_list", "tool", None),
+            ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
+        ),
+    ),
+)
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """Context of every page. Nothing is read until a template asks: partials that show no frame pay nothing."""
+    member = cast("Membership | None", getattr(request, "membership", None))
+    return {
+        "member": member,
+        "organisation": member.organisation if member else None,
+        "menu": SimpleLazyObject(lambda: menu_for(member, request) if member else ()),
+        "memberships": SimpleLazyObject(lambda: _memberships(request)),
+    }
+
+
+def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
+    """The entries whose pages would let this member in. At most one query."""
+    rights = held_rights(member)
+    here = getattr(request.resolver_match, "url_name", None) or ""
+    slug = member.organisation.slug
+    sections = []
+    for heading, lines in MENU:
+        entries = tuple(
+            Entry(title, icon, reverse(view, args=[slug]), here.partition("_")[0] == word)
+            for title, icon, view, word, right in lines
+            if right is None or right in rights
+        )
+        if entries:
+            sections.append(Section(heading, entries))
+    return tuple(sections)
+
+
+def held_rights(member: Membership) -> frozenset[Right]:
+    """Every admin right of this member: by level without a query, by delegation with one."""
+    if member.access == Access.ADMIN:
+        return frozenset(Right)
+    delegated = frozenset(Right(row) for row in member.admin_rights.values_list("right", flat=True))
+    if member.access == Access.OPERATOR:
+        return delegated | (frozenset(Right) - ADMIN_ONLY_RIGHTS)
+    return delegated
+
+
+def _memberships(request: HttpRequest) -> list[Membership]:
+    user = getattr(request, "user", None)
+    return memberships_of_user(user) if isinstance(user, User) and user.is_authenticated else []
+
+
+# -- The front door ---------------------------------------------------------------------------------------------------
+
+
+@require_GET
+@signed_in
+def home(request: HttpRequest) -> HttpResponse:
+    """Straight into the only organisation; a choice where there are more; a word where there is none."""
+    memberships = _memberships(request)
+    if len(memberships) == 1:
+        return redirect("organisation_home", org=memberships[0].organisation.slug)
+    return render(request, "tenants/home.html", {"memberships": memberships})

@@ -1,0 +1,92 @@
+"""Keyset pages of the REST API: a cursor is the place of the last row, never an offset, and no row is counted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+M = TypeVar("M", bound=Model)
+
+PAGE = 50
+MAX_PAGE = 200
+
+#: The parameters of every list, for its description.
+PAGE_PARAMETERS = [
+    OpenApiParameter("cursor", str, description="`next` of the page before; leave out for the first."),
+    OpenApiParameter(
+        "limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE}, description="Rows a page."
+    ),
+]
+
+
+def only_parameters(request: Request, *names: str) -> None:
+    """Refuse query parameters that this address does not know: a misspelled filter must not look like an empty one."""
+    for name in request.query_params:
+        if name not in names:
+            raise ValidationError(
+                {name[:100]: f"There is no such parameter here; known are {', '.join(sorted(names))}."}
+            )
+
+
+def integer_parameter(request: Request, name: str, default: int, low: int, high: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.lstrip("-").isdigit() or len(text) > 19 or not low <= int(text) <= high:
+        raise ValidationError({name: f"Give a whole number from {low} to {high}."})
+    return int(text)
+
+
+def page(
+    request: Request,
+    rows: QuerySet[M],
+    key: str,
+    shown: Callable[[M], Mapping[str, Any]],
+    *,
+    newest_first: bool = False,
+    filters: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """One page of rows in the order of `key`, a unique field: {"results": [...], "next": cursor or null}."""
+    only_parameters(request, "cursor", "limit", *filters)
+    limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
+    place = read_cursor(request.query_params.get("cursor"))
+    if place is not None:
+        if isinstance(place, bool) or not isinstance(place, int | str) or isinstance(place, int) != (key == "pk"):
+            raise _bad_cursor()
+        rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": place})
+    found = list(rows.order_by(f"-{key}" if newest_first else key)[: limit + 1])
+    return {
+        "results": [shown(row) for row in found[:limit]],
+        "next": write_cursor(getattr(found[limit - 1], key)) if len(found) > limit else None,
+    }
+
+
+def write_cursor(place: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str | None) -> Any:
+    """The place in a cursor; None for none. Raises ValidationError for one that none of our pages wrote."""
+    if text is None:
+        return None
+    try:
+        if len(text) > 500:
+            raise ValueError
+        place = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, binascii.Error, UnicodeDecodeError, RecursionError):
+        raise _bad_cursor() from None
+    if isinstance(place, str) and "\x00" in place or isinstance(place, int) and abs(place) > 2**62:
+        raise _bad_cursor()
+    return place
+
+
+def _bad_cursor() -> ValidationError:
+    return ValidationError({"cursor": "This is no cursor of ours; begin without one."})

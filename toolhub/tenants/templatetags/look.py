@@ -1,0 +1,97 @@
+"""Small marks that every page writes the same way: icons, badges, numbers, times, form fields."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from django import template
+from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
+from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, Select
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+
+register = template.Library()
+
+#: The icon of each state: never told by colour alone.
+STATE_ICONS = {
+    "ok": "check-circle-fill",
+    "run": "arrow-repeat",
+    "wait": "hourglass-split",
+    "bad": "x-circle-fill",
+    "warn": "exclamation-triangle-fill",
+    "off": "dash-circle",
+}
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """One icon of the sprite; hidden from screen readers unless it stands alone, with a label."""
+    href = f"{static('vendor/icons.svg')}#{name}"
+    if label:
+        return format_html('<svg class="icon" role="img" aria-label="{}"><use href="{}"/></svg>', label, href)
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}"/></svg>', href)
+
+
+@register.simple_tag
+def badge(state: str, text: str) -> SafeString:
+    """A state with its colour, its icon and its word."""
+    return format_html('<span class="badge is-{}">{}{}</span>', state, icon(STATE_ICONS[state]), text)
+
+
+@register.simple_tag
+def ago(moment: datetime | None) -> SafeString | str:
+    """How long ago, with the exact time on hover."""
+    if moment is None:
+        return "never"
+    exact = localtime(moment)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        exact.isoformat(timespec="seconds"),
+        exact.strftime("%-d %b %Y, %H:%M:%S %Z"),
+        naturaltime(moment),
+    )
+
+
+@register.filter
+def tok(number: int | None) -> str:
+    return f"{intcomma(number or 0)} tok"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """0.01 s, 3.2 s, 45 s, 2 min 5 s."""
+    if value is None:
+        return ""
+    value = max(value, 0.0)
+    if value < 1:
+        return f"{value:.2f} s"
+    if value < 10:
+        return f"{value:.1f} s"
+    if value < 60:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s"
+
+
+@register.filter
+def styled(field: BoundField) -> SafeString:
+    """The field's widget with its component class; described by its help and its error, which `_field.html` writes."""
+    widget = field.field.widget
+    if isinstance(widget, CheckboxSelectMultiple):
+        return field.as_widget()
+    if isinstance(widget, CheckboxInput):
+        css = "form-check-input"
+    else:
+        css = "form-select" if isinstance(widget, Select) else "form-control"
+    if field.errors:
+        css += " is-invalid"
+    return field.as_widget(attrs={"class": css})
+
+
+@register.filter
+def indented(value: object) -> str:
+    """A value as JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)

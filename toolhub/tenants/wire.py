@@ -1,0 +1,102 @@
+"""How a request of the REST API says who it is and what it wants: bearer tokens, and strict JSON.
+
+Imports no views: REST framework loads this while it is still loading them itself.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from typing import Any, cast
+
+from rest_framework import status
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+
+from toolhub.tenants.models import ApiToken, User
+
+#: Objects and arrays inside each other, in a request's body.
+MAX_DEPTH = 64
+#: Bytes of a request's body.
+MAX_BODY = 1_000_000
+
+
+class TokenAuthentication(BaseAuthentication):
+    """Bearer tokens. The middleware has looked the token up; a request without a usable one is nobody's."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        token = cast("ApiToken | None", getattr(request._request, "api_token", None))
+        return (token.membership.user, token) if token else None
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="toolhub"'
+
+
+class Refused(APIException):
+    """A request that is well-formed and cannot be done now; `code` tells programs why."""
+
+    status_code = status.HTTP_409_CONFLICT
+
+    def __init__(self, code: str, message: str, *, status_code: int = status.HTTP_409_CONFLICT) -> None:
+        super().__init__(message, code)
+        self.status_code = status_code
+
+
+class StrictJSONParser(BaseParser):
+    """JSON as the RFC has it: UTF-8, no NaN, no repeated names, bounded depth, and text that any database can hold."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        body: bytes = stream.read(MAX_BODY + 1)
+        if len(body) > MAX_BODY:
+            raise Refused("too_large", f"The body is over {MAX_BODY:,} bytes.", status_code=413)
+        if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ParseError("The body must be plain UTF-8, without a byte order mark.")
+        try:
+            value = json.loads(
+                body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique_names, parse_float=_finite
+            )
+        except RecursionError:
+            raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.") from None
+        except ValueError as error:
+            raise ParseError(f"The body is not valid JSON: {error}") from None
+        _check_text(value, MAX_DEPTH)
+        return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _check_text(value: Any, depth: int) -> None:
+    if depth == 0:
+        raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.")
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise ParseError("Text must not hold the NUL character.")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ParseError("Text must not hold half of a surrogate pair.")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _check_text(name, depth - 1)
+            _check_text(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check_text(item, depth - 1)
