@@ -1,0 +1,165 @@
+"""`manage.py up` as an operator meets it: one command that starts everything, and Ctrl-C that ends everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import alive, children_of, command_line, wait_for
+from toolhub.probe import is_ready
+from toolhub.supervisor import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Seconds for a start with an empty data folder, on a busy machine.
+START_SECONDS = 60.0
+#: Seconds for an end: what DESIGN.md promises an operator.
+END_SECONDS = 20.0
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of /proc")
+
+Start = Callable[..., "Up"]
+
+
+class Up:
+    """One `manage.py up` under way."""
+
+    def __init__(self, data_dir: Path, port: int, **env: str) -> None:
+        self.port = port
+        self.log = data_dir.parent / f"up-{port}.log"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLHUB_", "DJANGO_"))}
+        for name in ("REDIS_URL", "DATABASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+            clean.pop(name, None)
+        clean |= {"TOOLHUB_DATA_DIR": str(data_dir), "PORT": str(port)} | env
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "up"], cwd=ROOT, env=clean, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def wait_ready(self) -> None:
+        wait_for(lambda: "toolhub is ready" in self.output or self.process.poll() is not None, START_SECONDS)
+        assert self.process.poll() is None, self.output
+        assert is_ready("127.0.0.1", self.port, ["localhost"]), self.output
+
+    def child(self, word: str) -> int:
+        return next(pid for pid in children_of(self.process.pid) if word in command_line(pid))
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(END_SECONDS)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[Up] = []
+
+    def starter(data_dir: Path, **env: str) -> Up:
+        started.append(Up(data_dir, free_port(), **env))
+        return started[-1]
+
+    yield starter
+
+    for up in started:
+        if up.process.poll() is None:
+            up.process.kill()  # its children follow
+            up.process.wait()
+
+
+def test_ctrl_c_ends_all_parts_and_a_second_start_keeps_the_data(start: Start, tmp_path: Path) -> None:
+    data_dir = tmp_path / "päth with space"
+    first = start(data_dir)
+    first.wait_ready()
+    parts = children_of(first.process.pid)
+
+    assert len(parts) == 4  # Valkey, the web server, the worker, the offline model
+    assert first.interrupt() == 0
+    assert [pid for pid in parts if alive(pid)] == []
+    assert "admin@example.com" in first.output
+    assert "Traceback" not in first.output
+
+    second = start(data_dir)
+    second.wait_ready()
+    assert second.interrupt() == 0
+    assert "admin@example.com" not in second.output  # printed once
+    assert (data_dir / "toolhub.sqlite3").stat().st_mode & 0o077 == 0
+
+
+def test_a_data_folder_longer_than_a_socket_path_works(start: Start, tmp_path: Path) -> None:
+    data_dir = tmp_path / ("long" * 30)
+    up = start(data_dir)
+    up.wait_ready()
+
+    assert not list(data_dir.rglob("*.sock"))
+    assert up.interrupt() == 0
+
+
+def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(start: Start, tmp_path: Path) -> None:
+    killed = start(tmp_path / "data")
+    killed.wait_ready()
+    parts = children_of(killed.process.pid)
+
+    killed.process.kill()
+    killed.process.wait()
+    wait_for(lambda: not any(alive(pid) for pid in parts), 5)
+    assert [pid for pid in parts if alive(pid)] == []
+
+    again = start(tmp_path / "data")
+    again.wait_ready()
+    assert again.interrupt() == 0
+
+
+def test_a_part_that_ends_is_started_again_with_a_notice(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data")
+    up.wait_ready()
+    valkey, web = up.child("valkey-server"), up.child("toolhub.asgi")
+
+    os.kill(valkey, signal.SIGKILL)
+    os.kill(web, signal.SIGKILL)
+    wait_for(lambda: len(children_of(up.process.pid)) == 4 and not alive(web), 10)
+    wait_for(lambda: is_ready("127.0.0.1", up.port, ["localhost"]), START_SECONDS)
+
+    assert is_ready("127.0.0.1", up.port, ["localhost"])
+    assert "the web server was ended by SIGKILL; starting it again in 1 s." in up.output
+    assert "Valkey was ended by SIGKILL; starting it again in 1 s." in up.output
+    assert up.interrupt() == 0
+
+
+def test_a_second_start_with_the_same_data_folder_says_so(start: Start, tmp_path: Path) -> None:
+    first = start(tmp_path / "data")
+    first.wait_ready()
+
+    second = start(tmp_path / "data")
+
+    assert second.process.wait(START_SECONDS) == 1
+    assert f"another `up` (process {first.process.pid}) already runs with the data folder" in second.output
+    assert first.interrupt() == 0
+
+
+def test_a_port_in_use_is_said_in_one_sentence_before_anything_starts(start: Start, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        up = start(tmp_path / "data", PORT=port)
+
+        assert up.process.wait(START_SECONDS) == 1
+    assert up.output == f"Port {port} is in use: set PORT to another one.\n"
+    assert not (tmp_path / "data" / "toolhub.sqlite3").exists()
+
+
+def test_a_stop_during_the_start_is_quiet(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data")
+    wait_for(lambda: (tmp_path / "data" / "up.lock").exists(), START_SECONDS)
+
+    assert up.interrupt() == 0
+    assert "Traceback" not in up.output
