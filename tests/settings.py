@@ -6,12 +6,13 @@ import tempfile
 os.environ.setdefault("TOOLHUB_DATA_DIR", tempfile.mkdtemp(prefix="toolhub-tests-"))
 os.environ.setdefault("TOOLHUB_LOG_LEVEL", "WARNING")
 
-from toolhub.settings import *  # noqa: E402, F403
+from toolhub.settings import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # Flows run in threads of their own, with connections of their own: a file, not memory.
-DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # noqa: F405
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # noqa: F405
+    DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # noqa: F405
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
