@@ -1,0 +1,42 @@
+"""How rows that a member calls by number get their number. Knows no tool and no category."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+from pydantic import AfterValidator
+
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.models import Memory, Task
+
+Numbered = TypeVar("Numbered", Task, Memory)
+
+#: PostgreSQL stores no NUL in a text; it never means anything in one.
+WITHOUT_NUL: Final = AfterValidator(lambda text: text.replace("\0", ""))
+
+#: Two calls at once may count to the same number; the second one counts again.
+TRIES = 20
+
+
+def create_numbered(model: type[Numbered], context: ToolContext, **fields: Any) -> Numbered:
+    """A new row of this member, under the number after the highest one. Safe with several at once."""
+    for _ in range(TRIES):
+        try:
+            with transaction.atomic():
+                number = last_number(model, context) + 1
+                return model.objects.create(
+                    organisation_id=context.organisation_id,
+                    membership_id=context.membership_id,
+                    number=number,
+                    **fields,
+                )
+        except IntegrityError:
+            continue
+    raise ToolError("Too many changes at the same time; try again.")
+
+
+def last_number(model: type[Numbered], context: ToolContext) -> int:
+    mine = model.objects.filter(membership_id=context.membership_id)
+    return mine.aggregate(last=Max("number"))["last"] or 0

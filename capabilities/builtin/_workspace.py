@@ -1,0 +1,255 @@
+"""An organisation's own folder, and the only way into it. Knows bytes and names, nothing of tools or rows.
+
+A path is walked from the root one component at a time, each opened relative to the folder before it and never through a
+link. So there is no moment between a check and its use at which a link could be slipped in, and `..` is not a question
+for the file system at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from capabilities.contract.context import ToolError
+
+#: Bytes of a file that are read, and that a file written may have.
+READ_LIMIT = 1_000_000
+WRITE_LIMIT = 1_000_000
+#: Folders below one another, and names in one folder or in one walk, that are looked at.
+DEPTH_LIMIT = 20
+FOLDER_LIMIT = 10_000
+WALK_LIMIT = 20_000
+#: Seconds that a write waits for another write in the same folder.
+LOCK_SECONDS = 5.0
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Not blocking: opening a pipe would wait for its other end.
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+TEMPORARY_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+REASONS = {
+    errno.ENOENT: "There is no {path} in the workspace.",
+    errno.ENOTDIR: "{path} leads through a link, or through something that is no folder.",
+    errno.ELOOP: "{path} is a link: links are not followed.",
+    errno.EISDIR: "{path} is a folder.",
+    errno.EEXIST: "{path} leads through something that is no folder.",
+    errno.ENAMETOOLONG: "{path} is too long a name.",
+    errno.ENOSPC: "The disk is full.",
+    errno.EDQUOT: "The disk is full.",
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was read of a file; `size` is all of it, in bytes."""
+
+    data: bytes
+    size: int
+
+    @property
+    def truncated(self) -> bool:
+        return self.size > len(self.data)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name met on a walk. `folder` is the open folder that holds it, for as long as the walk stands there."""
+
+    path: str
+    name: str
+    folder: int
+    status: os.stat_result
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.status)
+
+
+def kind_of(status: os.stat_result) -> str:
+    if stat.S_ISREG(status.st_mode):
+        return "file"
+    if stat.S_ISDIR(status.st_mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(status.st_mode) else "special"
+
+
+def parts_of(path: str) -> list[str]:
+    """The components of a path inside the workspace; none for the workspace itself. Raises ToolError for all others."""
+    if path.startswith("/"):
+        raise ToolError("Paths are relative to the workspace: leave out the leading slash.")
+    if any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in path):
+        raise ToolError("A path holds no control characters.")
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if ".." in parts:
+        raise ToolError("A path never leads out of the workspace: leave out the '..'.")
+    if len(parts) > DEPTH_LIMIT:
+        raise ToolError(f"A path has at most {DEPTH_LIMIT} parts.")
+    return parts
+
+
+def read_file(root: Path, path: str) -> Content:
+    """A regular file, up to READ_LIMIT bytes of it."""
+    folders, name = _folders_and_name(path)
+    with _explained(path), _folder(root, folders) as folder:
+        return read_in(folder, name)
+
+
+def read_in(folder: int, name: str) -> Content:
+    """A regular file of an open folder. Raises OSError or ToolError."""
+    descriptor = os.open(name, FILE_FLAGS, dir_fd=folder)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolError(f"{name} is a folder." if stat.S_ISDIR(status.st_mode) else f"{name} is no regular file.")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(READ_LIMIT)
+        return Content(data, max(status.st_size, len(data)))
+    finally:
+        os.close(descriptor)
+
+
+def status_of(root: Path, path: str) -> os.stat_result:
+    """What is at the path, a link as the link that it is."""
+    parts = parts_of(path)
+    with _explained(path):
+        if not parts:
+            return os.stat(root)
+        with _folder(root, parts[:-1]) as folder:
+            return os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+
+
+def write_file(root: Path, path: str, change: Callable[[bytes | None], bytes]) -> int:
+    """Replace a file by what `change` makes of its bytes (None: there was no file), in one step; missing folders are
+    made. Answers the bytes written. Of two writes at the same time, the second one sees what the first one wrote.
+    """
+    folders, name = _folders_and_name(path)
+    with _explained(path), _folder(root, folders, create=True) as folder:
+        _lock(folder)
+        before = _current(folder, name, path)
+        data = change(before.data if before else None)
+        if len(data) > WRITE_LIMIT:
+            raise ToolError(f"A file holds at most {WRITE_LIMIT} bytes; this would be {len(data)}.")
+        _replace(folder, name, data)
+        return len(data)
+
+
+def walk(root: Path, path: str, *, recursive: bool) -> Iterator[Entry]:
+    """What is in a folder, sorted by name, and with `recursive` in those below it. An unmade workspace is empty."""
+    parts = parts_of(path)
+    if not parts and not root.exists():
+        return
+    with _explained(path), _folder(root, parts) as folder:
+        prefix = "".join(f"{part}/" for part in parts)
+        yield from islice(_entries(folder, prefix, DEPTH_LIMIT if recursive else 1), WALK_LIMIT)
+
+
+def _entries(folder: int, prefix: str, depth: int) -> Iterator[Entry]:
+    with os.scandir(folder) as scan:
+        names = sorted(entry.name for entry in islice(scan, FOLDER_LIMIT))
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield Entry(prefix + _readable(name), name, folder, status)
+        if depth > 1 and stat.S_ISDIR(status.st_mode):
+            with suppress(OSError), _opened(name, folder) as below:
+                yield from _entries(below, f"{prefix}{_readable(name)}/", depth - 1)
+
+
+def _readable(name: str) -> str:
+    """A name that is no UTF-8 is shown with marks in it; it can be listed, but not be named."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+@contextmanager
+def _folder(root: Path, parts: list[str], *, create: bool = False) -> Iterator[int]:
+    """The open folder at the end of the parts."""
+    if create:
+        root.mkdir(parents=True, exist_ok=True)
+    # The workspace itself may lie behind a link: where it is, the operator says, and no tool.
+    folder = os.open(root, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=folder)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _opened(name: str, folder: int) -> Iterator[int]:
+    descriptor = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _current(folder: int, name: str, path: str) -> Content | None:
+    try:
+        content = read_in(folder, name)
+    except FileNotFoundError:
+        return None
+    if content.truncated:
+        raise ToolError(f"{path} is larger than the {READ_LIMIT} bytes that can be changed here.")
+    return content
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    """A reader sees the old bytes or the new ones, never a part; a crash leaves the old ones."""
+    temporary = f".{secrets.token_hex(8)}.part"
+    descriptor = os.open(temporary, TEMPORARY_FLAGS, 0o644, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def _lock(folder: int) -> None:
+    """Hold the folder until it is closed. Waiting is bounded: another process could sit on the lock."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ToolError("Another write in this folder does not end; try again later.") from None
+            time.sleep(0.01)
+
+
+def _folders_and_name(path: str) -> tuple[list[str], str]:
+    parts = parts_of(path)
+    if not parts:
+        raise ToolError("Name a file: this is the workspace itself.")
+    return parts[:-1], parts[-1]
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """What the operating system refuses, as a sentence; its own would show where the workspace lies."""
+    try:
+        yield
+    except OSError as error:
+        reason = REASONS.get(error.errno or 0, "{path} cannot be opened.")
+        raise ToolError(reason.format(path=path)) from error

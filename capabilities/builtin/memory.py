@@ -1,0 +1,87 @@
+"""Facts that a member asked to be kept. Knows the rows of the member it runs for, and of nobody else."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Annotated, Any
+
+from django.db.models import QuerySet
+from pydantic import Field
+
+from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.models import Memory
+from capabilities.registry import CategorySpec, tool
+
+CATEGORY = CategorySpec(
+    name="memory",
+    title="Memory",
+    description="Facts about the user that last beyond one conversation.",
+    keywords=("remember", "memory", "memories", "recall", "forget", "keep in mind", "don't forget", "did i tell you"),
+    is_core=True,
+)
+
+#: Memories that one member can have, so that a search over all of them stays quick.
+MEMBER_LIMIT = 1_000
+#: Memories that one search answers with.
+SEARCH_LIMIT = 20
+
+
+@tool(category="memory", effect="write", human_format="Remembering: {text}")
+def memory_store(
+    context: ToolContext,
+    text: Annotated[str, Field(description="One fact, understandable on its own.", max_length=2_000), WITHOUT_NUL],
+) -> dict[str, Any]:
+    """Keep a fact about the user for later conversations. Use it when the user asks, or states a lasting preference."""
+    text = text.strip()
+    if not text:
+        raise ToolError("There is nothing to remember: the text is empty.")
+    mine = _mine(context)
+    known = mine.filter(text=text).first()
+    if known is None and mine.count() >= MEMBER_LIMIT:
+        raise ToolError(f"All {MEMBER_LIMIT} memories are in use: remove some with memory_forget first.")
+    return {"memory": _as_json(known or create_numbered(Memory, context, text=text))}
+
+
+@tool(category="memory", effect="read", human_format="Searching memory: {query}")
+def memory_search(
+    context: ToolContext,
+    query: Annotated[str, Field(description="Words to look for; empty for the latest.", max_length=500)] = "",
+) -> dict[str, Any]:
+    """Find facts kept earlier about the user, best match first. Use it before asking what the user may have said."""
+    words = set(re.findall(r"\w+", _folded(query)))
+    # Compared here and not in the database: SQLite ignores case in ASCII letters only.
+    found = [(sum(word in _folded(row.text) for word in words), row.number, row) for row in _mine(context)]
+    if query.strip():
+        found = [entry for entry in found if entry[0]]
+    found.sort(key=lambda entry: entry[:2], reverse=True)
+    listing: dict[str, Any] = {"memories": [_as_json(row) for _, _, row in found[:SEARCH_LIMIT]]}
+    if len(found) > SEARCH_LIMIT:
+        listing["more"] = len(found) - SEARCH_LIMIT
+    return listing
+
+
+# No retry after a crash: the highest number is given again, so a repeat could forget a newer memory.
+@tool(category="memory", effect="write", human_format="Forgetting memory {number}")
+def memory_forget(
+    context: ToolContext, number: Annotated[int, Field(description="The memory's number.")]
+) -> dict[str, Any]:
+    """Remove a fact kept earlier, by the number that memory_search shows."""
+    row = _mine(context).filter(number=number).first()
+    if row is None:
+        raise ToolError(f"There is no memory {number}: memory_search shows the numbers.")
+    _mine(context).filter(pk=row.pk).delete()
+    return {"forgotten": _as_json(row)}
+
+
+def _mine(context: ToolContext) -> QuerySet[Memory]:
+    return Memory.objects.filter(membership_id=context.membership_id)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _as_json(row: Memory) -> dict[str, Any]:
+    return {"number": row.number, "text": row.text, "stored": row.created_at.date().isoformat()}
