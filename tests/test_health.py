@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import OperationalError, connection
 from django.http import JsonResponse
-from django.test import RequestFactory
+from django.test import AsyncClient, Client, RequestFactory
 
 from toolhub import health
 
@@ -74,3 +75,18 @@ def test_migrations_are_looked_at_once(rf: RequestFactory, django_assert_num_que
 def test_only_reading_is_allowed(rf: RequestFactory) -> None:
     assert health.healthz(rf.post("/healthz")).status_code == 405
     assert health.readyz(rf.post("/readyz")).status_code == 405
+
+
+@pytest.mark.django_db
+def test_a_load_balancer_may_call_the_server_by_its_address(client: Client) -> None:
+    assert client.get("/readyz", headers={"host": "10.1.2.3:8000"}).status_code == 200
+    assert client.get("/", headers={"host": "10.1.2.3:8000"}).status_code == 400
+
+
+@pytest.mark.django_db(transaction=True)
+def test_health_is_answered_by_the_asgi_door_too(async_client: AsyncClient) -> None:
+    async def statuses() -> list[int]:
+        host = {"host": "10.1.2.3:8000"}
+        return [(await async_client.get(path, headers=host)).status_code for path in ("/healthz", "/readyz", "/")]
+
+    assert async_to_sync(statuses)() == [200, 200, 400]

@@ -54,8 +54,8 @@ class Up:
     def child(self, word: str) -> int:
         return next(pid for pid in children_of(self.process.pid) if word in command_line(pid))
 
-    def interrupt(self) -> int:
-        self.process.send_signal(signal.SIGINT)
+    def interrupt(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
         return self.process.wait(END_SECONDS)
 
 
@@ -100,7 +100,7 @@ def test_a_data_folder_longer_than_a_socket_path_works(start: Start, tmp_path: P
     up.wait_ready()
 
     assert not list(data_dir.rglob("*.sock"))
-    assert up.interrupt() == 0
+    assert up.interrupt(signal.SIGTERM) == 0
 
 
 def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(start: Start, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ INSTALLED_APPS = [
     "sessions",
 ]
 MIDDLEWARE = [
+    "toolhub.health.answer_by_any_name",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
