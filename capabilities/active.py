@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from capabilities.contract.permission import Decision, Permission, Rights, RoleRules
 from capabilities.contract.wire import canonical_json
-from capabilities.models import Agent, AgentTool, Grant, RoleMembership, Tool
+from capabilities.models import Agent, AgentTool, Effect, Grant, RoleMembership, Tool
 from toolhub.tenants.models import Membership
 
 
@@ -59,50 +59,45 @@ class Candidate:
     source: str
 
 
+#: The columns of a ToolSpec, in its order.
+SPEC = (
+    "pk",
+    "current_version_id",
+    "name",
+    "kind",
+    "category__name",
+    "category_id",
+    "is_enabled",
+    "current_version__wire",
+    "current_version__sha256",
+    "current_version__tokens",
+    "current_version__effect",
+    "current_version__on_crash",
+    "current_version__timeout",
+    "current_version__max_result_chars",
+)
+
+
 def candidates_for(agent: Agent) -> list[Candidate]:
     """The agent's own tools and, where it starts with them, those of the core categories. One query.
 
-    The agent's own come first, in the order they were given, then the core ones by category and name: an order that
-    does not change when a tool is switched or re-worded.
+    Its own come first, each part by category and name: an order that does not change when a tool is switched or
+    re-worded.
     """
-    own = AgentTool.objects.filter(agent=agent, tool=OuterRef("pk"))
-    wanted = Q(is_own=True)
-    if agent.starts_with_core:
-        wanted |= Q(category__is_core=True)
-    tools = (
-        Tool.objects.annotate(is_own=Exists(own))
-        .filter(wanted, current_version__isnull=False)
-        .annotate(first=Case(When(is_own=True, then=Value(0)), default=Value(1), output_field=IntegerField()))
-        .order_by("first", "category__name", "name")
-    )
-    return [Candidate(spec, "agent" if is_own else f"core category {spec.category}") for spec, is_own in _specs(tools)]
+    own = Exists(AgentTool.objects.filter(agent=agent, tool=OuterRef("pk")))
+    wanted = Q(own) | Q(category__is_core=True) if agent.starts_with_core else Q(own)
+    tools = Tool.objects.filter(wanted, current_version__isnull=False).annotate(is_own=own)
+    rows = tools.order_by("-is_own", "category__name", "name").values_list(*SPEC, "is_own")
+    return [_candidate(ToolSpec(*row[:-1]), row[-1]) for row in rows]
 
 
 def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
     """The tools that have one of these versions as their current one, as they are now. One query."""
-    found = _specs(Tool.objects.annotate(is_own=Value(False)).filter(current_version__in=version_ids))
-    return [spec for spec, _ in found]
+    return [ToolSpec(*row) for row in Tool.objects.filter(current_version__in=version_ids).values_list(*SPEC)]
 
 
-def _specs(tools: QuerySet[Tool]) -> list[tuple[ToolSpec, bool]]:
-    rows = tools.values_list(
-        "pk",
-        "current_version_id",
-        "name",
-        "kind",
-        "category__name",
-        "category_id",
-        "is_enabled",
-        "current_version__wire",
-        "current_version__sha256",
-        "current_version__tokens",
-        "current_version__effect",
-        "current_version__on_crash",
-        "current_version__timeout",
-        "current_version__max_result_chars",
-        "is_own",
-    )
-    return [(ToolSpec(*row[:-1]), row[-1]) for row in rows]
+def _candidate(spec: ToolSpec, is_own: bool) -> Candidate:
+    return Candidate(spec, "agent" if is_own else f"core category {spec.category}")
 
 
 def rights_of(membership: Membership | int) -> Rights:
@@ -128,9 +123,9 @@ def _roles_of(membership: Membership | int) -> tuple[RoleRules, ...]:
     for slug, mode, category_id, tool_id, effect in rows:
         _, categories, tools = roles.setdefault(slug, (mode, {}, {}))
         if category_id is not None:
-            categories[category_id] = effect
+            categories[category_id] = _decision(effect)
         if tool_id is not None:
-            tools[tool_id] = effect
+            tools[tool_id] = _decision(effect)
     return tuple(RoleRules(slug, mode, categories, tools) for slug, (mode, categories, tools) in roles.items())
 
 
@@ -145,5 +140,10 @@ def _grants_of(membership: Membership | int) -> tuple[dict[int, Decision], dict[
     for category_id, tool_id, effect in rows:
         named, key = (categories, category_id) if category_id is not None else (tools, tool_id)
         if named.get(key) != "deny":
-            named[key] = effect
+            named[key] = _decision(effect)
     return categories, tools
+
+
+def _decision(effect: str) -> Decision:
+    """An effect as stored; anything but an allow counts as a deny."""
+    return "allow" if effect == Effect.ALLOW else "deny"

@@ -6,7 +6,7 @@ Knows how a function is described to a model, and nothing of organisations, perm
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping

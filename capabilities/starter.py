@@ -1,4 +1,4 @@
-"""What a new organisation begins with: the built-in catalogue, a provider, agents, roles, and its first administrator."""
+"""What a new organisation begins with: the built-in catalogue, a provider, an agent, roles, an administrator."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ from capabilities.models import Agent
 from sessions import ledger
 from sessions.chats import open_session
 from sessions.events import Delta, Event, watch
-from sessions.models import ChatSession, Step, Turn
+from sessions.models import Step, Turn
 from sessions.queries import session_or_404, session_place, sessions_page, visible_sessions
-from sessions.selection import Selection, selection_preview
+from sessions.selection import selection_preview
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import Access, Membership
@@ -45,7 +45,7 @@ class SessionIn(serializers.Serializer[Any]):
     title = serializers.CharField(max_length=200, required=False, allow_blank=True)
 
 
-class SessionOut(serializers.Serializer[ChatSession]):
+class SessionOut(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="pk")
     agent = serializers.CharField(source="agent.slug")
     title = serializers.CharField()
@@ -85,7 +85,7 @@ class TurnOut(serializers.Serializer[Turn]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
-class StepOut(serializers.Serializer[Step]):
+class StepOut(serializers.Serializer[Any]):
     index = serializers.IntegerField()
     kind = serializers.CharField()
     status = serializers.CharField()
@@ -110,7 +110,7 @@ class VerdictOut(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
-class ActiveToolsOut(serializers.Serializer[Selection]):
+class ActiveToolsOut(serializers.Serializer[Any]):
     tools: Any = serializers.ListField(child=serializers.JSONField(), help_text="In OpenAI form, in the order sent.")
     tokens = serializers.IntegerField()
     sha256 = serializers.CharField(help_text="Of the bytes of the tools array.")

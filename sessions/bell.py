@@ -13,6 +13,7 @@ import redis
 from celery import current_app
 from django.conf import settings
 from django.db import transaction
+from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def ring(turn_id: UUID) -> bool:
         return False
     try:
         current_app.send_task(TASK, args=[str(turn_id)], retry=False, ignore_result=True)
-    except (redis.RedisError, OSError, current_app.connection_for_write().connection_errors) as error:
+    except (redis.RedisError, OSError, OperationalError) as error:
         breaker.note_failure("ring", error)
         return False
     return True

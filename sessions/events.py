@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +82,7 @@ def read_events(turn_id: UUID, organisation_id: int, after: int) -> tuple[list[E
     return events, not turn.is_open and reached >= turn.last_event
 
 
-async def _hints(turn_id: UUID) -> AsyncIterator[str]:
+async def _hints(turn_id: UUID) -> AsyncGenerator[str]:
     """An empty string whenever it is time to look, a piece of text where one came. Never ends by itself."""
     yield ""
     if settings.REDIS_URL:

@@ -149,7 +149,8 @@ def run_tool(
         return outcome_unknown()
     if isinstance(returned[0], ToolError):
         return failure(str(returned[0]))
-    return Outcome(StepStatus.DONE, *(2 * [as_text(returned[0])]))
+    text = as_text(returned[0])
+    return Outcome(StepStatus.DONE, text, text)
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:

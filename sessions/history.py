@@ -30,7 +30,7 @@ class Conversation:
 
 
 def conversation(turn: Turn, *, tool_tokens: int) -> Conversation:
-    """The messages of this session up to this turn, the oldest turns cut whole where the window is full. Two queries."""
+    """The session's messages up to this turn, the oldest turns cut whole where the window is full. Two queries."""
     earlier = list(
         Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
         .order_by("-seq")

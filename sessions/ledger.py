@@ -79,7 +79,7 @@ class Claim:
     epoch: int
 
 
-def from_now(seconds: float) -> ExpressionWrapper:
+def from_now(seconds: float) -> ExpressionWrapper[Any]:
     """That many seconds from the database's now."""
     moment = CombinedExpression(Now(), "+", Value(timedelta(seconds=seconds), output_field=DurationField()))
     return ExpressionWrapper(moment, output_field=DateTimeField())
@@ -122,8 +122,8 @@ def _insert(session: ChatSession, message: str, member: Membership, idempotency_
         idempotency_key=idempotency_key,
         last_event=1,
     )
-    turn.deadline_at = from_now(settings.TOOLHUB_TURN_SECONDS)  # type: ignore[assignment]
-    turn.rang_at = Now()  # type: ignore[assignment]
+    turn.deadline_at = from_now(settings.TOOLHUB_TURN_SECONDS)
+    turn.rang_at = Now()
     turn.save(force_insert=True)
     _insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
     first_line = message.strip().splitlines()[0][:80] if message.strip() else ""
@@ -216,7 +216,7 @@ def add_step(claim: Claim, event: str, **fields: Any) -> Step:
             **fields,
         )
         if step.status != StepStatus.STARTED:
-            step.ended_at = Now()  # type: ignore[assignment]
+            step.ended_at = Now()
         step.save(force_insert=True)
         _add_event(claim, turn, event, {"step": step.index})
     return step
@@ -246,7 +246,7 @@ def record_model_step(claim: Claim, *, started_at: datetime, tool_set: ToolSet |
             tool_set=tool_set,
             **fields,
         )
-        step.ended_at = Now()  # type: ignore[assignment]
+        step.ended_at = Now()
         step.save(force_insert=True)
         Step.objects.filter(pk=step.pk).update(started_at=started_at)
         _add_event(claim, turn, "model", {"step": step.index, "round": step.round})
@@ -313,7 +313,7 @@ def finish(
 
 
 def cancel(turn: Turn, *, actor: Membership) -> None:
-    """Stop a turn: a queued one ends here, a running one is told, and stops before its next effect. Twice is harmless."""
+    """Stop a turn: a queued one ends here, a running one before its next effect. A second time changes nothing."""
     with transaction.atomic():
         requested = Turn.objects.filter(pk=turn.pk, status__in=OPEN_STATUSES, cancel_requested_at=None).update(
             cancel_requested_at=Now()
@@ -381,7 +381,7 @@ def _end_unclaimed(turns: Any, status: TurnStatus, code: str, message: str) -> N
 # -- Inside a transaction ---------------------------------------------------------------------------------------------
 
 
-def _fence(claim: Claim, **changes: Any) -> dict[str, Any]:
+def _fence(claim: Claim, **changes: Any) -> Mapping[str, Any]:
     """Change the turn, if this claim still owns it, and return its counters. Raises LeaseLost.
 
     It is the first statement of each transaction, so that it also holds the row until the commit.

@@ -183,7 +183,7 @@ class Step(TenantModel):
 
     #: Model call: what it said. Note: what there is to know.
     text = models.TextField(blank=True)
-    #: Model call: the calls it asked for, [{"id", "name", "arguments"}], ids made unique, arguments as the text it sent.
+    #: Model call: the calls it asked for, [{"id", "name", "arguments"}], in a form that any provider takes back.
     tool_calls = models.JSONField(default=list)
     finish_reason = models.CharField(max_length=40, blank=True)
     input_tokens = models.PositiveBigIntegerField(default=0)

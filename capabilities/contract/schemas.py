@@ -1,4 +1,4 @@
-"""JSON Schemas of tool arguments: which are taken, and whether arguments fit. Draft 2020-12; nothing is ever fetched."""
+"""JSON Schemas of tool arguments (draft 2020-12): which are taken, and whether arguments fit. Nothing is fetched."""
 
 from __future__ import annotations
 

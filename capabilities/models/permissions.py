@@ -39,7 +39,7 @@ class Role(TenantModel):
 
 
 class RoleRule(TenantModel):
-    """One line of a `listed` role: a category or a tool, allowed or not. What is said of the tool beats its category."""
+    """One line of a `listed` role: a category or a tool, allowed or not. A rule on a tool beats one on its category."""
 
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="rules")
     category = models.ForeignKey(Category, on_delete=models.CASCADE, null=True, blank=True, related_name="+")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
@@ -42,7 +42,7 @@ def session_read(
     found = _own_sessions(context).filter(pk=_session_id(context, session)).first()
     if found is None:
         raise ToolError("There is no such session; session_search lists them.")
-    turns = Turn.objects.filter(session=found).exclude(pk=context.turn_id).order_by("-seq")[:last]
+    turns = _other_turns(context).filter(session=found).order_by("-seq")[:last]
     return {
         "session": str(found.pk),
         "title": str(found),
@@ -57,7 +57,7 @@ def session_search(
     limit: Annotated[int, Field(ge=1, le=50)] = 10,
 ) -> dict[str, Any]:
     """Find turns of this user's past conversations in which all these words occur, newest first."""
-    turns = Turn.objects.filter(membership=context.membership_id).exclude(pk=context.turn_id)
+    turns = _other_turns(context)
     for word in query.split()[:10]:
         turns = turns.filter(Q(message__icontains=word) | Q(answer__icontains=word))
     return {
@@ -65,12 +65,18 @@ def session_search(
     }
 
 
-def _own_sessions(context: ToolContext) -> Any:
+def _own_sessions(context: ToolContext) -> QuerySet[ChatSession]:
     return ChatSession.objects.filter(membership=context.membership_id)
 
 
-def _session_id(context: ToolContext, text: str) -> UUID | None:
-    if not text:
+def _other_turns(context: ToolContext) -> QuerySet[Turn]:
+    """The member's turns but the one that is running."""
+    turns = Turn.objects.filter(membership=context.membership_id)
+    return turns.exclude(pk=context.turn_id) if context.turn_id else turns
+
+
+def _session_id(context: ToolContext, text: str) -> UUID:
+    if not text and context.session_id is not None:
         return context.session_id
     try:
         return UUID(text)

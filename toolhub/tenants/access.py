@@ -90,7 +90,7 @@ def note_token_use(token: ApiToken) -> None:
 def issue_token(
     membership: Membership, name: str, *, actor: Membership | None, secret: str = "", days: int | None = None
 ) -> tuple[ApiToken, str]:
-    """Make a token; its secret is returned here and can never be read again. `days` until it expires, None for never."""
+    """Make a token; its secret is returned here and never again. `days` until it expires, None for never."""
     secret = secret or TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         organisation=membership.organisation,

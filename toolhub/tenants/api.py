@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import Http404
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
-from rest_framework.exceptions import APIException, ErrorDetail, ParseError, Throttled, ValidationError
+from rest_framework.exceptions import APIException, ErrorDetail, ParseError, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -24,7 +24,7 @@ def unknown(field: str, message: str) -> ValidationError:
 
 def api_member(request: Request, *, at_least: Access = Access.VIEWER, right: Right | None = None) -> Membership:
     """The member that the token speaks for."""
-    return member_or_404(cast(HttpRequest, request._request), at_least=at_least, right=right)
+    return member_or_404(request._request, at_least=at_least, right=right)
 
 
 class ErrorBody(serializers.Serializer[Any]):
@@ -71,8 +71,6 @@ def error_response(exception: Exception, context: dict[str, Any]) -> Response | 
     headers = {
         name: value for name, value in response.headers.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")
     }
-    if isinstance(exception, Throttled) and exception.wait:
-        headers["Retry-After"] = str(int(exception.wait) + 1)
     return _error(response.status_code, code, str(detail), field, headers)
 
 

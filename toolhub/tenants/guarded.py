@@ -7,7 +7,7 @@ have no reverse name), and a foreign key set by its bare `_id` (writes go throug
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from django.db import models
 from django.db.models.sql import Query
@@ -23,7 +23,7 @@ class TenantQuery(Query):
     scoped = False
 
     def chain(self, klass: Any = None) -> Any:
-        chained = super().chain(klass)
+        chained: Any = super().chain(klass)
         chained.scoped = self.scoped
         return chained
 
@@ -80,7 +80,7 @@ class TenantModel(models.Model):
 
     organisation = models.ForeignKey("tenants.Organisation", on_delete=models.CASCADE, related_name="+")
 
-    objects: TenantManager[Self] = TenantManager()
+    objects = TenantManager()
 
     class Meta:
         abstract = True
@@ -92,7 +92,7 @@ class TenantModel(models.Model):
         if scope != SYSTEM and self.organisation_id != scope:
             raise ScopeError(f"{type(self).__name__} belongs to another organisation than the one in scope.")
         for field in self._meta.concrete_fields:
-            if not field.is_relation or not field.is_cached(self):
+            if not isinstance(field, models.ForeignKey) or not field.is_cached(self):
                 continue
             related = getattr(self, field.name)
             if isinstance(related, TenantModel) and related.organisation_id != self.organisation_id:

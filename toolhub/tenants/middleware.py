@@ -31,12 +31,13 @@ class TenancyMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id.set(uuid.uuid4().hex)
-        if iscoroutinefunction(self):
+        if self.is_async:
             return self._acall(request)
         membership = identify(request)
         if membership is None:

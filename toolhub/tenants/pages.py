@@ -66,9 +66,9 @@ def _way_back(request: HttpRequest) -> str:
 
 
 def _private(response: HttpResponseBase) -> HttpResponseBase:
-    patch_vary_headers(response, ["HX-Request"])  # type: ignore[arg-type]
+    patch_vary_headers(response, ["HX-Request"])
     if not response.has_header("Cache-Control"):
-        patch_cache_control(response, private=True, no_store=True)  # type: ignore[arg-type]
+        patch_cache_control(response, private=True, no_store=True)
     return response
 
 

@@ -83,7 +83,7 @@ def read_cursor(text: str | None) -> Any:
         place = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, UnicodeDecodeError, RecursionError):
         raise _bad_cursor() from None
-    if isinstance(place, str) and "\x00" in place or isinstance(place, int) and abs(place) > 2**62:
+    if (isinstance(place, str) and "\x00" in place) or (isinstance(place, int) and abs(place) > 2**62):
         raise _bad_cursor()
     return place
 

@@ -37,7 +37,7 @@ class TokenAuthentication(BaseAuthentication):
 class Refused(APIException):
     """A request that is well-formed and cannot be done now; `code` tells programs why."""
 
-    status_code = status.HTTP_409_CONFLICT
+    status_code: int = status.HTTP_409_CONFLICT
 
     def __init__(self, code: str, message: str, *, status_code: int = status.HTTP_409_CONFLICT) -> None:
         super().__init__(message, code)
