@@ -1,0 +1,61 @@
+#!/bin/sh
+# Fetches the vendored front-end files in the versions below, and builds the icon sprite. Run it in this folder after
+# changing a version; npm is needed for this only, never at run time.
+set -eu
+
+BOOTSTRAP=5.3.9
+HTMX=2.0.11
+HTMX_SSE=2.2.4
+ICONS=1.13.2
+# The icons that templates name; a template that needs another adds it here.
+ICON_NAMES="
+arrow-clockwise arrow-left arrow-right arrow-repeat arrow-up-short box-arrow-right building chat-left-text
+check-circle-fill chevron-down chevron-right circle-half cpu dash-circle exclamation-circle exclamation-triangle-fill
+globe2 hourglass-split house key lightning-charge-fill list moon-stars pencil person-circle plus-lg question-circle
+robot search send sliders stop-circle sun tools x-circle-fill x-lg eye
+"
+
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$here/licences"
+
+unpack() { # package, version, short name
+  (cd "$work" && npm pack --silent "$1@$2" >/dev/null && mkdir "$3" && tar xzf "$1-$2.tgz" -C "$3" --strip-components=1)
+  cp "$work/$3/LICENSE" "$here/licences/$3.txt"
+}
+
+unpack bootstrap "$BOOTSTRAP" bootstrap
+unpack htmx.org "$HTMX" htmx
+unpack htmx-ext-sse "$HTMX_SSE" htmx-ext-sse
+unpack bootstrap-icons "$ICONS" bootstrap-icons
+
+# Source maps are not shipped, so nothing may point to them.
+strip_map() { sed -e 's|/\*# sourceMappingURL=.*\*/||' -e 's|^//# sourceMappingURL=.*$||' "$1" >"$2"; }
+strip_map "$work/bootstrap/dist/css/bootstrap.min.css" "$here/bootstrap.min.css"
+strip_map "$work/bootstrap/dist/js/bootstrap.bundle.min.js" "$here/bootstrap.bundle.min.js"
+cp "$work/htmx/dist/htmx.min.js" "$here/htmx.min.js"
+cp "$work/htmx-ext-sse/sse.js" "$here/htmx-ext-sse.js"
+
+{
+  printf '<svg xmlns="http://www.w3.org/2000/svg">\n'
+  for name in $ICON_NAMES; do
+    printf '<symbol id="%s" viewBox="0 0 16 16">' "$name"
+    tr -d '\n' <"$work/bootstrap-icons/icons/$name.svg" | sed -e 's|^<svg[^>]*>||' -e 's|</svg>$||' -e 's|  *<|<|g'
+    printf '</symbol>\n'
+  done
+  printf '</svg>\n'
+} >"$here/icons.svg"
+
+cat >"$here/VERSIONS.md" <<END
+# Vendored front-end files
+
+Written by \`update.sh\`; the licence texts are in \`licences/\`.
+
+| file | package | version | licence |
+|---|---|---|---|
+| bootstrap.min.css, bootstrap.bundle.min.js | bootstrap | $BOOTSTRAP | MIT |
+| htmx.min.js | htmx.org | $HTMX | 0BSD |
+| htmx-ext-sse.js | htmx-ext-sse | $HTMX_SSE | 0BSD |
+| icons.svg (a sprite of the icons in use) | bootstrap-icons | $ICONS | MIT |
+END
