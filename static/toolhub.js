@@ -1,0 +1,124 @@
+// What pages do beyond links and forms. Everything here is a convenience: each page works without it.
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.add("has-script");
+
+  // -- Theme, keys ----------------------------------------------------------------------------------------------
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-theme-toggle]")) window.toolhubTheme.toggle();
+    if (event.target.closest("[data-show-keys]")) $("#keys").showModal();
+    if (event.target.closest("[data-close-dialog]")) event.target.closest("dialog").close();
+    const dismiss = event.target.closest("[data-dismiss]");
+    if (dismiss) dismiss.closest(".notice, .toast-card").remove();
+  });
+
+  const isTyping = (element) => element.matches("input, textarea, select, [contenteditable]");
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      if (isTyping(event.target)) event.target.blur();
+      $$(".toast-card").forEach((toast) => toast.remove());
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === "/") {
+      const search = $("[data-search]");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    } else if (event.key === "?") {
+      $("#keys")?.showModal();
+    } else if (event.key === "m") {
+      const composer = $("#composer textarea");
+      if (composer) { event.preventDefault(); composer.focus(); }
+    }
+  });
+
+  // -- Toasts ---------------------------------------------------------------------------------------------------
+  const toast = (text, retry) => {
+    const card = $("#toast-template").content.firstElementChild.cloneNode(true);
+    $("[data-text]", card).textContent = text;
+    const button = $("[data-retry]", card);
+    if (retry) button.addEventListener("click", () => { card.remove(); retry(); });
+    else button.remove();
+    $("#toasts").append(card);
+    if (!retry) setTimeout(() => card.remove(), 6000);
+  };
+
+  const again = (detail) => () => {
+    const config = detail.requestConfig;
+    if (!config) { location.reload(); return; }
+    htmx.ajax(config.verb.toUpperCase(), config.path, {
+      source: config.elt, target: config.target, values: config.parameters, swap: config.elt.getAttribute("hx-swap") || undefined,
+    });
+  };
+  const SENTENCES = {
+    403: "You have too little access for this.",
+    404: "This is not there any more.",
+    429: "Too many requests. Wait a moment.",
+  };
+  document.addEventListener("htmx:responseError", (event) => {
+    toast(SENTENCES[event.detail.xhr.status] || "The server could not do this.", again(event.detail));
+  });
+  document.addEventListener("htmx:sendError", (event) => toast("The server cannot be reached.", again(event.detail)));
+  document.addEventListener("htmx:timeout", (event) => toast("The server took too long.", again(event.detail)));
+
+  // -- Running clocks: seconds since a step began, as the server saw it ---------------------------------------------
+  const clocks = new WeakMap();
+  const asSeconds = (value) => {
+    if (value < 10) return `${value.toFixed(1)} s`;
+    if (value < 60) return `${Math.round(value)} s`;
+    return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  };
+  const tick = () => {
+    for (const clock of $$("[data-elapsed]")) {
+      if (!clocks.has(clock)) clocks.set(clock, performance.now() - 1000 * parseFloat(clock.dataset.elapsed));
+      clock.textContent = asSeconds((performance.now() - clocks.get(clock)) / 1000);
+    }
+  };
+  setInterval(tick, 200);
+
+  // -- Chat -----------------------------------------------------------------------------------------------------
+  const turns = $("#turns");
+  if (turns) {
+    const page = document.scrollingElement;
+    const end = $("#end");
+    let follows = true;
+    const distance = () => (end ? end.getBoundingClientRect().bottom - innerHeight : 0);
+    const follow = () => { if (follows && end) page.scrollTop += distance(); };
+    addEventListener("scroll", () => { follows = distance() < 80; }, { passive: true });
+    new ResizeObserver(follow).observe(turns);
+    if (!location.hash && turns.dataset.atEnd) { follow(); requestAnimationFrame(follow); }
+
+    // What the reader folded or unfolded stays so when the turn is drawn anew.
+    const folds = new Map();
+    turns.addEventListener("click", (event) => {
+      const summary = event.target.closest("summary");
+      const details = summary?.parentElement;
+      if (details?.id) folds.set(details.id, !details.open);
+    });
+    const refold = (root) => {
+      for (const details of $$("details[id]", root)) if (folds.has(details.id)) details.open = folds.get(details.id);
+    };
+    document.addEventListener("htmx:afterSwap", (event) => { refold(event.detail.target || event.target); tick(); follow(); });
+    document.addEventListener("htmx:sseMessage", (event) => { refold(event.target); tick(); follow(); });
+    document.addEventListener("htmx:sseError", (event) => event.target.classList.add("is-cut-off"));
+    document.addEventListener("htmx:sseOpen", (event) => event.target.classList.remove("is-cut-off"));
+  }
+
+  // Enter sends, Shift+Enter begins a line; the field grows with its text.
+  document.addEventListener("keydown", (event) => {
+    const field = event.target;
+    if (!field.matches?.("#composer textarea") || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (field.value.trim()) field.form.requestSubmit();
+  });
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.id === "composer") scrollTo({ top: document.body.scrollHeight });
+  });
+
+  // Filters apply as they are changed; without script there is a button.
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-auto]");
+    if (form && event.target.matches("select")) form.requestSubmit();
+  });
+})();
