@@ -1,0 +1,55 @@
+"""The two forms of a chat: which agent to begin with, and what to say."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django import forms
+
+from capabilities.models import Agent
+from sessions.ledger import MAX_MESSAGE
+from sessions.queries import agents_to_talk_to
+
+
+class NewSessionForm(forms.Form):
+    """Choices are read when the form is made, in the scope of its organisation."""
+
+    agent = forms.ModelChoiceField(
+        queryset=Agent.objects.none(),
+        to_field_name="slug",
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such agent.", "required": "Choose an agent."},
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = agents_to_talk_to()  # type: ignore[attr-defined]
+
+
+class MessageForm(forms.Form):
+    """What the member says. `key` tells a second click from a second message."""
+
+    message = forms.CharField(
+        max_length=MAX_MESSAGE,
+        strip=False,
+        error_messages={"required": "Write a message first."},
+        widget=forms.Textarea(
+            attrs={"rows": 1, "placeholder": "Message", "aria-label": "Message", "autocomplete": "off"}
+        ),
+    )
+    key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": None}))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial.setdefault("key", uuid.uuid4())
+
+    def clean_message(self) -> str:
+        message: str = self.cleaned_data["message"].replace("\r\n", "\n").strip("\n")
+        if not message.strip():
+            raise forms.ValidationError("Write a message first.")
+        return message
+
+    def idempotency_key(self) -> str:
+        key = self.cleaned_data.get("key")
+        return f"page-{key}" if key else ""

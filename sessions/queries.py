@@ -1,0 +1,140 @@
+"""What pages read of sessions and turns, each in a fixed number of queries. Every read begins at a member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Left, Length
+from django.http import Http404
+
+from capabilities.models import Agent
+from sessions.models import ChatSession, Step, Turn
+from toolhub.tenants.models import Membership, Right
+
+#: Characters of a call's arguments or result that a page shows before "Show all".
+SHOWN_CHARS = 1_500
+#: Characters that "Show all" shows, at most.
+ALL_CHARS = 200_000
+TURNS_A_PAGE = 20
+SESSIONS_A_PAGE = 30
+
+
+def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
+    if member.has_right(Right.SESSIONS):
+        return ChatSession.objects.all()
+    return ChatSession.objects.filter(membership=member)
+
+
+def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
+    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
+    session = (
+        visible_sessions(member)
+        .select_related("agent__model__provider", "membership__user")
+        .defer("agent__model__provider__api_key")
+        .filter(pk=session_id)
+        .first()
+    )
+    if session is None:
+        raise Http404("No such session.")
+    return session
+
+
+def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
+    """With its session and its steps as pages show them. Two or three queries."""
+    turn = shown_turns().filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    if turn is None:
+        raise Http404("No such turn.")
+    return turn
+
+
+def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
+    """One step with all that it keeps."""
+    step = (
+        Step.objects.select_related("turn__session")
+        .filter(turn=turn_id, index=index, turn__session__in=visible_sessions(member))
+        .first()
+    )
+    if step is None:
+        raise Http404("No such step.")
+    return step
+
+
+def shown_turns() -> QuerySet[Turn]:
+    """Turns with their session, agent and steps. Long arguments and results are cut in the database."""
+    steps = (
+        Step.objects.defer("arguments", "result", "result_sent", "verdicts")
+        .annotate(
+            arguments_shown=Left("arguments", SHOWN_CHARS),
+            arguments_length=Length("arguments"),
+            result_shown=Left("result", SHOWN_CHARS),
+            result_length=Length("result"),
+        )
+        .select_related("tool_set")
+        .defer("tool_set__wire")
+        .order_by("index")
+    )
+    return Turn.objects.select_related("session", "agent").prefetch_related(Prefetch("steps", steps))
+
+
+@dataclass(frozen=True)
+class TurnsPage:
+    """Some turns in the order they were written, and where the ones before them begin (None: there are none)."""
+
+    turns: Sequence[Turn]
+    earlier: int | None
+
+
+def turns_page(session: ChatSession, *, before: int | None = None, limit: int = TURNS_A_PAGE) -> TurnsPage:
+    """The session's last turns, or the last ones before a number. Two queries."""
+    turns = shown_turns().filter(session=session).order_by("-seq")
+    if before is not None:
+        turns = turns.filter(seq__lt=before)
+    found = list(turns[: limit + 1])
+    page = found[:limit][::-1]
+    return TurnsPage(page, page[0].seq if len(found) > limit else None)
+
+
+@dataclass(frozen=True)
+class SessionsPage:
+    """Some sessions, newest first; the cursor of the next page, or None."""
+
+    sessions: Sequence[ChatSession]
+    next: str | None
+
+
+def sessions_page(
+    member: Membership, *, everyone: bool = False, cursor: str = "", limit: int = SESSIONS_A_PAGE
+) -> SessionsPage:
+    """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's."""
+    sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(membership=member)
+    place = session_place(cursor)
+    if place is not None:
+        moment, key = place
+        sessions = sessions.filter(Q(active_at__lt=moment) | Q(active_at=moment, pk__lt=key))
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq")
+    found = list(
+        sessions.select_related("agent", "membership__user")
+        .annotate(turn_count=Subquery(last.values("seq")[:1]), last_status=Subquery(last.values("status")[:1]))
+        .order_by("-active_at", "-pk")[: limit + 1]
+    )
+    page = found[:limit]
+    return SessionsPage(page, f"{page[-1].active_at.isoformat()}_{page[-1].pk}" if len(found) > limit else None)
+
+
+def session_place(cursor: str) -> tuple[datetime, UUID] | None:
+    """Where a cursor points; None for none, and for one that no page of ours has written."""
+    moment, _, key = cursor.partition("_")
+    try:
+        found = datetime.fromisoformat(moment), UUID(key)
+    except ValueError:
+        return None
+    return found if found[0].tzinfo is not None else None
+
+
+def agents_to_talk_to() -> QuerySet[Agent]:
+    return Agent.objects.filter(is_enabled=True).order_by("name", "pk")

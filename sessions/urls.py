@@ -1,0 +1,18 @@
+"""The pages of chats, under /o/<org>/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from sessions import views
+
+urlpatterns = [
+    path("", views.organisation_home, name="organisation_home"),
+    path("sessions/", views.session_list, name="session_list"),
+    path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
+    path("sessions/<uuid:session_id>/turns/", views.turn_create, name="turn_create"),
+    path("turns/<uuid:turn_id>/", views.turn_detail, name="turn_detail"),
+    path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
+    path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
+    path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+]

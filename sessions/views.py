@@ -1,0 +1,207 @@
+"""The pages of chats: an organisation's home, the list of sessions, one session with its turns as they happen."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.queries import catalogue_numbers
+from sessions import ledger
+from sessions.chats import open_session
+from sessions.forms import MessageForm, NewSessionForm
+from sessions.live import watch_turn
+from sessions.models import ChatSession
+from sessions.queries import (
+    ALL_CHARS,
+    session_or_404,
+    sessions_page,
+    shown_turns,
+    step_or_404,
+    turn_or_404,
+    turns_page,
+)
+from sessions.selection import selection_preview
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    context = {
+        "numbers": catalogue_numbers(),
+        "page": sessions_page(member, limit=6),
+        "form": NewSessionForm(),
+        "can_chat": member.has_access(Access.MEMBER),
+    }
+    return render(request, "sessions/home.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def session_list(request: MemberRequest, org: str) -> HttpResponse:
+    """The member's sessions (`?whose=all`: everybody's, with the right `sessions`); POST opens one."""
+    if request.method == "POST":
+        return _create_session(request, member_or_404(request, at_least=Access.MEMBER))
+    return _session_list(request, member_or_404(request), NewSessionForm())
+
+
+def _create_session(request: MemberRequest, member: Membership) -> HttpResponse:
+    form = NewSessionForm(request.POST)
+    if not form.is_valid():
+        return _session_list(request, member, form, status=422)
+    session = open_session(member, form.cleaned_data["agent"])
+    return redirect("session_detail", org=member.organisation.slug, session_id=session.pk)
+
+
+def _session_list(request: MemberRequest, member: Membership, form: NewSessionForm, status: int = 200) -> HttpResponse:
+    sees_all = member.has_right(Right.SESSIONS)
+    everyone = sees_all and request.GET.get("whose") == "all"
+    cursor = request.GET.get("cursor", "")
+    context = {
+        "page": sessions_page(member, everyone=everyone, cursor=cursor),
+        "form": form,
+        "sees_all": sees_all,
+        "everyone": everyone,
+        "is_first": not cursor,
+        "can_chat": member.has_access(Access.MEMBER),
+    }
+    return render(request, "sessions/session_list.html", context, status=status)
+
+
+@require_GET
+@signed_in
+def session_detail(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    return _session_page(request, member, session_or_404(member, session_id), MessageForm())
+
+
+def _session_page(
+    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm, status: int = 200
+) -> HttpResponse:
+    before = request.GET.get("before", "")
+    page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
+    context = {
+        "session": session,
+        "page": page,
+        "is_last": not before,
+        "is_running": any(turn.is_open for turn in page.turns),
+        "form": form,
+        "may_write": may_write(member, session),
+        "selection": selection_preview(session),
+    }
+    return render(request, "sessions/session_detail.html", context, status=status)
+
+
+def may_write(member: Membership, session: ChatSession) -> bool:
+    """A turn acts with the rights of its session's member, so nobody else writes into it."""
+    return session.membership_id == member.pk and member.has_access(Access.MEMBER)
+
+
+@require_POST
+@signed_in
+def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """Take a message. The answer is the new turn and an empty field, or the field with what is wrong."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    session = session_or_404(member, session_id)
+    if not may_write(member, session):
+        raise PermissionDenied("Only its member writes into a session: its turns act with that member's rights.")
+    form = MessageForm(request.POST)
+    if not form.is_valid():
+        return _refused_message(request, member, session, form)
+    try:
+        accepted = ledger.accept(
+            session, form.cleaned_data["message"], member=member, idempotency_key=form.idempotency_key()
+        )
+    except ledger.Conflict as error:
+        form.add_error("message", str(error))
+        return _refused_message(request, member, session, form)
+    if not request.htmx:
+        return redirect(f"{reverse('session_detail', args=[org, session.pk])}#turn-{accepted.turn.pk}")
+    session.refresh_from_db(fields=["title"])
+    context = {
+        "session": session,
+        "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
+        "form": MessageForm(),
+        "may_write": True,
+    }
+    return render(request, "sessions/_message_taken.html", context)
+
+
+def _refused_message(
+    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm
+) -> HttpResponse:
+    if request.htmx:
+        return render(request, "sessions/_composer.html", {"session": session, "form": form}, status=422)
+    return _session_page(request, member, session, form, status=422)
+
+
+@require_GET
+@signed_in
+def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    """One turn as it stands: the partial for htmx, its place in its session for a browser."""
+    member = member_or_404(request)
+    turn = turn_or_404(member, turn_id)
+    if request.htmx:
+        return render(request, "sessions/_turn.html", _turn_context(member, turn))
+    place = f"?before={turn.seq + 1}#turn-{turn.pk}"
+    return redirect(reverse("session_detail", args=[org, turn.session_id]) + place)
+
+
+@require_POST
+@signed_in
+def turn_cancel(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    turn = turn_or_404(member, turn_id)
+    ledger.cancel(turn, actor=member)
+    if request.htmx:
+        turn = turn_or_404(member, turn_id)
+        return render(request, "sessions/_turn.html", _turn_context(member, turn))
+    messages.info(request, "The turn was asked to stop." if turn.is_open else "The turn has ended.")
+    return redirect(f"{reverse('session_detail', args=[org, turn.session_id])}#turn-{turn.pk}")
+
+
+def _turn_context(member: Membership, turn: Any) -> dict[str, Any]:
+    return {"turn": turn, "may_write": may_write(member, turn.session)}
+
+
+@require_GET
+@signed_in
+def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> HttpResponse:
+    """One step with its whole arguments and result: what "Show all" leads to."""
+    member = member_or_404(request)
+    step = step_or_404(member, turn_id, index)
+    context = {
+        "step": step,
+        "turn": step.turn,
+        "session": step.turn.session,
+        "arguments": step.arguments[:ALL_CHARS],
+        "result": step.result[:ALL_CHARS],
+        "all_chars": ALL_CHARS,
+        "is_cut": len(step.arguments) > ALL_CHARS or len(step.result) > ALL_CHARS,
+    }
+    return render(request, "sessions/_step_full.html" if request.htmx else "sessions/step_detail.html", context)
+
+
+@transaction.non_atomic_requests
+@require_GET
+@signed_in
+async def turn_stream(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponseBase:
+    """The turn as it happens, as server-sent events: `turn`, `delta`, and `done` at its end."""
+    member = member_or_404(request)
+    await sync_to_async(turn_or_404)(member, turn_id)
+    response = StreamingHttpResponse(watch_turn(request, turn_id), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"
+    return response
