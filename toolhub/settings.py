@@ -82,6 +82,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10.0
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # for ever: meanwhile a worker finds its turns in the database
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "health_check_interval": 10}
 #: Turns that one worker process runs at once.
 WORKER_CONCURRENCY = env.integer("TOOLHUB_WORKER_CONCURRENCY", 100, 1, 1000)
