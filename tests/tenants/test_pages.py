@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from tests.cast import make_member, make_organisation
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope
+
+
+def menu(page: bytes) -> list[str]:
+    side = page.decode().split('id="side"')[1].split("</nav>")[0]
+    return re.findall(r"</svg>(\w+)</a>", side)
+
+
+def test_home_goes_straight_into_the_only_organisation(client: Client, bob: Membership) -> None:
+    client.force_login(bob.user)
+
+    answer = client.get("/")
+
+    assert (answer.status_code, answer.url) == (302, "/o/acme/")
+
+
+def test_home_offers_the_choice_of_several_organisations(client: Client, bob: Membership) -> None:
+    other = make_member(make_organisation("umbrella"), "bob")
+    make_organisation("globex")
+    client.force_login(other.user)
+
+    page = client.get("/").content.decode()
+
+    assert re.findall(r'href="(/o/\w+/)"', page) == ["/o/acme/", "/o/umbrella/"]
+
+
+def test_home_tells_who_belongs_nowhere_what_to_do(client: Client, bob: Membership) -> None:
+    with organisation_scope(bob.organisation):
+        bob.delete()
+    client.force_login(bob.user)
+
+    page = client.get("/").content
+
+    assert b"You belong to no organisation yet" in page
+    assert b"bob@example.com" in page
+
+
+def test_the_top_bar_switches_between_the_members_organisations_only(client: Client, alice: Membership) -> None:
+    other = make_member(make_organisation("umbrella"), "alice", Access.VIEWER)
+    make_organisation("globex")
+    client.force_login(other.user)
+
+    page = client.get("/o/acme/").content.decode()
+
+    assert 'href="/o/umbrella/"' in page
+    assert "globex" not in page
+
+
+def test_anonymous_people_get_the_login_page(client: Client, acme: Organisation) -> None:
+    answer = client.get("/")
+
+    assert (answer.status_code, answer.url) == (302, "/accounts/login/?next=/")
+
+
+def test_an_htmx_request_without_a_login_is_sent_to_the_login_page_as_a_whole(
+    client: Client, acme: Organisation
+) -> None:
+    here = "http://testserver/o/acme/sessions/"
+
+    answer = client.get("/o/acme/sessions/", headers={"HX-Request": "true", "HX-Current-URL": here})
+
+    assert answer.status_code == 200
+    assert answer["HX-Redirect"] == "/accounts/login/?next=http%3A//testserver/o/acme/sessions/"
+    assert answer.content == b""
+
+
+def test_a_form_sent_without_a_login_comes_back_to_its_page_and_to_no_other_site(
+    client: Client, acme: Organisation
+) -> None:
+    own = client.post("/o/acme/sessions/", headers={"Referer": "http://testserver/o/acme/"})
+    foreign = client.post("/o/acme/sessions/", headers={"Referer": "https://evil.example/"})
+
+    assert own.url.endswith("next=http%3A//testserver/o/acme/")
+    assert foreign.url == "/accounts/login/?next=/"
+
+
+@pytest.mark.parametrize("slug", ["acme", "missing", "UPPER", "under_score"])
+def test_a_stranger_gets_the_same_answer_for_every_organisation(
+    client: Client, charlie: Membership, acme: Organisation, slug: str
+) -> None:
+    client.force_login(charlie.user)
+
+    answer = client.get(f"/o/{slug}/")
+
+    assert answer.status_code == 404
+    assert b"There is nothing here" in answer.content
+    assert b"Acme" not in answer.content
+
+
+def test_members_see_only_the_entries_that_would_let_them_in(
+    client: Client, alice: Membership, bob: Membership
+) -> None:
+    client.force_login(bob.user)
+    plain = menu(client.get("/o/acme/").content)
+    with organisation_scope(bob.organisation):
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.PROVIDERS)
+    delegated = menu(client.get("/o/acme/").content)
+    client.force_login(alice.user)
+    admin = menu(client.get("/o/acme/").content)
+
+    assert plain == ["Home", "Sessions", "Tools"]
+    assert delegated == admin == ["Home", "Sessions", "Tools", "Providers"]
+
+
+def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
+    client.force_login(alice.user)
+    side = client.get("/o/acme/").content.decode().split('id="side"')[1].split("</nav>")[0]
+
+    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 4
+
+
+def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bob: Membership) -> None:
+    client.force_login(bob.user)
+
+    answer = client.get("/o/acme/")
+
+    assert "no-store" in answer["Cache-Control"]
+    assert "HX-Request" in answer["Vary"]
+    assert b"<style" not in answer.content
+    assert not re.search(rb"<script(?![^>]*\bsrc=)", answer.content)
+    assert not re.search(rb"\s(style|on\w+)=", answer.content)
