@@ -322,6 +322,8 @@ class Supervisor:
         if self.valkey:
             stop_parts([self.valkey], 3.0)
             self.valkey.tidy()
+            with suppress(OSError):  # not empty: the data folder's own
+                socket_path(self.plan.data_dir, "valkey.sock").parent.rmdir()
 
 
 def uvicorn(application: str, host: str, port: int) -> list[str]:
