@@ -1,7 +1,8 @@
 """The base of every row that belongs to an organisation, and the guard on its queries.
 
-Two gaps are known and closed elsewhere: a join from an unguarded table (there are none: foreign keys to Organisation
-have no reverse name), and a foreign key set by its bare `_id` (writes go through functions that were given rows).
+One gap is known: a foreign key set by its bare `_id` on a row that is saved is not looked up, for the price of a query
+(writes go through functions that were given rows; `bulk_create` and `update` do look). Joins from tables without an
+organisation have nowhere to go: foreign keys to Organisation and User have no reverse name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ T = TypeVar("T", bound="TenantModel")
 
 
 class TenantQuery(Query):
-    """A query remembers whether it was begun inside a scope; every SELECT and DELETE, sync or async, ends here."""
+    """A query remembers whether it was begun inside a scope; every SELECT, sync or async, ends here.
+
+    One that was begun outside holds no organisation: it raises inside a scope too, or it would read everybody's rows.
+    """
 
     scoped = False
 
@@ -27,13 +31,23 @@ class TenantQuery(Query):
         chained.scoped = self.scoped
         return chained
 
+    def combine(self, rhs: Query, connector: str) -> None:
+        super().combine(rhs, connector)
+        self.scoped = self.scoped and getattr(rhs, "scoped", False)
+
     def get_compiler(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.scoped:
-            current_scope()
+        self.check_scope()
         return super().get_compiler(*args, **kwargs)
+
+    def check_scope(self) -> None:
+        """Raise ScopeError unless this query holds its organisation, reads nothing, or is the system's."""
+        if not self.scoped and not self.is_empty() and current_scope() != SYSTEM:
+            raise ScopeError("This query was begun before its scope: begin it inside.")
 
 
 class TenantQuerySet(models.QuerySet[T]):
+    """UPDATE, DELETE and INSERT change the class of the query on their way, so each of them asks here."""
+
     def __init__(
         self, model: type[T] | None = None, query: Query | None = None, using: str | None = None, hints: Any = None
     ) -> None:
@@ -42,18 +56,34 @@ class TenantQuerySet(models.QuerySet[T]):
         super().__init__(model, query, using, hints)
 
     def update(self, **values: Any) -> int:
-        current_scope()
-        for value in values.values():
-            if isinstance(value, TenantModel):
-                value.check_scope()
+        self._check_scope()
+        for name, value in values.items():
+            self._check_value(self.model._meta.get_field(name), value)
         return super().update(**values)
 
     update.alters_data = True  # type: ignore[attr-defined]
 
+    def delete(self) -> tuple[int, dict[str, int]]:
+        self._check_scope()
+        return super().delete()
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
+    def _raw_delete(self, using: str | None) -> int:
+        self._check_scope()
+        deleted: int = super()._raw_delete(using)
+        return deleted
+
     def bulk_create(self, objs: Iterable[T], *args: Any, **kwargs: Any) -> list[T]:
+        scope = current_scope()
         rows = list(objs)
         for row in rows:
             row.check_scope()
+        if scope != SYSTEM:
+            if kwargs.get("update_conflicts"):
+                raise ScopeError("A conflict may be with another organisation's row: it cannot be overwritten.")
+            self._check_keys(rows)
         return super().bulk_create(rows, *args, **kwargs)
 
     def bulk_update(self, objs: Iterable[T], fields: Iterable[str], batch_size: int | None = None) -> int:
@@ -61,6 +91,41 @@ class TenantQuerySet(models.QuerySet[T]):
         for row in rows:
             row.check_scope()
         return super().bulk_update(rows, fields, batch_size)
+
+    def raw(self, *args: Any, **kwargs: Any) -> models.query.RawQuerySet[Any]:
+        if current_scope() != SYSTEM:
+            raise ScopeError("SQL of its own holds no organisation.")
+        return super().raw(*args, **kwargs)
+
+    def _check_scope(self) -> None:
+        if isinstance(self.query, TenantQuery):
+            self.query.check_scope()
+        else:
+            current_scope()
+
+    def _check_value(self, field: Any, value: Any) -> None:
+        """Raise ScopeError where `value` would give a row to another organisation, or link it to one of its rows."""
+        if field.name == "organisation":
+            raise ScopeError("A row stays with its organisation.")
+        if isinstance(value, TenantModel):
+            value.check_scope()
+        elif value is not None and not hasattr(value, "resolve_expression") and current_scope() != SYSTEM:
+            _check_linked(field, {value})
+
+    def _check_keys(self, rows: list[T]) -> None:
+        """The same for keys of rows that are not at hand: one query for each foreign key."""
+        for field in self.model._meta.concrete_fields:
+            if isinstance(field, models.ForeignKey):
+                keys = {getattr(row, field.attname) for row in rows if not field.is_cached(row)}
+                _check_linked(field, keys - {None})
+
+
+def _check_linked(field: Any, keys: set[Any]) -> None:
+    if not keys or not isinstance(field, models.ForeignKey) or not issubclass(field.related_model, TenantModel):
+        return
+    found = field.related_model._base_manager.filter(**{f"{field.target_field.name}__in": keys}).count()
+    if found != len(keys):
+        raise ScopeError(f"{field.name} names a row that is not in this organisation.")
 
 
 class TenantManager(models.Manager[T]):
@@ -104,4 +169,7 @@ class TenantModel(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         self.check_scope()
+        # DELETE goes by the primary key alone: a made-up row must not take another organisation's with it.
+        if current_scope() != SYSTEM and not type(self)._base_manager.filter(pk=self.pk).exists():
+            return 0, {}
         return super().delete(*args, **kwargs)

@@ -91,7 +91,7 @@ ADMIN_ONLY_RIGHTS = frozenset({Right.MEMBERS, Right.APPROVE_CODE})
 class Membership(TenantModel):
     """A user in one organisation: the identity that every permission is asked for."""
 
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     access = models.CharField(max_length=16, choices=Access, default=Access.MEMBER)
     created_at = models.DateTimeField(auto_now_add=True)
 
