@@ -59,6 +59,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     }
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    # A hundred turns that wait for their models must not hold a hundred connections: each borrows one while it works.
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
+        "min_size": 1,
+        "max_size": env.integer("TOOLHUB_DATABASE_POOL", 20, 1, 1000),
+        "timeout": 30,
+    }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Redis or Valkey: broker, cache, hints to open pages ------------------------------------------------------------

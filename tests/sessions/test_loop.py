@@ -45,7 +45,7 @@ def test_a_turn_calls_a_tool_that_changes_the_database_and_answers(
 
     turn = run(session, "Add a task: buy milk")
 
-    assert (turn.status, turn.answer, turn.rounds) == (TurnStatus.DONE, "Added.", 2)
+    assert (turn.status, turn.error_message, turn.answer, turn.rounds) == (TurnStatus.DONE, "", "Added.", 2)
     with organisation_scope(session.organisation_id):
         assert [task.title for task in Task.objects.filter(membership=session.membership)] == ["buy milk"]
         steps = list(Step.objects.filter(turn=turn).order_by("index").values_list("kind", "status", "tool_name"))
