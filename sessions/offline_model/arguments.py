@@ -84,7 +84,7 @@ def _read_named(sheet: Sheet, parameter: Parameter) -> Any:
         rf"(?<!\w){name}\s*(?:=|:(?!//))\s*(\"[^\"]*\"|'[^']*'|[^,;]+)", sheet.left(), re.IGNORECASE
     ):
         value = _cast(match[1].strip().strip("\"'").rstrip("."), parameter, sheet)
-        # "task: buy milk" says what the task is; only a name that is more than the tool's own words is a label.
+        # "thing: text" says what the thing is; only a name that is more than the tool's own words is a label.
         if value is None or (":" in match[0] and parameter.kind == "string" and _is_only_tool(sheet, match[0])):
             continue
         return sheet.take(Found(value, match.start(), match.end()))
@@ -153,6 +153,8 @@ def _with_lead(sheet: Sheet, found: Found, *leads: str) -> Found:
 def _read_choice(sheet: Sheet, parameter: Parameter) -> Any:
     """A value of an enumeration that the message names. An optional one has to be meant, not only mentioned."""
     for choice in sorted(parameter.choices, key=lambda choice: -len(str(choice))):
+        if str(choice) in ("a", "an", "i"):  # said in every other message, and meant in none
+            continue
         spoken = re.sub(r"[_-]+", " ", str(choice)).strip()
         pattern = r"[\s_-]+".join(re.escape(word) for word in spoken.split())
         for match in re.finditer(rf"(?<![\w-]){pattern}(?:s|es|d|ed)?(?![\w-])", sheet.left(), re.IGNORECASE):

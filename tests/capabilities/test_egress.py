@@ -86,6 +86,11 @@ def serve() -> Iterator[Server]:
     thread.join()
 
 
+@pytest.fixture(autouse=True)
+def _nothing_listed(settings: Settings) -> None:
+    settings.TOOLHUB_PRIVATE_HOSTS = []
+
+
 canary = pytest.fixture(serve, name="canary")
 
 
