@@ -47,7 +47,7 @@ def from_results(results: Sequence[tuple[str, str]]) -> str:
 
 
 def told(content: str) -> str:
-    """A result for people: JSON as lines, an error as a sentence, any other text as it is."""
+    """A result for people: JSON as a Markdown list, an error as a sentence, any other text as it is."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -92,11 +92,11 @@ def _pairs(value: Mapping[str, Any], depth: int) -> list[str]:
     for name, child in value.items():
         label = str(name).replace("_", " ")
         if child in (None, "") or (isinstance(child, (list, Mapping)) and not child):
-            lines += [f"{indent}{label}: none"] if isinstance(child, list) else []
+            lines += [f"{indent}- {label}: none"] if isinstance(child, list) else []
         elif isinstance(child, (list, Mapping)) and depth < 4:
-            lines += [f"{indent}{label}:", *_lines(child, depth + 1)]
+            lines += [f"{indent}- {label}:", *_lines(child, depth + 1)]
         else:
-            lines.append(f"{indent}{label}: {_plain(child)}")
+            lines.append(f"{indent}- {label}: {_plain(child)}")
     return lines
 
 
