@@ -166,3 +166,11 @@ class AuditEntry(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.actor_label} {self.action} {self.target_label}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise TypeError("What was recorded is never changed.")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError("What was recorded is never removed, but with its organisation.")
