@@ -18,12 +18,12 @@ def _fresh_limits() -> None:
 
 def test_the_right_password_signs_in_and_comes_back_to_the_page(client: Client, bob: Membership) -> None:
     page = client.get("/o/acme/sessions/?cursor=x")
-    assert page.url == f"{LOGIN}?next=/o/acme/sessions/%3Fcursor%3Dx"
-    assert 'value="/o/acme/sessions/?cursor=x"' in client.get(page.url).content.decode()
+    assert page["Location"] == f"{LOGIN}?next=/o/acme/sessions/%3Fcursor%3Dx"
+    assert 'value="/o/acme/sessions/?cursor=x"' in client.get(page["Location"]).content.decode()
 
     answer = client.post(LOGIN, {"login": "bob@example.com", "password": PASSWORD, "next": "/o/acme/sessions/"})
 
-    assert (answer.status_code, answer.url) == (302, "/o/acme/sessions/")
+    assert (answer.status_code, answer["Location"]) == (302, "/o/acme/sessions/")
 
 
 def test_a_wrong_password_says_so_and_keeps_the_address(client: Client, bob: Membership) -> None:
@@ -59,7 +59,7 @@ def test_too_many_sign_ins_from_one_address_get_a_page_that_says_so(client: Clie
 def test_signing_in_never_leads_to_another_site(client: Client, bob: Membership, elsewhere: str) -> None:
     answer = client.post(LOGIN, {"login": "bob@example.com", "password": PASSWORD, "next": elsewhere})
 
-    assert answer.url == "/"
+    assert answer["Location"] == "/"
 
 
 def test_signing_out_asks_first_and_ends_the_login(client: Client, bob: Membership) -> None:
