@@ -1,0 +1,1 @@
+"""An app with one category of tools, whose every run is counted by another process."""
