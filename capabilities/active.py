@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from capabilities.contract.permission import Decision, Permission, Rights, RoleRules
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Agent, AgentTool, Effect, Grant, RoleMembership, Tool
+from capabilities.services import is_ready
 from toolhub.tenants.models import Membership
 
 
@@ -38,6 +39,9 @@ class ToolSpec:
     on_crash: str
     timeout: float
     max_result_chars: int
+    #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
+    service: str = ""
+    is_ready: bool = True
 
     @cached_property
     def parameters_text(self) -> str:
@@ -75,6 +79,8 @@ SPEC = (
     "current_version__on_crash",
     "current_version__timeout",
     "current_version__max_result_chars",
+    "service",
+    "is_ready",
 )
 
 
@@ -86,14 +92,15 @@ def candidates_for(agent: Agent) -> list[Candidate]:
     """
     own = Exists(AgentTool.objects.filter(agent=agent, tool=OuterRef("pk")))
     wanted = Q(own) | Q(category__is_core=True) if agent.starts_with_core else Q(own)
-    tools = Tool.objects.filter(wanted, current_version__isnull=False).annotate(is_own=own)
+    tools = Tool.objects.filter(wanted, current_version__isnull=False).annotate(is_own=own, is_ready=is_ready())
     rows = tools.order_by("-is_own", "category__name", "name").values_list(*SPEC, "is_own")
     return [_candidate(ToolSpec(*row[:-1]), row[-1]) for row in rows]
 
 
 def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
     """The tools that have one of these versions as their current one, as they are now. One query."""
-    return [ToolSpec(*row) for row in Tool.objects.filter(current_version__in=version_ids).values_list(*SPEC)]
+    ready = Tool.objects.filter(current_version__in=version_ids).annotate(is_ready=is_ready())
+    return [ToolSpec(*row) for row in ready.values_list(*SPEC)]
 
 
 def _candidate(spec: ToolSpec, is_own: bool) -> Candidate:
@@ -101,7 +108,7 @@ def _candidate(spec: ToolSpec, is_own: bool) -> Candidate:
 
 
 def rights_of(membership: Membership | int) -> Rights:
-    """What this member's roles and unexpired grants say, now. Two queries."""
+    """What this member's roles and unexpired grants say, now; nothing for a user who may not sign in. Two queries."""
     return Rights(_roles_of(membership), *_grants_of(membership))
 
 
@@ -113,7 +120,7 @@ def may_use(membership: Membership | int, spec: ToolSpec) -> Permission:
 def _roles_of(membership: Membership | int) -> tuple[RoleRules, ...]:
     # From the rules' side of the join, so that a role without rules is still there.
     rows = (
-        RoleMembership.objects.filter(membership=membership)
+        RoleMembership.objects.filter(membership=membership, membership__user__is_active=True)
         .order_by("role__slug")
         .values_list(
             "role__slug", "role__mode", "role__rules__category_id", "role__rules__tool_id", "role__rules__effect"
@@ -131,7 +138,7 @@ def _roles_of(membership: Membership | int) -> tuple[RoleRules, ...]:
 
 def _grants_of(membership: Membership | int) -> tuple[dict[int, Decision], dict[int, Decision]]:
     rows = (
-        Grant.objects.filter(membership=membership)
+        Grant.objects.filter(membership=membership, membership__user__is_active=True)
         .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
         .values_list("category_id", "tool_id", "effect")
     )

@@ -132,7 +132,10 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
         tool = tools.get(builtin.name)
         if tool is None:
             tool = Tool.objects.create(
-                organisation=organisation, name=builtin.name, category=categories[builtin.category]
+                organisation=organisation,
+                name=builtin.name,
+                category=categories[builtin.category],
+                service=builtin.service,
             )
         elif tool.kind != ToolKind.BUILTIN or (tool.current_version and _same(tool.current_version, definition)):
             continue

@@ -40,6 +40,46 @@ class CategorySpec:
 
 
 @dataclass(frozen=True)
+class ServiceField:
+    """One thing to know of a service. A secret one is write-only; one with a default need not be filled in."""
+
+    name: str
+    label: str
+    help: str = ""
+    default: str = ""
+    is_secret: bool = False
+    is_required: bool = True
+
+
+@dataclass(frozen=True)
+class ServiceSpec:
+    """Something outside that tools talk to, and that an organisation sets up once: an address, a credential.
+
+    A module declares its own in a constant SERVICES; a tool names the one it needs.
+    """
+
+    name: str
+    title: str
+    description: str
+    fields: tuple[ServiceField, ...]
+
+    def missing(self, values: Mapping[str, str]) -> list[str]:
+        """Labels of the fields that still need a value."""
+        return [
+            field.label for field in self.fields if field.is_required and not (values.get(field.name) or field.default)
+        ]
+
+    def filled(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Every field with its value, or its default."""
+        return {field.name: values.get(field.name) or field.default for field in self.fields}
+
+    @property
+    def works_unset(self) -> bool:
+        """Whether the defaults alone are enough."""
+        return not self.missing({})
+
+
+@dataclass(frozen=True)
 class BuiltinTool:
     """One built-in tool: what the model is told of it, and the function that runs."""
 
@@ -54,6 +94,8 @@ class BuiltinTool:
     arguments: type[BaseModel]
     human_format: str
     dedupe: bool = False
+    #: Name of the service that it needs, or empty.
+    service: str = ""
 
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
         """Run it. Raises ToolError, with a sentence for the model, where the arguments or the world do not allow it."""
@@ -72,6 +114,7 @@ class Registry:
 
     categories: dict[str, CategorySpec] = field(default_factory=dict)
     tools: dict[str, BuiltinTool] = field(default_factory=dict)
+    services: dict[str, ServiceSpec] = field(default_factory=dict)
 
     def discover(self) -> None:
         """Import each module of each installed app's `builtin` package. A second time is harmless."""
@@ -85,11 +128,21 @@ class Registry:
                     continue
                 module = importlib.import_module(f"{name}.{info.name}")
                 self.add_category(module.CATEGORY)
+                for service in getattr(module, "SERVICES", ()):
+                    self.add_service(service)
+        for each in self.tools.values():
+            if each.service and each.service not in self.services:
+                raise ValueError(f"Tool {each.name} needs a service that no module declares: {each.service}.")
 
     def add_category(self, spec: CategorySpec) -> None:
         known = self.categories.setdefault(spec.name, spec)
         if known != spec:
             raise ValueError(f"Category {spec.name} is declared twice.")
+
+    def add_service(self, spec: ServiceSpec) -> None:
+        known = self.services.setdefault(spec.name, spec)
+        if known != spec:
+            raise ValueError(f"Service {spec.name} is declared twice.")
 
     def add_tool(self, tool: BuiltinTool) -> None:
         known = self.tools.get(tool.name)
@@ -110,6 +163,7 @@ def tool(
     timeout: float = 20.0,
     name: str | None = None,
     dedupe: bool = False,
+    service: str = "",
     into: Registry = registry,
 ) -> Callable[[ToolFunction], ToolFunction]:
     """Register a function as a built-in tool.
@@ -117,7 +171,8 @@ def tool(
     Its first parameter is the ToolContext; the others, typed for pydantic (`Annotated[str, Field(description=...)]`),
     become the JSON Schema. The docstring is the description that the model reads. `human_format` is the one-line
     display of a call (TX-27), a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
-    `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said.
+    `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
+    set up before it works; its values are in `context.service`.
     """
 
     def register(function: ToolFunction) -> ToolFunction:
@@ -138,6 +193,7 @@ def tool(
                 arguments=arguments,
                 human_format=human_format,
                 dedupe=dedupe,
+                service=service,
             )
         )
         return function

@@ -14,6 +14,7 @@ from capabilities.active import Candidate, ToolSpec, candidates_for, rights_of
 from capabilities.contract.permission import Rights
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Agent
+from capabilities.services import service_title
 from sessions.models import ChatSession, ToolSet, Turn
 
 
@@ -90,6 +91,14 @@ def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdi
     ]
 
 
+def ready(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    return [
+        Verdict(each.spec.name, "set-up", False, f"needs set-up: {service_title(each.spec.service)}")
+        for each in candidates
+        if not each.spec.is_ready
+    ]
+
+
 def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     found = [(each.spec, situation.rights.decide(each.spec.tool_id, each.spec.category_id)) for each in candidates]
     return [Verdict(spec.name, answer.stage, answer.allowed, answer.reason) for spec, answer in found]
@@ -100,7 +109,7 @@ def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[
     return [Verdict(each.spec.name, "limit", False, reason) for each in candidates[situation.tool_limit :]]
 
 
-STAGES: tuple[Stage, ...] = (enabled, permitted, within_limit)
+STAGES: tuple[Stage, ...] = (enabled, ready, permitted, within_limit)
 
 
 def tool_limit(agent: Agent) -> int:

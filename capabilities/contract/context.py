@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,10 @@ class ToolContext:
     timeout: float
     session_id: UUID | None = None
     turn_id: UUID | None = None
+    #: What the organisation set up for the tool's service, secrets included: they go out, never into a result.
+    service: Mapping[str, str] = field(default_factory=dict)
+    #: Those of them that must never be seen: they are masked in the result, should a far side send one back.
+    secrets: tuple[str, ...] = ()
     #: The same for every try of one call: send it as Idempotency-Key, where a far side takes one.
     idempotency_key: str = ""
     #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.

@@ -4,6 +4,7 @@ from capabilities.models.agents import Agent, AgentTool, LanguageModel, Provider
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.notebook import Memory, Scratchpad, Task
 from capabilities.models.permissions import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
+from capabilities.models.services import ServiceSetting
 
 __all__ = [
     "Agent",
@@ -19,6 +20,7 @@ __all__ = [
     "RoleMode",
     "RoleRule",
     "Scratchpad",
+    "ServiceSetting",
     "Task",
     "Tool",
     "ToolKind",

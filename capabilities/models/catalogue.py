@@ -41,6 +41,8 @@ class Tool(TenantModel):
     category = models.ForeignKey(Category, on_delete=models.PROTECT, related_name="tools")
     kind = models.CharField(max_length=16, choices=ToolKind, default=ToolKind.BUILTIN)
     is_enabled = models.BooleanField(default=True)
+    #: Name of the service that must be set up before it works, or empty.
+    service = models.CharField(max_length=64, blank=True)
     current_version = models.ForeignKey(
         "capabilities.ToolVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
