@@ -48,6 +48,7 @@ def ring(turn_id: UUID) -> bool:
     if not settings.REDIS_URL or breaker.is_open:
         return False
     try:
+        _publisher(settings.REDIS_URL).ping()  # where nobody answers, Celery's own client takes six seconds to say so
         current_app.send_task(TASK, args=[str(turn_id)], retry=False, ignore_result=True)
     except (redis.RedisError, OSError, OperationalError) as error:
         breaker.note_failure("ring", error)
