@@ -5,8 +5,9 @@ epoch. A worker whose lease ran out finds that it owns nothing any more (LeaseLo
 the database's, so that workers need not agree on the hour.
 
 LedgerError
-├── LeaseLost     another worker owns the turn now, or it has ended
-└── Conflict      the request cannot be taken; `code` says why
+├── LeaseLost         another worker owns the turn now, or it has ended
+├── CancelRequested   the turn is to stop, so nothing new may start
+└── Conflict          the request cannot be taken; `code` says why
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class LedgerError(Exception):
 
 class LeaseLost(LedgerError):
     """Another worker owns the turn now, or it has ended: stop, and write nothing."""
+
+
+class CancelRequested(LedgerError):
+    """Somebody stopped the turn: start nothing more, and end it."""
 
 
 class Conflict(LedgerError):
@@ -152,8 +157,12 @@ def earlier_open_turn() -> Exists:
 
 
 def claim(turn_id: UUID, owner: str) -> Claim | None:
-    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database."""
-    with system_scope():
+    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database.
+
+    The epoch is read back in the same transaction: else a second claim by the same process could come between, and
+    two threads would write under one epoch.
+    """
+    with system_scope(), transaction.atomic():
         taken = (
             Turn.objects.filter(claimable(), pk=turn_id, attempts__lt=settings.TOOLHUB_MAX_ATTEMPTS)
             .exclude(earlier_open_turn())
@@ -162,6 +171,7 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
                 owner=owner,
                 epoch=F("epoch") + 1,
                 attempts=F("attempts") + 1,
+                last_event=F("last_event") + 1,
                 lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS),
                 started_at=Coalesce(F("started_at"), Now()),
                 next_attempt_at=None,
@@ -169,19 +179,19 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
         )
         if not taken:
             return None
-        row = Turn.objects.filter(pk=turn_id, owner=owner).values("organisation_id", "epoch", "attempts").first()
-    if row is None:
-        return None
-    claim = Claim(turn_id, row["organisation_id"], row["epoch"])
-    with organisation_scope(claim.organisation_id):
-        write_event(claim, "started" if row["epoch"] == 1 else "attempt_restarted", {"epoch": row["epoch"]})
+        row = Turn.objects.values("organisation_id", "epoch", "last_event").get(pk=turn_id)
+        claim = Claim(turn_id, row["organisation_id"], row["epoch"])
+        _add_event(claim, row, "started" if claim.epoch == 1 else "attempt_restarted", {"epoch": claim.epoch})
     return claim
 
 
 def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
-    """Hold on to these turns for another lease."""
+    """Hold on to these turns for another lease. One that is long past its deadline hangs, and is let go."""
+    if not turn_ids:
+        return
     with system_scope():
-        Turn.objects.filter(pk__in=turn_ids, owner=owner, status=TurnStatus.RUNNING).update(
+        in_time = Q(deadline_at__gt=from_now(-settings.TOOLHUB_LEASE_SECONDS))
+        Turn.objects.filter(in_time, pk__in=turn_ids, owner=owner, status=TurnStatus.RUNNING).update(
             lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS)
         )
 
@@ -203,11 +213,16 @@ def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
 
 
 def add_step(claim: Claim, event: str, **fields: Any) -> Step:
-    """Store the turn's next step, finished or as an intent, with its event, in one transaction."""
+    """Store the turn's next step, finished or as an intent, with its event, in one transaction.
+
+    Raises CancelRequested for an intent of a turn that was cancelled: what begins after a cancel never happens.
+    """
     with transaction.atomic():
         turn = _fence(
             claim, last_event=F("last_event") + 1, last_step=F("last_step") + 1, **_progress(fields["status"])
         )
+        if fields["status"] == StepStatus.STARTED and turn["cancel_requested_at"] is not None:
+            raise CancelRequested(str(claim.turn_id))
         step = Step(
             organisation_id=claim.organisation_id,
             turn_id=claim.turn_id,
@@ -389,7 +404,8 @@ def _fence(claim: Claim, **changes: Any) -> Mapping[str, Any]:
     owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
     if not owned.update(**changes):
         raise LeaseLost(str(claim.turn_id))
-    return Turn.objects.values("last_event", "last_step", "rounds", "session_id").get(pk=claim.turn_id)
+    counters = Turn.objects.values("last_event", "last_step", "rounds", "session_id", "cancel_requested_at")
+    return counters.get(pk=claim.turn_id)
 
 
 def _progress(status: str) -> dict[str, Any]:

@@ -58,6 +58,9 @@ def run_turn(held: Held) -> None:
         ledger.release(held.claim, wait=busy.wait)
     except ModelError as error:
         ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, error_message=str(error))
+    except ledger.CancelRequested:
+        held.stop("cancelled")
+        _end_stopped(held)
     except CallStopped:
         _end_stopped(held)
 
