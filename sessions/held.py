@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 from django.utils import timezone
 
@@ -39,9 +38,9 @@ class Held:
 
 @dataclass
 class HeldTurns:
-    """All of them, by turn."""
+    """All of them, by claim: a process that slept through its lease may hold a turn twice for a moment."""
 
-    _by_id: dict[UUID, Held] = field(default_factory=dict)
+    _by_claim: dict[Claim, Held] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     draining: bool = False
 
@@ -49,24 +48,24 @@ class HeldTurns:
     def holding(self, claim: Claim) -> Iterator[Held]:
         held = Held(claim)
         with self._lock:
-            self._by_id[claim.turn_id] = held
+            self._by_claim[claim] = held
             if self.draining:
                 held.stop("draining")
         try:
             yield held
         finally:
             with self._lock:
-                self._by_id.pop(claim.turn_id, None)
+                self._by_claim.pop(claim, None)
 
     def all(self) -> list[Held]:
         with self._lock:
-            return list(self._by_id.values())
+            return list(self._by_claim.values())
 
     def drain(self) -> None:
         """Stop every turn at its next step; they go back to the ledger."""
         with self._lock:
             self.draining = True
-            held = list(self._by_id.values())
+            held = list(self._by_claim.values())
         for each in held:
             each.stop("draining")
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from celery import signals
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -124,14 +124,15 @@ class Housekeeper(threading.Thread):
 
 def watch_held() -> None:
     """Tell the turns that run here if they were cancelled or taken. One query."""
-    held = {each.claim.turn_id: each for each in held_turns.all()}
+    held = held_turns.all()
     if not held:
         return
+    turn_ids = {each.claim.turn_id for each in held}
     with system_scope():
-        rows = Turn.objects.filter(pk__in=held).values_list("pk", "epoch", "status", "cancel_requested_at")
+        rows = Turn.objects.filter(pk__in=turn_ids).values_list("pk", "epoch", "status", "cancel_requested_at")
         found = {pk: (epoch, status, cancelled) for pk, epoch, status, cancelled in rows}
-    for turn_id, each in held.items():
-        epoch, status, cancelled = found.get(turn_id, (None, None, None))
+    for each in held:
+        epoch, status, cancelled = found.get(each.claim.turn_id, (None, None, None))
         if epoch != each.claim.epoch or status != TurnStatus.RUNNING:
             each.stop("lost")
         elif cancelled is not None:
@@ -139,14 +140,18 @@ def watch_held() -> None:
 
 
 def unrung() -> list[UUID]:
-    """Turns that could run and that nobody was called for lately; they count as called for from now on."""
+    """Turns that could run and that nobody was called for lately; they count as called for from now on.
+
+    Of several sweepers one gets each turn. They take the rows in the same order, so that they cannot block each other.
+    """
     quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
     with system_scope():
         free = Turn.objects.filter(ledger.claimable(), quiet).exclude(ledger.earlier_open_turn())
-        turn_ids = list(free.order_by("created_at").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
-        if turn_ids:
-            Turn.objects.filter(pk__in=turn_ids).update(rang_at=Now())
-    return turn_ids
+        found = list(free.order_by("created_at", "pk").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+        if not found:
+            return []
+        with transaction.atomic():
+            return [pk for pk in found if Turn.objects.filter(quiet, pk=pk).update(rang_at=Now())]
 
 
 _housekeeper: Housekeeper | None = None
