@@ -62,12 +62,13 @@ class ServiceSpec:
     title: str
     description: str
     fields: tuple[ServiceField, ...]
+    #: False for what a later version brings: its tools are listed, with their final texts, and never sent.
+    is_available: bool = True
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
         """Labels of the fields that still need a value."""
-        return [
-            field.label for field in self.fields if field.is_required and not (values.get(field.name) or field.default)
-        ]
+        wanted = [field for field in self.fields if field.is_required]
+        return [field.label for field in wanted if not (values.get(field.name) or field.default)]
 
     def filled(self, values: Mapping[str, str]) -> dict[str, str]:
         """Every field with its value, or its default."""
@@ -76,7 +77,7 @@ class ServiceSpec:
     @property
     def works_unset(self) -> bool:
         """Whether the defaults alone are enough."""
-        return not self.missing({})
+        return self.is_available and not self.missing({})
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     if after == before and row.pk is not None:
         return row
     row.values_json = json.dumps(after)
-    row.is_complete = not spec.missing(after)
+    row.is_complete = spec.is_available and not spec.missing(after)
     row.save()
     record("service.save", row, actor=actor, before=_shown(spec, before), after=_shown(spec, after))
     touch_registry(actor.organisation_id)
