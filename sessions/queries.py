@@ -12,6 +12,7 @@ from django.db.models.functions import Left, Length
 from django.http import Http404
 
 from capabilities.models import Agent
+from sessions.ledger import earlier_open_turn
 from sessions.models import ChatSession, Step, Turn
 from toolhub.tenants.models import Membership, Right
 
@@ -78,7 +79,11 @@ def shown_turns() -> QuerySet[Turn]:
         .defer("tool_set__wire")
         .order_by("index")
     )
-    return Turn.objects.select_related("session", "agent").prefetch_related(Prefetch("steps", steps))
+    return (
+        Turn.objects.select_related("session", "agent")
+        .annotate(waits_for_another=earlier_open_turn())
+        .prefetch_related(Prefetch("steps", steps))
+    )
 
 
 @dataclass(frozen=True)

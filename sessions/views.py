@@ -150,11 +150,11 @@ def _refused_message(
 @require_GET
 @signed_in
 def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
-    """One turn as it stands: the partial for htmx, its place in its session for a browser."""
+    """One turn as it stands: what polls or streams it for htmx, its place in its session for a browser."""
     member = member_or_404(request)
     turn = turn_or_404(member, turn_id)
     if request.htmx:
-        return render(request, "sessions/_turn.html", _turn_context(member, turn))
+        return render(request, "sessions/_live_turn.html", _turn_context(member, turn))
     place = f"?before={turn.seq + 1}#turn-{turn.pk}"
     return redirect(reverse("session_detail", args=[org, turn.session_id]) + place)
 

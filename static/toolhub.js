@@ -9,6 +9,7 @@
     if (event.target.closest("[data-theme-toggle]")) window.toolhubTheme.toggle();
     if (event.target.closest("[data-show-keys]")) $("#keys").showModal();
     if (event.target.closest("[data-close-dialog]")) event.target.closest("dialog").close();
+    for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
     const dismiss = event.target.closest("[data-dismiss]");
     if (dismiss) dismiss.closest(".notice, .toast-card").remove();
   });
@@ -18,6 +19,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       if (isTyping(event.target)) event.target.blur();
+      for (const menu of $$("details.menu[open]")) { menu.open = false; $("summary", menu).focus(); }
       $$(".toast-card").forEach((toast) => toast.remove());
       return;
     }

@@ -348,7 +348,8 @@ def test_a_message_with_htmx_adds_its_turn_and_empties_the_field(as_bob: Client,
     assert "<html" not in page
     assert 'id="turns" hx-swap-oob="beforeend"' in page
     assert f'sse-connect="{turn_url(turn, "stream")}"' in page
-    assert "Hello" not in page.split('id="session-title"')[0]
+    assert "<title>Hello · toolhub</title>" in page
+    assert "Hello" not in page.split("<form")[1].split("</form>")[0]
     assert 'hx-swap-oob="true">Hello</h1>' in page
 
 
@@ -449,6 +450,24 @@ def test_one_turn_alone_is_its_partial_or_its_place_in_the_session(as_bob: Clien
 
     assert b"<html" not in partial.content
     assert page["Location"] == f"{page_of(session)}?before=2#turn-{turn.pk}"
+
+
+def test_a_turn_behind_another_polls_and_the_first_one_streams(as_bob: Client, session: ChatSession) -> None:
+    """Browsers open six connections to a host: a queue of turns must not take them all."""
+    first, second = make_turn(session, status=TurnStatus.RUNNING), make_turn(session)
+
+    page = as_bob.get(page_of(session)).content.decode()
+    polled = as_bob.get(turn_url(second), headers=HTMX).content.decode()
+    with organisation_scope(session.organisation):
+        Turn.objects.filter(pk=first.pk).update(status=TurnStatus.DONE)
+    then = as_bob.get(turn_url(second), headers=HTMX).content.decode()
+
+    assert re.findall(r'sse-connect="([^"]+)"', page) == [turn_url(first, "stream")]
+    assert re.findall(r'hx-get="([^"]+)"', page) == [turn_url(second)]
+    assert "Waiting for the turn before it" in page
+    assert 'hx-trigger="every 2s"' in polled
+    assert f'sse-connect="{turn_url(second, "stream")}"' in then
+    assert "hx-trigger" not in then
 
 
 # -- Live -------------------------------------------------------------------------------------------------------------
