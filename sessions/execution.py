@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -26,9 +27,10 @@ from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
+from sessions.history import OUTCOME_UNKNOWN
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
-from sessions.text import storable
+from sessions.text import storable, storable_value
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +72,7 @@ def denied(name: str, reason: str) -> Outcome:
 
 def outcome_unknown() -> Outcome:
     """The answer to a call that a crash cut off between its start and its result."""
-    detail = "interrupted; it may have happened; do not repeat without checking"
-    text = json.dumps({"error": "outcome_unknown", "detail": detail})
-    return Outcome(StepStatus.UNKNOWN, text, text)
+    return Outcome(StepStatus.UNKNOWN, OUTCOME_UNKNOWN, OUTCOME_UNKNOWN)
 
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
@@ -87,8 +87,7 @@ def stored_call(call_id: str, call: Call) -> dict[str, str]:
     """A call as it is kept and sent again. Where the model's name or arguments would be refused by a provider in the
     next request, a harmless form stands there, and the original is kept as `raw_name` and `raw_arguments`."""
     name = call.name if TOOL_NAME.match(call.name) else NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
-    arguments = call.arguments if _is_object(call.arguments) else "{}"
-    stored = {"id": call_id, "name": name, "arguments": storable(arguments)}
+    stored = {"id": call_id, "name": name, "arguments": _sendable(call.arguments)}
     if name != call.name:
         stored["raw_name"] = storable(call.name, 200)
     if stored["arguments"] != call.arguments:
@@ -96,18 +95,23 @@ def stored_call(call_id: str, call: Call) -> dict[str, str]:
     return stored
 
 
-def _is_object(text: str) -> bool:
+def _sendable(arguments: str) -> str:
+    """The arguments in a form that any provider can read again: an object of whole characters, else an empty one."""
     try:
-        return isinstance(json.loads(text, parse_constant=_no_constant), dict)
+        value = json.loads(arguments, parse_constant=_no_constant, parse_float=_finite)
+        whole = storable_value(value)
     except (ValueError, RecursionError):
-        return False
+        return "{}"
+    if not isinstance(value, dict):
+        return "{}"
+    return arguments if value == whole else json.dumps(whole, ensure_ascii=False)
 
 
 def read_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
     """The call's arguments, if they fit the tool's schema; else what to tell the model."""
-    text = call.arguments.strip()
+    text = call.arguments.strip() or "{}"
     try:
-        arguments = json.loads(text, parse_constant=_no_constant) if text else {}
+        arguments = storable_value(json.loads(text, parse_constant=_no_constant, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         return _malformed(f"The arguments are not valid JSON ({reason}). Send one JSON object.", call)
@@ -124,11 +128,11 @@ def run_tool(
 ) -> Outcome:
     """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
     did is unknown."""
-    returned: list[Any] = []
+    returned: list[str | ToolError] = []
 
     def run() -> None:
         try:
-            returned.append(RUNNERS[spec.kind](spec.name, context, arguments))
+            returned.append(as_text(RUNNERS[spec.kind](spec.name, context, arguments)))
         except ToolError as error:
             returned.append(error)
         except BaseException as error:  # SystemExit and its like must not reach the worker either
@@ -147,10 +151,10 @@ def run_tool(
         if spec.effect == "read":
             return failure(f"The tool did not answer within {context.timeout:g} seconds.")
         return outcome_unknown()
-    if isinstance(returned[0], ToolError):
-        return failure(str(returned[0]))
-    text = as_text(returned[0])
-    return Outcome(StepStatus.DONE, text, text)
+    result = returned[0]
+    if isinstance(result, ToolError):
+        return failure(str(result))
+    return Outcome(StepStatus.DONE, result, result)
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
@@ -204,3 +208,10 @@ def _malformed(message: str, call: Call) -> Outcome:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number

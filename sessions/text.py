@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def storable(text: str, limit: int | None = None) -> str:
     """Text that every database and every JSON reader takes: valid UTF-8 without NUL, at most `limit` characters.
@@ -17,3 +19,14 @@ def storable(text: str, limit: int | None = None) -> str:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         text = text.encode("utf-8", "replace").decode("utf-8")
     return text
+
+
+def storable_value(value: Any) -> Any:
+    """A JSON value with all its text made storable. Raises RecursionError where it is nested too deep."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [storable_value(each) for each in value]
+    if isinstance(value, dict):
+        return {storable(key): storable_value(each) for key, each in value.items()}
+    return value

@@ -41,11 +41,14 @@ def complaints(schema_text: str, arguments: Mapping[str, Any]) -> list[str]:
     The schema comes as its JSON text, by which the compiled validator is kept.
     """
     found = []
-    for error in _validator(schema_text).iter_errors(arguments):
-        place = ".".join(str(part) for part in error.instance_path) or "arguments"
-        found.append(f"{place}: {error.message[:300]}")
-        if len(found) == MAX_COMPLAINTS:
-            break
+    try:
+        for error in _validator(schema_text).iter_errors(arguments):
+            place = ".".join(str(part) for part in error.instance_path) or "arguments"
+            found.append(f"{place}: {error.message[:300]}")
+            if len(found) == MAX_COMPLAINTS:
+                break
+    except ValueError as error:  # nested too deep for the validator, or half a character
+        found.append(f"arguments: {str(error)[:300]}")
     return found
 
 
