@@ -6,6 +6,7 @@ history can always be sent again.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ MAX_ARGUMENTS = 200_000
 #: Calls of one reply that are kept at all; all of them are answered.
 MAX_CALLS = 2_000
 CALL_ID = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
-MAX_TOKENS = 2**40
+#: Tokens that one model call can count; the largest windows hold 10 million.
+MAX_TOKENS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Reply:
 
 @dataclass
 class _Piece:
+    order: int
     id: str = ""
     name: str = ""
     arguments: str = ""
@@ -61,8 +64,12 @@ class ReplyBuilder:
 
     _text: list[str] = field(default_factory=list)
     _length: int = 0
-    _pieces: dict[int, _Piece] = field(default_factory=dict)
-    _last_index: int = 0
+    _pieces: list[_Piece] = field(default_factory=list)
+    #: The call that each index stands for now, and the one that came last.
+    _by_index: dict[int, _Piece] = field(default_factory=dict)
+    _last: _Piece | None = None
+    #: The choice that is read, the first one that came.
+    _choice: object = None
     finish_reason: str = ""
     usage: Usage | None = None
     #: Whether anything of use has come.
@@ -76,7 +83,7 @@ class ReplyBuilder:
             return ""
         self._add_usage(chunk.get("usage"))
         choice = _first_choice(chunk)
-        if not choice:
+        if not choice or not self._is_same(choice.get("index")):
             return ""
         delta = choice.get("delta")
         added = self._add_message(delta) if isinstance(delta, Mapping) else ""
@@ -97,7 +104,7 @@ class ReplyBuilder:
     def build(self) -> Reply:
         calls = tuple(
             Call(piece.id, piece.name, piece.arguments)
-            for _, piece in sorted(self._pieces.items())
+            for piece in sorted(self._pieces, key=lambda piece: piece.order)
             if piece.name or piece.arguments
         )
         return Reply(storable("".join(self._text)), calls[:MAX_CALLS], self.finish_reason, self.usage)
@@ -110,32 +117,47 @@ class ReplyBuilder:
             self._length += len(text)
             self._text.append(text)
         calls = message.get("tool_calls")
-        for position, call in enumerate(calls if isinstance(calls, list) else []):
-            self._add_call(call, position)
+        for call in calls if isinstance(calls, list) else []:
+            self._add_call(call)
         return text
 
-    def _add_call(self, call: Any, position: int) -> None:
+    def _is_same(self, index: object) -> bool:
+        if self._choice is None:
+            self._choice = index
+        return index is None or index == self._choice
+
+    def _add_call(self, call: Any) -> None:
         if not isinstance(call, Mapping):
             return
         self.spoke = True
         function = call.get("function")
         function = function if isinstance(function, Mapping) else {}
-        piece = self._pieces.setdefault(self._index_of(call, function, position), _Piece())
-        piece.id = piece.id or _line(call.get("id"))
-        name = _line(function.get("name"))
-        piece.name = name if not piece.name else piece.name
+        id, name = _line(call.get("id")), _line(function.get("name"))
+        piece = self._last = self._piece_of(call.get("index"), id, name)
+        piece.id = piece.id or id
+        piece.name = piece.name or name
         arguments = function.get("arguments")
+        if isinstance(arguments, Mapping):  # as some local servers send them
+            arguments = json.dumps(arguments)
         if isinstance(arguments, str):
             piece.arguments = (piece.arguments + arguments)[:MAX_ARGUMENTS]
 
-    def _index_of(self, call: Mapping[str, Any], function: Mapping[str, Any], position: int) -> int:
-        """Which call this piece goes on with: by its index, else a new one where a name comes, else the last one."""
-        index = call.get("index")
-        if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < 1_000_000:
-            self._last_index = index
-        elif _line(function.get("name")) or not self._pieces:
-            self._last_index = max(self._pieces, default=-1) + 1
-        return self._last_index
+    def _piece_of(self, index: Any, id: str, name: str) -> _Piece:
+        """Which call this goes on with: by its index, else a new one where a name comes, else the last one.
+
+        Some servers give every call the index 0: there, a name with another id begins another call.
+        """
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 1_000_000:
+            return self._last if self._last and not name else self._begin(len(self._pieces))
+        known = self._by_index.get(index)
+        if known is None or (name and known.name and id and known.id and id != known.id):
+            known = self._by_index[index] = self._begin(index)
+        return known
+
+    def _begin(self, order: int) -> _Piece:
+        piece = _Piece(order)
+        self._pieces.append(piece)
+        return piece
 
     def _add_finish(self, choice: Mapping[str, Any]) -> None:
         reason = choice.get("finish_reason")
