@@ -10,13 +10,17 @@ from typing import Any
 from uuid import UUID
 
 from capabilities.tokens import count_each
-from sessions.models import Step, StepKind, Turn
+from sessions.models import Step, StepKind, StepStatus, Turn
 
 #: Turns that are looked at, at most; older ones are long out of any window.
 MAX_TURNS = 200
 #: Share of the window that is left for the answer.
 ANSWER_SHARE = 0.125
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
+#: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
+OUTCOME_UNKNOWN = json.dumps(
+    {"error": "outcome_unknown", "detail": "interrupted; it may have happened; do not repeat without checking"}
+)
 
 Message = dict[str, Any]
 
@@ -34,7 +38,7 @@ def conversation(turn: Turn, *, tool_tokens: int) -> Conversation:
     earlier = list(
         Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
         .order_by("-seq")
-        .only("id", "seq", "message", "answer", "organisation_id")[:MAX_TURNS]
+        .only("id", "seq", "message", "answer", "status", "error_code", "organisation_id")[:MAX_TURNS]
     )
     earlier.reverse()
     steps = _steps_by_turn([*(each.pk for each in earlier), turn.pk])
@@ -49,11 +53,17 @@ def conversation(turn: Turn, *, tool_tokens: int) -> Conversation:
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
-    """An ended turn: what the user said, what came of it, and its answer where no step holds it."""
+    """An ended turn: what the user said, what came of it, and its answer where no step holds it.
+
+    The assistant has the last word in any case: some providers take no user message behind a user's or a tool's.
+    """
     messages = [{"role": "user", "content": turn.message}, *step_messages(steps)]
-    said = messages[-1].get("content") if messages[-1]["role"] == "assistant" else None
-    if turn.answer and turn.answer != said:
+    last = messages[-1]
+    if turn.answer and not (last["role"] == "assistant" and last["content"] == turn.answer):
         messages.append({"role": "assistant", "content": turn.answer})
+    elif last["role"] != "assistant":
+        why = turn.error_code or turn.status
+        messages.append({"role": "assistant", "content": f"(This turn ended without an answer: {why}.)"})
     return messages
 
 
@@ -66,19 +76,24 @@ def step_messages(steps: Sequence[Step]) -> list[Message]:
             continue
         messages.append(step.as_message())
         for index, call in enumerate(step.tool_calls):
-            answer = answers.get((step.round, index))
-            content = answer.result_sent if answer is not None and answer.result_sent else NOT_RUN
+            content = _result_sent(answers.get((step.round, index)))
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     return messages
 
 
+def _result_sent(step: Step | None) -> str:
+    if step is None:
+        return NOT_RUN
+    if step.status in (StepStatus.STARTED, StepStatus.UNKNOWN):
+        return step.result_sent or OUTCOME_UNKNOWN
+    return step.result_sent
+
+
 def _steps_by_turn(turn_ids: list[UUID]) -> dict[UUID, list[Step]]:
     found: dict[UUID, list[Step]] = defaultdict(list)
-    rows = (
-        Step.objects.filter(turn__in=turn_ids)
-        .exclude(kind=StepKind.NOTE)
-        .order_by("index")
-        .only("turn_id", "organisation_id", "kind", "round", "call_index", "text", "tool_calls", "result_sent")
+    rows = Step.objects.filter(turn__in=turn_ids).exclude(kind=StepKind.NOTE).order_by("index")
+    rows = rows.only(
+        "turn_id", "organisation_id", "kind", "status", "round", "call_index", "text", "tool_calls", "result_sent"
     )
     for step in rows:
         found[step.turn_id].append(step)
