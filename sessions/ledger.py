@@ -316,7 +316,7 @@ def finish(
             status=status,
             answer=answer,
             error_code=error_code,
-            error_message=error_message,
+            error_message=storable(error_message),
             ended_at=Now(),
             lease_until=None,
             owner="",

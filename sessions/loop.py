@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
-from uuid import uuid5
+from uuid import uuid4, uuid5
 
 from django.conf import settings
 from django.db import connection
@@ -31,7 +31,7 @@ from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn, TurnStatu
 from sessions.replies import CALL_ID, Call, Reply, Usage
 from sessions.selection import Verdict, keep_tool_set, select_tools
 
-#: Malformed calls in a turn, and identical rounds in a row, after which it ends.
+#: Rounds of a turn with malformed calls, and identical rounds in a row, after which it ends.
 MAX_STRIKES = 3
 MAX_REPEATS = 3
 ROUND_LIMIT = (
@@ -55,6 +55,7 @@ def run_turn(held: Held) -> None:
     except TurnFailed as failed:
         ledger.finish(held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed))
     except ModelBusy as busy:
+        ledger.write_event(held.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
         ledger.release(held.claim, wait=busy.wait)
     except ModelError as error:
         ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, error_message=str(error))
@@ -137,7 +138,7 @@ def _ask_model(turn: Turn, held: Held, tool_set: ToolSet, verdicts: Sequence[Ver
         started_at=started_at,
         tool_set=tool_set,
         text=reply.text,
-        tool_calls=stored_calls(turn, reply),
+        tool_calls=stored_calls(talk, reply),
         finish_reason=reply.finish_reason,
         input_tokens=usage.input_tokens,
         cached_tokens=usage.cached_tokens,
@@ -147,21 +148,13 @@ def _ask_model(turn: Turn, held: Held, tool_set: ToolSet, verdicts: Sequence[Ver
     )
 
 
-def stored_calls(turn: Turn, reply: Reply) -> list[dict[str, str]]:
-    """The reply's calls as they are stored and sent again: ids unique in the turn, names and arguments that any
+def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
+    """The reply's calls as they are stored and sent again: ids unique in the conversation, names and arguments that any
     provider takes. What the model really wrote is kept beside, under `raw_name` and `raw_arguments`."""
-    taken = {
-        call["id"]
-        for calls in Step.objects.filter(turn=turn, kind=StepKind.MODEL).values_list("tool_calls", flat=True)
-        for call in calls
-    }
+    taken = {call["id"] for message in talk.messages for call in message.get("tool_calls", ())}
     stored = []
     for call in reply.calls:
-        call_id = (
-            call.id
-            if CALL_ID.match(call.id) and call.id not in taken
-            else f"call_{uuid5(turn.pk, str(len(taken))).hex}"
-        )
+        call_id = call.id if CALL_ID.match(call.id) and call.id not in taken else f"call_{uuid4().hex}"
         taken.add(call_id)
         stored.append(execution.stored_call(call_id, call))
     return stored
@@ -227,7 +220,7 @@ def _answer_call(
     turn: Turn, held: Held, step: Step, index: int, known: Step | None, names: dict[str, ToolSpec]
 ) -> None:
     """One call: its intent on record first, then the run, then the outcome."""
-    if held.stopped.is_set():
+    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
         raise CallStopped
     raw = step.tool_calls[index]
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
@@ -305,8 +298,8 @@ def _closing(work: Any) -> Any:
 def _check_strikes(turn: Turn) -> None:
     """End a turn whose model only repeats itself, or cannot write a call."""
     model_steps, tool_steps = _steps(turn)
-    if sum(step.is_malformed for step in tool_steps) >= MAX_STRIKES:
-        raise TurnFailed("malformed_calls", f"The model wrote {MAX_STRIKES} tool calls that could not be run.")
+    if len({step.round for step in tool_steps if step.is_malformed}) >= MAX_STRIKES:
+        raise TurnFailed("malformed_calls", f"The model wrote tool calls that could not be run {MAX_STRIKES} times.")
     recent = model_steps[-MAX_REPEATS:]
     if len(recent) < MAX_REPEATS:
         return

@@ -15,6 +15,7 @@ import email.utils
 import json
 import queue
 import random
+import re
 import socket
 import threading
 import time
@@ -31,6 +32,7 @@ from django.conf import settings
 from capabilities.egress import EgressRefused, guarded_client
 from capabilities.models import Agent
 from sessions.replies import Reply, ReplyBuilder
+from sessions.text import storable
 
 #: Seconds between looks at whether the turn was stopped.
 LOOK_EVERY = 0.2
@@ -40,6 +42,10 @@ MAX_WAIT = 10.0
 MAX_RETRY_AFTER = 600.0
 #: Bytes of one answer; more is no answer.
 MAX_BYTES = 8_000_000
+#: Characters of what a provider says of an error that are passed on.
+MAX_SAID = 400
+#: How OpenAI, vLLM, Ollama and llama.cpp say that the messages do not fit the model's window.
+TOO_LONG = re.compile(r"context.(length|size|window)", re.IGNORECASE)
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
@@ -75,8 +81,10 @@ class Endpoint:
 
 
 def endpoint_of(agent: Agent) -> Endpoint:
-    """The address of the agent's model. A provider without an address is the offline model."""
+    """The address of the agent's model. A provider without an address is the offline model. Raises ModelError."""
     provider = agent.model.provider
+    if not provider.is_enabled:
+        raise ModelError("provider_disabled", f"The provider {provider.name} is switched off.")
     if provider.base_url:
         return Endpoint(provider.base_url, provider.api_key, agent.model.name)
     offline = settings.TOOLHUB_OFFLINE_MODEL_URL
@@ -112,11 +120,7 @@ class ModelCall:
             try:
                 return self._read(exchange)
             except _Failed as failed:
-                wait = failed.wait if failed.wait is not None else random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
-                if not failed.again or attempt == self.tries:
-                    raise ModelError(failed.code, failed.message) from failed
-                if wait > MAX_WAIT:
-                    raise ModelBusy(failed.code, failed.message, min(wait, MAX_RETRY_AFTER)) from failed
+                wait = self._wait_after(failed, attempt)
                 if exchange.builder.spoke:
                     self.on_restart()
             finally:
@@ -124,6 +128,26 @@ class ModelCall:
             if self.stopped.wait(min(wait, self._time_left())):
                 raise CallStopped
         raise AssertionError("unreachable")
+
+    def _wait_after(self, failed: _Failed, attempt: int) -> float:
+        """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
+        said = self._said(failed)
+        wait: float = random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
+        if failed.wait is not None:
+            wait = min(failed.wait, MAX_RETRY_AFTER)
+        if not failed.again or wait >= self.deadline - time.monotonic():
+            raise ModelError(failed.code, said) from failed
+        if wait > MAX_WAIT:
+            raise ModelBusy(failed.code, said, wait) from failed
+        if attempt == self.tries:
+            raise ModelError(failed.code, said) from failed
+        return wait
+
+    def _said(self, failed: _Failed) -> str:
+        """What went wrong, for people: a provider may repeat our key, or say anything at all."""
+        key = self.endpoint.api_key
+        message = failed.message.replace(key, "***") if len(key) >= 8 else failed.message
+        return storable(message, MAX_SAID)
 
     def _read(self, exchange: _Exchange) -> Reply:
         exchange.start()
@@ -139,7 +163,7 @@ class ModelCall:
                 raise item
             if item is None:
                 return exchange.builder.build()
-            self.on_text(item)
+            self.on_text(storable(item))
 
     def _time_left(self) -> float:
         left = self.deadline - time.monotonic()
@@ -168,16 +192,17 @@ class _Exchange:
         self.builder = ReplyBuilder()
         self.items: queue.Queue[str | _Failed | None] = queue.Queue()
         self._response: httpx2.Response | None = None
-        self._closed = False
+        self._rest: Iterator[bytes] = iter(())
+        self._is_over = self._closed = False
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="model-call", daemon=True).start()
 
     def close(self) -> None:
-        """Stop reading: the reading thread is woken by the end of its socket."""
+        """Stop reading: the reading thread is woken by the end of its socket. A whole answer's connection is kept."""
         self._closed = True
         response = self._response
-        if response is None or response.is_closed:
+        if self._is_over or response is None or response.is_closed:
             return
         stream = response.extensions.get("network_stream")
         connection = stream.get_extra_info("socket") if stream is not None else None
@@ -188,7 +213,9 @@ class _Exchange:
     def _run(self) -> None:
         try:
             self._exchange()
+            self._is_over = True
             self.items.put(None)
+            self._read_to_end()
         except _Failed as failed:
             self.items.put(failed)
         except Exception as error:  # whatever a hostile answer provokes ends the try, never the worker
@@ -207,15 +234,22 @@ class _Exchange:
             options={"timeout": httpx2.Timeout(self.seconds, connect=min(10.0, self.seconds))},
         )
         self._response = response
+        self._rest = _bounded(response)
         if self._closed:
             return
         if "json" in response.headers.get("content-type", ""):
-            self._read_whole(response)
+            self._read_whole()
         else:
-            self._read_stream(response)
+            self._read_stream()
 
-    def _read_whole(self, response: httpx2.Response) -> None:
-        received = b"".join(_bounded(response))
+    def _read_to_end(self) -> None:
+        """The few bytes behind the end of a stream, so that the connection can carry the next call."""
+        with suppress(Exception):
+            for _ in zip(range(10), self._rest, strict=False):
+                pass
+
+    def _read_whole(self) -> None:
+        received = b"".join(self._rest)
         try:
             answer = json.loads(received.decode("utf-8", "replace"))
         except ValueError as error:
@@ -225,16 +259,19 @@ class _Exchange:
         if not isinstance(answer, dict) or "choices" not in answer:
             raise _Failed("provider_invalid", "The provider's answer is no chat completion.", again=True)
 
-    def _read_stream(self, response: httpx2.Response) -> None:
+    def _read_stream(self) -> None:
         ended = False
-        for data in sse_data(_bounded(response)):
+        for data in sse_data(self._rest):
+            if not data.strip():
+                continue
             if data.strip() == "[DONE]":
                 ended = True
                 break
             try:
                 chunk = json.loads(data)
-            except (ValueError, RecursionError):
-                continue
+            except (ValueError, RecursionError) as error:
+                # To go on without this piece could change what a call says.
+                raise _Failed("provider_invalid", "Part of the provider's answer is not JSON.", again=True) from error
             _raise_error_object(chunk)
             if text := self.builder.add_chunk(chunk):
                 self.items.put(text)
@@ -255,10 +292,15 @@ def _bounded(response: httpx2.Response) -> Iterator[bytes]:
 
 def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
     """The data of each server-sent event. Bytes are joined before they are read as UTF-8; CR LF and LF end a line."""
-    rest = b""
+    begun: list[bytes] = []
     data: list[str] = []
     for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        first, *lines = piece.split(b"\n")
+        begun.append(first)
+        if not lines:
+            continue
+        lines.insert(0, b"".join(begun))
+        begun = [lines.pop()]
         for raw in lines:
             line = raw.rstrip(b"\r").decode("utf-8", "replace")
             if line.startswith("data:"):
@@ -266,6 +308,7 @@ def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
             elif not line and data:
                 yield "\n".join(data)
                 data = []
+    rest = b"".join(begun)
     if rest.startswith(b"data:"):
         data.append(rest[5:].decode("utf-8", "replace").strip())
     if data:
@@ -280,7 +323,7 @@ def _raise_error_object(answer: Any) -> None:
     message = error.get("message") if isinstance(error, dict) else error
     code = error.get("code") if isinstance(error, dict) else None
     again = not (isinstance(code, int) and 400 <= code < 500 and code not in RETRIED_STATUSES)
-    raise _Failed("provider_error", f"The provider reported: {str(message)[:300]}", again=again)
+    raise _Failed("provider_error", f"The provider reported: {message}", again=again)
 
 
 def _failure(error: Exception) -> _Failed:
@@ -298,7 +341,7 @@ def _failure(error: Exception) -> _Failed:
 
 
 def _status_failure(error: openai.APIStatusError) -> _Failed:
-    status, said = error.status_code, str(error.message)[:300]
+    status, said = error.status_code, _words_of(error)
     if status in (401, 403):
         return _Failed("provider_auth", f"The provider refused the key ({status}): {said}", again=False)
     if status == 429:
@@ -307,8 +350,13 @@ def _status_failure(error: openai.APIStatusError) -> _Failed:
     if status in RETRIED_STATUSES or status >= 500:
         wait = retry_after(error.response.headers)
         return _Failed("provider_error", f"The provider failed ({status}): {said}", again=True, wait=wait)
-    code = "context_length" if "context_length" in str(error.code) else "provider_rejected"
+    code = "context_length" if TOO_LONG.search(f"{error.code} {said}") else "provider_rejected"
     return _Failed(code, f"The provider rejected the request ({status}): {said}", again=False)
+
+
+def _words_of(error: openai.APIStatusError) -> str:
+    message = error.body.get("message") if isinstance(error.body, dict) else None
+    return message if isinstance(message, str) else str(error.message)
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:
@@ -343,9 +391,12 @@ def _http_client(trusted_origin: str) -> httpx2.Client:
 
 @lru_cache(maxsize=256)
 def _sdk(endpoint: Endpoint) -> openai.OpenAI:
-    return openai.OpenAI(
+    client = openai.OpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",
         http_client=_http_client(endpoint.trusted_origin),
         max_retries=0,
     )
+    # The SDK takes these from our environment; they are nobody's business but the operator's own provider's.
+    client.organization = client.project = None
+    return client

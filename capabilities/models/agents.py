@@ -38,7 +38,7 @@ class LanguageModel(TenantModel):
     context_window = models.PositiveIntegerField(default=128_000)
     #: The model's own number, where it differs from its provider's.
     tool_limit = models.PositiveIntegerField(null=True, blank=True)
-    #: Model calls a turn may take; an agent's own number beats it, the setting TOOLHUB_MAX_ROUNDS stands behind it.
+    #: Model calls a turn may take; it beats an agent's own number, the setting TOOLHUB_MAX_ROUNDS stands behind both.
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
