@@ -73,6 +73,8 @@ class Raw:
     linger: float = 0.0
     #: End the connection without a word.
     reset: bool = False
+    #: More bytes behind the body, each a write of its own.
+    pieces: Sequence[bytes] = ()
 
 
 Reply = Say | Raw
@@ -162,6 +164,10 @@ class ScriptedOpenAI:
                 self.end_headers()
                 self.wfile.write(raw.body)
                 self.wfile.flush()
+                for piece in raw.pieces:
+                    time.sleep(0.02)
+                    self.wfile.write(piece)
+                    self.wfile.flush()
                 time.sleep(raw.linger)
 
             def log_message(self, *args: object) -> None:

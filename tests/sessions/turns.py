@@ -1,0 +1,93 @@
+"""Whole turns in the process of the test, and what they left on record."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from sessions import ledger
+from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
+from sessions.worker import work_on
+from tests.scripted_openai import Json
+from toolhub.tenants.scope import organisation_scope
+
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
+
+
+def accept(session: ChatSession, message: str = "hello") -> Turn:
+    with organisation_scope(session.organisation_id):
+        return ledger.accept(session, message, member=session.membership).turn
+
+
+def run(session: ChatSession, message: str = "hello") -> Turn:
+    """Accept a message, run it as a worker does, and return the turn as it stands."""
+    return work(accept(session, message))
+
+
+def work(turn: Turn) -> Turn:
+    """Run the turn as a worker does that was rung for it."""
+    work_on(turn.pk)
+    with organisation_scope(turn.organisation_id):
+        turn.refresh_from_db()
+    return turn
+
+
+def steps_of(turn: Turn, kind: StepKind | None = None) -> list[Step]:
+    with organisation_scope(turn.organisation_id):
+        return [step for step in Step.objects.filter(turn=turn).order_by("index") if kind in (None, step.kind)]
+
+
+def tool_steps_of(turn: Turn) -> list[Step]:
+    """In the order of the calls that they answer."""
+    return sorted(steps_of(turn, StepKind.TOOL), key=lambda step: (step.round, step.call_index))
+
+
+def events_of(turn: Turn) -> list[str]:
+    with organisation_scope(turn.organisation_id):
+        return list(TurnEvent.objects.filter(turn=turn).order_by("number").values_list("type", flat=True))
+
+
+def check_request(body: bytes) -> list[Json]:
+    """The messages of a request, if any provider would take it: else the assertion says what is wrong."""
+    request = json.loads(body.decode("utf-8"))
+    messages: list[Json] = request["messages"]
+    check_text(request)
+    open_ids: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            assert open_ids, "a result without a call"
+            assert message["tool_call_id"] == open_ids.pop(0)
+            assert isinstance(message["content"], str)
+            continue
+        assert open_ids == [], "a call without a result"
+        if message["role"] != "assistant":
+            assert isinstance(message["content"], str)
+            continue
+        assert message["content"] or message.get("tool_calls"), "an assistant's message of nothing"
+        for each in message.get("tool_calls", ()):
+            assert each["type"] == "function"
+            assert re.match(r"^[a-zA-Z0-9_-]{1,64}\Z", each["id"])
+            assert each["id"] not in seen, "an id that came before"
+            assert NAME.match(each["function"]["name"])
+            assert isinstance(json.loads(each["function"]["arguments"]), dict)
+            check_text(json.loads(each["function"]["arguments"]))
+            seen.add(each["id"])
+            open_ids.append(each["id"])
+    assert open_ids == []
+    return messages
+
+
+def check_text(value: Any) -> None:
+    """All text inside is valid UTF-8 without NUL."""
+    if isinstance(value, str):
+        value.encode("utf-8")
+        assert "\x00" not in value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            check_text(key)
+            check_text(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            check_text(each)
