@@ -1,4 +1,4 @@
-"""Chats and the durable record of their turns. Rows only; how a turn moves on is in the ledger."""
+"""Turns and what they did. Rows only; how a turn moves on is in the ledger."""
 
 from __future__ import annotations
 
@@ -9,26 +9,9 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models import Agent, ToolVersion
+from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
-
-
-class ChatSession(TenantModel):
-    """One conversation of one member with an agent. Django's own sessions are login sessions."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="chat_sessions")
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="chat_sessions")
-    title = models.CharField(max_length=200, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    #: When its last turn was accepted.
-    active_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta(TenantModel.Meta):
-        indexes = (models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),)
-
-    def __str__(self) -> str:
-        return self.title or "New session"
 
 
 class ToolSet(TenantModel):

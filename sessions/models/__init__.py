@@ -1,0 +1,30 @@
+"""Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
+
+from sessions.models.chats import ChatSession, Notice
+from sessions.models.periodic import Reminder, Routine, Schedule
+from sessions.models.turns import (
+    OPEN_STATUSES,
+    Step,
+    StepKind,
+    StepStatus,
+    ToolSet,
+    Turn,
+    TurnEvent,
+    TurnStatus,
+)
+
+__all__ = [
+    "OPEN_STATUSES",
+    "ChatSession",
+    "Notice",
+    "Reminder",
+    "Routine",
+    "Schedule",
+    "Step",
+    "StepKind",
+    "StepStatus",
+    "ToolSet",
+    "Turn",
+    "TurnEvent",
+    "TurnStatus",
+]
