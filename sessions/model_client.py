@@ -131,11 +131,11 @@ class ModelCall:
 
     def _wait_after(self, failed: _Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
-        said = self._said(failed)
+        said, left = self._said(failed), self._time_left()
         wait: float = random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
         if failed.wait is not None:
             wait = min(failed.wait, MAX_RETRY_AFTER)
-        if not failed.again or wait >= self.deadline - time.monotonic():
+        if not failed.again or (failed.wait is not None and wait >= left):
             raise ModelError(failed.code, said) from failed
         if wait > MAX_WAIT:
             raise ModelBusy(failed.code, said, wait) from failed
@@ -188,7 +188,8 @@ class _Exchange:
 
     def __init__(self, endpoint: Endpoint, body: bytes, seconds: float) -> None:
         self.endpoint, self.body = endpoint, body
-        self.seconds = min(seconds, settings.TOOLHUB_MODEL_SECONDS)
+        # A second more than the deadline leaves, so that it is the deadline that ends the call.
+        self.seconds = min(seconds + 1.0, settings.TOOLHUB_MODEL_SECONDS)
         self.builder = ReplyBuilder()
         self.items: queue.Queue[str | _Failed | None] = queue.Queue()
         self._response: httpx2.Response | None = None
