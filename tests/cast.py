@@ -66,16 +66,14 @@ def make_agent(organisation: Organisation, base_url: str = "", **fields: Any) ->
         )
         model, _ = LanguageModel.objects.get_or_create(organisation=organisation, provider=provider, name="scripted")
         return Agent.objects.create(
-            organisation=organisation, slug=slug, name=slug.title(), **({"model": model} | fields)
+            organisation=organisation, slug=slug, **({"model": model, "name": slug.title()} | fields)
         )
 
 
 def make_session(member: Membership, agent: Agent | None = None, **fields: Any) -> ChatSession:
     with organisation_scope(member.organisation):
         agent = agent or Agent.objects.first() or make_agent(member.organisation)
-        return ChatSession.objects.create(
-            organisation=member.organisation, membership=member, agent=agent, **fields
-        )
+        return ChatSession.objects.create(organisation=member.organisation, membership=member, agent=agent, **fields)
 
 
 def make_turn(session: ChatSession, message: str = "hello", **fields: Any) -> Turn:

@@ -1,0 +1,669 @@
+"""Generated from the URL resolver: nobody reaches another organisation's rows, nor another member's chats.
+
+Each route has an entry in ROUTES that says how it is asked for. A route without one fails, and so does an entry without
+a route. An entry is written for Alice, whose rows it names; the tests then ask the same as others: nobody, Charlie
+(admin of Globex), Bob (plain member of Acme), each with rows that exist and rows that do not, and compare the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.apps import apps
+from django.db import models
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
+
+from capabilities.models import (
+    AgentTool,
+    Grant,
+    LanguageModel,
+    Memory,
+    Provider,
+    RoleRule,
+    Scratchpad,
+    Task,
+)
+from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
+from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_token, make_tool, make_turn
+from toolhub.tenants.audit import record
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+pytestmark = pytest.mark.django_db
+
+#: Stands in every text of Acme's, and must stand in nothing that Charlie reads.
+CANARY = "zebracanary"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+HTMX = {"HX-Request": "true"}
+
+
+# -- What is asked for ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Side:
+    """Names of rows, as paths, queries and bodies give them: those of one organisation, or of rows that are missing.
+
+    The fields bear the names of the path arguments of the routes.
+    """
+
+    org: str
+    session_id: UUID
+    turn_id: UUID
+    open_turn: UUID
+    index: int
+    name: str
+    category: str
+    agent: str
+    slug: str
+
+
+MISSING = Side("nowhere", uuid4(), uuid4(), uuid4(), 9, "no_such_tool", "no_such_category", "no-agent", "no-provider")
+
+Named = Callable[[Side], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One way to ask a route: `status` is Alice's answer, `refused` the one to a body or query that names no row."""
+
+    method: str = "GET"
+    status: int = 200
+    body: Named | None = None
+    query: Named | None = None
+    refused: int = 400
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a route is asked for."""
+
+    asks: tuple[Ask, ...] = (Ask(),)
+    #: Path arguments that are not called as the Side's field is: {"turn_id": "open_turn"}.
+    args: Mapping[str, str] = field(default_factory=dict)
+    #: What a plain member lacks for it (403).
+    right: Right | None = None
+    #: Open to anybody.
+    is_public: bool = False
+
+
+def provider_form(side: Side) -> dict[str, Any]:
+    return {
+        "name": "New",
+        "slug": "new",
+        "base_url": "",
+        "model_name": "m",
+        "context_window": 8000,
+        "is_enabled": "on",
+        "agents": [side.agent],
+    }
+
+
+MESSAGE = {"message": "hello"}
+OPEN = {"turn_id": "open_turn"}
+
+ROUTES: dict[str, Route] = {
+    # The service
+    "healthz": Route(is_public=True),
+    "readyz": Route((Ask(status=503),), is_public=True),  # no worker runs beside the tests
+    "account_login": Route((Ask(status=302),), is_public=True),
+    "account_logout": Route((Ask(), Ask("POST", 302)), is_public=True),
+    "account_inactive": Route(is_public=True),
+    "api-schema": Route(is_public=True),
+    "api-docs": Route(is_public=True),
+    "home": Route((Ask(status=302),)),
+    # REST: chats
+    "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),
+    "api-session": Route(),
+    "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
+    "api-session-tools": Route(),
+    "api-turn": Route(),
+    "api-turn-steps": Route(),
+    "api-turn-events": Route(),
+    "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
+    # REST: the catalogue
+    "api-categories": Route(),
+    "api-tools": Route((Ask(), Ask(query=lambda side: {"category": side.category}))),
+    "api-tool": Route(),
+    "api-tool-versions": Route(),
+    "api-agents": Route(),
+    "api-providers": Route(right=Right.PROVIDERS),
+    "api-models": Route(right=Right.PROVIDERS),
+    "api-roles": Route(right=Right.ROLES),
+    "api-grants": Route(right=Right.ROLES),
+    "api-registry": Route(),
+    # REST: who is here
+    "api-members": Route(right=Right.MEMBERS),
+    "api-audit": Route(right=Right.AUDIT),
+    # Pages: chats
+    "organisation_home": Route(),
+    "session_list": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"whose": "all"}),
+            Ask("POST", 302, body=lambda side: {"agent": side.agent}, refused=422),
+        )
+    ),
+    "session_detail": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
+    "turn_create": Route((Ask("POST", 302, body=lambda side: MESSAGE),)),
+    "turn_detail": Route((Ask(status=302),)),
+    "turn_cancel": Route((Ask("POST", 302),), args=OPEN),
+    "turn_stream": Route(),
+    "step_detail": Route(),
+    # Pages: the catalogue
+    "tool_list": Route((Ask(), Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200))),
+    "tool_detail": Route(),
+    "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),), right=Right.CATALOGUE),
+    "provider_list": Route(right=Right.PROVIDERS),
+    "provider_create": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
+    "provider_update": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A pattern of the resolver: its name and the names of its path arguments."""
+
+    name: str
+    pattern: str
+    arguments: tuple[str, ...]
+
+    @property
+    def is_api(self) -> bool:
+        return self.pattern.startswith("api/v1/")
+
+    @property
+    def is_page(self) -> bool:
+        return self.pattern.startswith("o/")
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether its path names a row, beside the organisation."""
+        return bool(set(self.arguments) - {"org"})
+
+    @property
+    def names_chat(self) -> bool:
+        return bool(set(self.arguments) & {"session_id", "turn_id"})
+
+    def url(self, side: Side, route: Route) -> str:
+        kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
+        return reverse(self.name, kwargs=kwargs)
+
+
+def addresses(resolver: URLResolver | None = None, before: str = "") -> Iterator[Address]:
+    for entry in (resolver or get_resolver()).url_patterns:
+        pattern = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from addresses(entry, pattern)
+        else:
+            assert isinstance(entry, URLPattern)
+            arguments = re.findall(r"<(?:\w+:)?(\w+)>", pattern)
+            yield Address(entry.name or pattern, pattern, tuple(arguments))
+
+
+ADDRESSES = {address.name: address for address in addresses()}
+KNOWN = sorted(set(ADDRESSES) & set(ROUTES))
+GUARDED = [name for name in KNOWN if not ROUTES[name].is_public]
+ALL_ASKS = [(name, number) for name in GUARDED for number in range(len(ROUTES[name].asks))]
+
+
+# -- The world --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    acme: Side
+    globex: Side
+    alice: Membership
+    bob: Membership
+    charlie: Membership
+
+
+@pytest.fixture
+def world(alice: Membership, bob: Membership, charlie: Membership) -> World:
+    for member in (alice, bob):
+        member.user.last_name = CANARY
+        member.user.save()
+    Organisation.objects.filter(pk=alice.organisation_id).update(name=f"{CANARY} Incorporated")
+    alice.organisation.refresh_from_db()
+    return World(fill(alice, CANARY), fill(charlie, "plainword"), alice, bob, charlie)
+
+
+def fill(member: Membership, word: str) -> Side:
+    """A row of every table for this member's organisation, with the word in each text of it."""
+    organisation = member.organisation
+    category = make_category(organisation, f"{word}_category", title=f"{word} title", description=word, keywords=[word])
+    tool = make_tool(organisation, f"{word}_tool", category=category, description=f"Does {word}.")
+    agent = make_agent(organisation, slug=f"{word}-agent", name=f"{word} agent", description=word, prompt=word)
+    role = make_role(organisation, member, slug=f"{word}-role")
+    session = make_session(member, agent, title=f"{word} talk")
+    done = make_turn(session, f"{word} question", status=TurnStatus.DONE, answer=f"{word} answer", last_event=2)
+    open_turn = make_turn(session, f"{word} another", last_event=1)
+    make_token(member)
+    with organisation_scope(organisation):
+        own = {"organisation": organisation}
+        provider = Provider.objects.create(
+            **own, slug=f"{word}-provider", name=word, base_url=f"http://{word}.test", api_key=f"sk-{word}-{word}"
+        )
+        LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
+        AgentTool.objects.create(**own, agent=agent, tool=tool)
+        RoleRule.objects.create(**own, role=role, category=category)
+        Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
+        AdminRight.objects.create(**own, membership=member, right=Right.AUDIT)
+        Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
+        Scratchpad.objects.create(**own, membership=member, text=word)
+        Memory.objects.create(**own, membership=member, number=1, text=word)
+        tool_set = ToolSet.objects.create(**own, key=word, sha256=word, wire=f'["{word}"]', tokens=1, version_ids=[1])
+        Step.objects.create(
+            **own, turn=done, index=1, kind="tool", status="done", text=word, tool_name=f"{word}_tool",
+            tool_set=tool_set, arguments=f'{{"a": "{word}"}}', result=word, result_sent=word, display=word,
+            verdicts=[{"tool": word}],
+        )  # fmt: skip
+        TurnEvent.objects.create(**own, turn=done, number=1, type="accepted", payload={"word": word})
+        TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})
+        record("tool.update", tool, actor=member, before={"word": word}, after={"word": word})
+        for model in tenant_models():
+            if not model.objects.exists():
+                model.objects.create(**plausible(model, member, word))
+    return Side(
+        org=organisation.slug,
+        session_id=session.pk,
+        turn_id=done.pk,
+        open_turn=open_turn.pk,
+        index=1,
+        name=tool.name,
+        category=category.name,
+        agent=agent.slug,
+        slug=provider.slug,
+    )
+
+
+def plausible(model: type[TenantModel], member: Membership, word: str) -> dict[str, Any]:
+    """Values for a row of a table that `fill` does not know: the word in each text, rows of the same organisation."""
+    by_type: list[tuple[type[models.Field[Any, Any]], Any]] = [
+        (models.DateTimeField, timezone.now()),
+        (models.DateField, timezone.now().date()),
+        (models.IntegerField, 1),
+        (models.FloatField, 1.0),
+        (models.JSONField, {"word": word}),
+    ]
+    values: dict[str, Any] = {}
+    for each in model._meta.concrete_fields:
+        if isinstance(each, models.ForeignKey):
+            if each.related_model is Organisation:
+                values[each.name] = member.organisation
+            elif each.related_model is Membership:
+                values[each.name] = member
+            elif not each.null:
+                values[each.name] = each.related_model._base_manager.first()
+        elif isinstance(each, models.CharField | models.TextField):
+            values[each.name] = each.choices[0][0] if each.choices else word[: each.max_length]
+        elif not each.primary_key and not each.null and not each.has_default():
+            values[each.name] = next((value for kind, value in by_type if isinstance(each, kind)), None)
+    return values
+
+
+def tenant_models() -> list[type[TenantModel]]:
+    return [model for model in apps.get_models() if issubclass(model, TenantModel)]
+
+
+def snapshot() -> dict[str, Any]:
+    """Every row of every organisation; but not when a token was last used."""
+    with system_scope():
+        rows: dict[str, Any] = {
+            model.__name__: list(model.objects.order_by("pk").values()) for model in tenant_models()
+        }
+    for token in rows["ApiToken"]:
+        del token["last_used_at"]
+    return rows | {"Organisation": list(Organisation.objects.order_by("pk").values())}
+
+
+# -- Asking -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What can be told apart by the one who asked."""
+
+    status: int
+    body: str
+    location: str = ""
+
+
+def anybody() -> Client:
+    return Client(raise_request_exception=False)
+
+
+def by_token(member: Membership) -> Client:
+    return Client(raise_request_exception=False, headers={"Authorization": f"Bearer {make_token(member)}"})
+
+
+def by_login(member: Membership) -> Client:
+    client = anybody()
+    client.force_login(member.user)
+    return client
+
+
+def client_of(member: Membership, address: Address) -> Client:
+    return by_token(member) if address.is_api else by_login(member)
+
+
+def ask(
+    client: Client,
+    name: str,
+    way: Ask,
+    at: Side,
+    naming: Side | None = None,
+    headers: Mapping[str, str] | None = None,
+    method: str | None = None,
+) -> Answer:
+    """Ask the route at the rows of one side, with a body or query that names those of another (the same, if none)."""
+    address = ADDRESSES[name]
+    url = address.url(at, ROUTES[name])
+    body = way.body(naming or at) if way.body else {}
+    query = way.query(naming or at) if way.query else {}
+    method = method or way.method
+    if address.is_api:
+        data: Any = json.dumps(body) if body else ""
+        content = "application/json"
+        response = client.generic(method, url, data, content, headers=dict(headers or {}), query_params=dict(query))
+    elif method == "POST":
+        response = client.post(url, dict(body), headers=dict(headers or {}))
+    else:
+        response = client.generic(method, url, headers=dict(headers or {}), query_params=dict(query))
+    return Answer(response.status_code, text_of(response), response.headers.get("Location", ""))
+
+
+def text_of(response: HttpResponseBase) -> str:
+    if not isinstance(response, StreamingHttpResponse):
+        text: str = response.content.decode()  # type: ignore[attr-defined]
+    elif response.is_async:
+        text = async_to_sync(streamed)(response).decode()
+    else:
+        text = b"".join(response).decode()
+    # Made anew for every page.
+    return re.sub(r'(name="csrfmiddlewaretoken" value|"X-CSRFToken":|name="key" value)[^>]*', "", text)
+
+
+async def streamed(response: StreamingHttpResponse) -> bytes:
+    return b"".join([part async for part in response])
+
+
+def assert_nothing_of_acme(answer: Answer, world: World) -> None:
+    told = answer.body + answer.location
+    secrets = [CANARY, "alice@example.com", "bob@example.com"]
+    secrets += [str(each) for each in (world.acme.session_id, world.acme.turn_id, world.acme.open_turn)]
+    assert [secret for secret in secrets if secret in told] == []
+
+
+# -- The table is whole -----------------------------------------------------------------------------------------------
+
+
+def test_every_route_has_an_entry_and_every_entry_a_route() -> None:
+    assert set(ADDRESSES) - set(ROUTES) == set(), "routes without an entry in ROUTES"
+    assert set(ROUTES) - set(ADDRESSES) == set(), "entries in ROUTES without a route"
+    assert len(ADDRESSES) == len(list(addresses())), "two routes have one name"
+
+
+def test_every_path_argument_can_be_filled_for_own_foreign_and_missing_rows() -> None:
+    known = {each.name for each in fields(Side)}
+    wanted = {ROUTES[name].args.get(each, each) for name in KNOWN for each in ADDRESSES[name].arguments}
+
+    assert wanted <= known
+
+
+def test_acme_has_a_row_in_every_table(world: World) -> None:
+    with organisation_scope(world.alice.organisation):
+        empty = [model.__name__ for model in tenant_models() if not model.objects.exists()]
+
+    assert empty == []
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_an_entry_declares_every_method_that_its_route_takes(world: World, name: str) -> None:
+    client = client_of(world.alice, ADDRESSES[name])
+    declared = {way.method for way in ROUTES[name].asks}
+
+    taken = {method for method in METHODS if ask(client, name, Ask(), world.acme, method=method).status != 405}
+
+    assert taken - {"HEAD", "OPTIONS"} == declared
+
+
+# -- Alice: the routes work -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "number"), ALL_ASKS)
+def test_alice_gets_what_she_asks_for(world: World, name: str, number: int) -> None:
+    way = ROUTES[name].asks[number]
+
+    answer = ask(client_of(world.alice, ADDRESSES[name]), name, way, world.acme)
+
+    assert answer.status == way.status, answer.body
+
+
+def test_alice_reads_the_canaries_that_charlie_must_not(world: World) -> None:
+    """Else the test below would look for something that is nowhere to be seen."""
+    silent = []
+    for name, number in ALL_ASKS:
+        way = ROUTES[name].asks[number]
+        if way.method == "GET" and way.status == 200:
+            answer = ask(client_of(world.alice, ADDRESSES[name]), name, way, world.acme)
+            silent += [name] if CANARY not in answer.body else []
+
+    assert silent == []
+
+
+# -- Nobody -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "number"), ALL_ASKS)
+def test_without_a_login_there_is_nothing(world: World, name: str, number: int) -> None:
+    way = ROUTES[name].asks[number]
+    before = snapshot()
+
+    real, missing = (ask(anybody(), name, way, side) for side in (world.acme, MISSING))
+
+    if ADDRESSES[name].is_api:
+        assert real.status == 401
+        assert json.loads(real.body)["error"]["code"] == "not_authenticated"
+        assert real == missing
+    else:
+        assert (real.status, missing.status) == (302, 302)
+        assert real.location.startswith("/accounts/login/?next=/")
+        assert (real.body, missing.body) == ("", "")
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if ROUTES[name].is_public])
+def test_public_routes_tell_nothing_of_anybody(world: World, name: str) -> None:
+    for way in ROUTES[name].asks:
+        for client in (anybody(), by_login(world.charlie)):
+            answer = ask(client, name, way, world.acme)
+            assert answer.status < 500 or name == "readyz"
+            assert_nothing_of_acme(answer, world)
+
+
+# -- Charlie, admin of Globex -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in GUARDED if ADDRESSES[name].arguments])
+def test_a_row_of_another_organisation_is_answered_like_a_missing_one(world: World, name: str) -> None:
+    """In its own organisation's pages, in the other's pages, with every method, with and without htmx."""
+    address = ADDRESSES[name]
+    client = client_of(world.charlie, address)
+    before = snapshot()
+    places = [(world.acme, MISSING)]
+    if address.is_page and address.names_rows:
+        places.append((replace(world.acme, org="globex"), replace(MISSING, org="globex")))
+
+    for (foreign, missing), headers, method in product(places, ({}, HTMX), METHODS):
+        declared = [way for way in ROUTES[name].asks if way.method == method]
+        for way in declared or [Ask()]:
+            theirs = ask(client, name, way, foreign, headers=headers, method=method)
+            nobodys = ask(client, name, way, missing, headers=headers, method=method)
+            assert theirs == nobodys, method
+            assert theirs.status == 404 if declared else theirs.status in (404, 405) or method == "OPTIONS"
+            assert_nothing_of_acme(theirs, world)
+
+    assert snapshot() == before
+
+
+def names_rows(way: Ask) -> bool:
+    """Whether its body or query names a row that may be another organisation's."""
+    named = way.body or way.query
+    return named is not None and named(MISSING) != named(replace(MISSING, agent="a", category="a", name="a", slug="a"))
+
+
+@pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if names_rows(ROUTES[each[0]].asks[each[1]])])
+def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_names_a_missing_row(
+    world: World, name: str, number: int
+) -> None:
+    way = ROUTES[name].asks[number]
+    client = client_of(world.charlie, ADDRESSES[name])
+    before = snapshot()
+
+    for headers in ({}, HTMX):
+        theirs = without_echo(ask(client, name, way, world.globex, world.acme, headers), world.acme)
+        nobodys = without_echo(ask(client, name, way, world.globex, MISSING, headers), MISSING)
+        assert theirs == nobodys
+        assert theirs.status == way.refused
+        assert_nothing_of_acme(theirs, world)
+        if ADDRESSES[name].is_api:
+            assert json.loads(theirs.body)["error"]["code"] == "unknown"
+
+    assert snapshot() == before
+
+
+def without_echo(answer: Answer, side: Side) -> Answer:
+    """A page may say again what was looked for."""
+    body = answer.body
+    for name in fields(side):
+        value = getattr(side, name.name)
+        if isinstance(value, str) and name.name != "org":
+            body = body.replace(value, "[asked]")
+    return replace(answer, body=body)
+
+
+@pytest.mark.parametrize(("name", "number"), ALL_ASKS)
+def test_charlies_own_pages_and_lists_hold_nothing_of_acme(world: World, name: str, number: int) -> None:
+    way = ROUTES[name].asks[number]
+    client = client_of(world.charlie, ADDRESSES[name])
+    before = acme_rows(world)
+
+    answer = ask(client, name, way, world.globex)
+
+    assert answer.status == way.status, answer.body
+    assert_nothing_of_acme(answer, world)
+    assert acme_rows(world) == before
+
+
+def acme_rows(world: World) -> dict[str, Any]:
+    key = world.alice.organisation_id
+    return {
+        table: [row for row in rows if row.get("organisation_id", row["id"]) == key]
+        for table, rows in snapshot().items()
+    }
+
+
+# -- Bob, plain member of Acme ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if ADDRESSES[each[0]].names_chat])
+def test_another_members_chat_is_answered_like_a_missing_one(world: World, name: str, number: int) -> None:
+    way = ROUTES[name].asks[number]
+    client = client_of(world.bob, ADDRESSES[name])
+    before = snapshot()
+
+    for headers in ({}, HTMX):
+        hers = ask(client, name, way, world.acme, headers=headers)
+        nobodys = ask(client, name, way, replace(MISSING, org="acme"), headers=headers)
+        assert hers == nobodys
+        assert hers.status == 404
+
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if ROUTES[each[0]].right])
+def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: World, name: str, number: int) -> None:
+    route, way = ROUTES[name], ROUTES[name].asks[number]
+    client = client_of(world.bob, ADDRESSES[name])
+    before = snapshot()
+
+    real, missing = (ask(client, name, way, side) for side in (world.acme, replace(MISSING, org="acme")))
+
+    assert (real.status, real) == (403, missing)
+    assert snapshot() == before
+    assert route.right is not None
+    with organisation_scope(world.bob.organisation):
+        AdminRight.objects.create(organisation=world.bob.organisation, membership=world.bob, right=route.right)
+    assert ask(client, name, way, world.acme).status == way.status
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat and not ROUTES[each[0]].right],
+)
+def test_what_asks_for_no_right_is_open_to_a_member(world: World, name: str, number: int) -> None:
+    way = ROUTES[name].asks[number]
+
+    assert ask(client_of(world.bob, ADDRESSES[name]), name, way, world.acme).status == way.status
+
+
+# -- Other doors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [each for each in ALL_ASKS if not ADDRESSES[each[0]].is_api and ROUTES[each[0]].asks[each[1]].method != "GET"],
+)
+def test_pages_that_change_something_ask_for_the_csrf_token(world: World, name: str, number: int) -> None:
+    client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    client.force_login(world.alice.user)
+    before = snapshot()
+
+    answer = ask(client, name, ROUTES[name].asks[number], world.acme)
+
+    assert answer.status == 403
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize("name", [name for name in GUARDED if ADDRESSES[name].is_page])
+def test_a_user_in_both_organisations_sees_each_only_at_its_own_address(world: World, name: str) -> None:
+    """Alice is an admin of Globex too: Acme's rows are still not to be found under /o/globex/."""
+    client = by_login(make_member(world.charlie.organisation, "alice", Access.ADMIN))
+
+    for way in ROUTES[name].asks:
+        if ADDRESSES[name].names_rows:
+            answer = ask(client, name, way, replace(world.acme, org="globex"))
+            assert answer.status == 404
+        elif way.method == "GET":
+            answer = ask(client, name, way, world.globex)
+            assert answer.status == way.status
+
+
+def test_a_stream_of_another_organisation_ends_before_its_first_byte(world: World) -> None:
+    for address, client in (("api-turn-events", by_token(world.charlie)), ("turn_stream", by_login(world.charlie))):
+        answer = ask(client, address, Ask(), world.acme, headers={"Last-Event-ID": "1"})
+        assert answer.status == 404
+        assert "event:" not in answer.body
+
+
+def test_turns_that_charlie_was_refused_are_not_on_record(world: World) -> None:
+    with system_scope():
+        before = Turn.objects.count()
+    ask(by_token(world.charlie), "api-session-turns", Ask("POST", body=lambda side: MESSAGE), world.acme)
+
+    with system_scope():
+        assert Turn.objects.count() == before
