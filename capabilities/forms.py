@@ -17,7 +17,9 @@ class CatalogueFilter(forms.Form):
 
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)
-    state = forms.ChoiceField(required=False, choices=[("", "On or off"), ("on", "On"), ("off", "Off")])
+    state = forms.ChoiceField(
+        required=False, choices=[("", "Any state"), ("on", "On"), ("off", "Off"), ("set-up", "Needs set-up")]
+    )
     after = forms.CharField(required=False, max_length=64)
     before = forms.CharField(required=False, max_length=64)
 

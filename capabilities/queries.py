@@ -11,6 +11,7 @@ from django.http import Http404
 
 from capabilities.models import Agent, AgentTool, Category, LanguageModel, Provider, Tool, ToolVersion
 from capabilities.secrets import SecretUnreadable, masked
+from capabilities.services import is_ready
 
 TOOLS_A_PAGE = 50
 #: Versions of a tool that its page lists, newest first.
@@ -21,20 +22,24 @@ LINE_CHARS = 160
 
 @dataclass(frozen=True)
 class CatalogueNumbers:
-    """Tools in all and switched on, and the tokens of sending every one that is on."""
+    """Tools in all, switched on and not set up yet, and the tokens of sending every one that is on."""
 
     tools: int
     enabled: int
     tokens: int
+    not_ready: int
 
 
 def catalogue_numbers() -> CatalogueNumbers:
     """One query."""
     on = Q(is_enabled=True)
-    row = Tool.objects.aggregate(
-        tools=Count("pk"), enabled=Count("pk", filter=on), tokens=Sum("current_version__tokens", filter=on)
+    row = Tool.objects.annotate(is_ready=is_ready()).aggregate(
+        tools=Count("pk"),
+        enabled=Count("pk", filter=on),
+        tokens=Sum("current_version__tokens", filter=on),
+        not_ready=Count("pk", filter=Q(is_ready=False)),
     )
-    return CatalogueNumbers(row["tools"], row["enabled"], row["tokens"] or 0)
+    return CatalogueNumbers(row["tools"], row["enabled"], row["tokens"] or 0, row["not_ready"])
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,16 @@ def tools_page(
 ) -> ToolsPage:
     """The tools that match, one page of them. One query.
 
-    `q` is looked for in names and descriptions, `state` is `on` or `off`; `after` and `before` are names.
+    `q` is looked for in names and descriptions, `state` is `on`, `off` or `set-up`; `after` and `before` are names.
     """
     tools = shown_tools()
     if q:
         tools = tools.filter(Q(name__icontains=q) | Q(current_version__description__icontains=q))
     if category:
         tools = tools.filter(category__name=category)
-    if state:
+    if state == "set-up":
+        tools = tools.exclude(is_ready())
+    elif state:
         tools = tools.filter(is_enabled=state == "on")
     if before:
         found = list(tools.filter(name__lt=before).order_by("-name")[: limit + 1])
@@ -76,7 +83,7 @@ def shown_tools() -> QuerySet[Tool]:
     return (
         Tool.objects.select_related("category", "current_version")
         .defer("current_version__wire", "current_version__parameters", "current_version__description")
-        .annotate(line=Left("current_version__description", LINE_CHARS))
+        .annotate(line=Left("current_version__description", LINE_CHARS), is_ready=is_ready())
     )
 
 
@@ -103,7 +110,8 @@ class ToolPage:
 
 def tool_page_or_404(name: str) -> ToolPage:
     """Three queries."""
-    tool = Tool.objects.select_related("category", "current_version__created_by__user").filter(name=name).first()
+    tools = Tool.objects.select_related("category", "current_version__created_by__user").annotate(is_ready=is_ready())
+    tool = tools.filter(name=name).first()
     if tool is None:
         raise Http404("No such tool.")
     versions = (

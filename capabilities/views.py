@@ -24,6 +24,7 @@ from capabilities.queries import (
     tool_page_or_404,
     tools_page,
 )
+from capabilities.services import service_title
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -64,6 +65,7 @@ def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "version": version,
         "versions": page.versions,
         "agents": page.agents,
+        "service": service_title(page.tool.service),
         "parameters": parameter_rows(version.parameters) if version else [],
         "may_switch": member.has_right(Right.CATALOGUE),
     }

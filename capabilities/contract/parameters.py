@@ -99,10 +99,14 @@ def _type(node: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> s
 
 
 def _limits(node: Mapping[str, Any]) -> str:
-    said = [words.format(node[word]) for word, words in LIMITS.items() if word in node]
-    if "default" in node:
+    said = [words.format(_number(node[word])) for word, words in LIMITS.items() if word in node]
+    if node.get("default") is not None:
         said.append(f"{_value(node['default'])} if not given")
     return ", ".join(said)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _value(value: Any) -> str:

@@ -119,6 +119,22 @@ def test_filters_live_in_the_address(as_bob: Client, acme: Organisation, query: 
     assert ("No tool matches" in text_of(page)) == (not found)
 
 
+def test_a_tool_that_waits_for_its_service_says_so(as_bob: Client, acme: Organisation) -> None:
+    make_tool(acme, "calculator")
+    make_tool(acme, "ha_get_state")
+    with organisation_scope(acme):
+        Tool.objects.filter(name="ha_get_state").update(service="home_assistant_of_tests")
+
+    everything = text_of(as_bob.get(TOOLS).content)
+    waiting = as_bob.get(f"{TOOLS}?state=set-up").content
+    one = text_of(as_bob.get(f"{TOOLS}ha_get_state/").content)
+
+    assert "1 needs set-up" in everything
+    assert names_on(waiting) == ["ha_get_state"]
+    assert "ha_get_state Needs set-up" in text_of(waiting)
+    assert "not sent to any model until home_assistant_of_tests is set up" in one
+
+
 def test_pages_of_fifty_go_on_and_back_by_name(as_bob: Client, acme: Organisation) -> None:
     make_many(acme, 120)
 
