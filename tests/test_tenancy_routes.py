@@ -36,6 +36,7 @@ from capabilities.models import (
 )
 from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_token, make_tool, make_turn
+from tests.starter_rows import fill_starter_tables
 from toolhub.tenants.audit import record
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
@@ -265,6 +266,7 @@ def fill(member: Membership, word: str) -> Side:
         Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
         Scratchpad.objects.create(**own, membership=member, text=word)
         Memory.objects.create(**own, membership=member, number=1, text=word)
+        fill_starter_tables(member, word)
         tool_set = ToolSet.objects.create(**own, key=word, sha256=word, wire=f'["{word}"]', tokens=1, version_ids=[1])
         Step.objects.create(
             **own, turn=done, index=1, kind="tool", status="done", text=word, tool_name=f"{word}_tool",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, Model, QuerySet
 from pydantic import AfterValidator
 
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Memory, Task
+from capabilities.models.numbered import NumberedRow
 
-Numbered = TypeVar("Numbered", Task, Memory)
+Numbered = TypeVar("Numbered", bound=NumberedRow)
+Row = TypeVar("Row", bound=Model)
 
 #: PostgreSQL stores no NUL in a text; it never means anything in one.
 WITHOUT_NUL: Final = AfterValidator(lambda text: text.replace("\0", ""))
@@ -40,3 +42,13 @@ def create_numbered(model: type[Numbered], context: ToolContext, **fields: Any) 
 def last_number(model: type[Numbered], context: ToolContext) -> int:
     mine = model.objects.filter(membership_id=context.membership_id)
     return mine.aggregate(last=Max("number"))["last"] or 0
+
+
+def listing(
+    name: str, rows: QuerySet[Row], as_json: Callable[[Row], dict[str, Any]], *, limit: int, offset: int = 0
+) -> dict[str, Any]:
+    """The first rows under this name, and how many more there are. Two queries."""
+    total = rows.count()
+    shown = [as_json(row) for row in rows[offset : offset + limit]]
+    left = total - offset - len(shown)
+    return {name: shown} | ({"more": left} if left > 0 else {})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.db import models
 
+from capabilities.models.numbered import NumberedRow
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 
 
-class Task(TenantModel):
+class Task(NumberedRow):
     """Something a member wants done."""
 
     class Status(models.TextChoices):
@@ -21,8 +22,6 @@ class Task(TenantModel):
         HIGH = "high", "High"
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="tasks")
-    #: Counts from 1 for each member: what people and models call a task by.
-    number = models.PositiveIntegerField()
     title = models.CharField(max_length=500)
     notes = models.TextField(blank=True)
     due = models.DateField(null=True, blank=True)
@@ -30,9 +29,6 @@ class Task(TenantModel):
     status = models.CharField(max_length=8, choices=Status, default=Status.OPEN)
     created_at = models.DateTimeField(auto_now_add=True)
     completed_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="task_number_once"),)
 
     def __str__(self) -> str:
         return self.title
@@ -49,17 +45,12 @@ class Scratchpad(TenantModel):
         return f"Scratchpad of {self.membership}"
 
 
-class Memory(TenantModel):
+class Memory(NumberedRow):
     """A fact that a member asked to be kept."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="memories")
-    #: Counts from 1 for each member.
-    number = models.PositiveIntegerField()
     text = models.TextField()
     created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="memory_number_once"),)
 
     def __str__(self) -> str:
         return self.text[:80]

@@ -1,0 +1,44 @@
+"""What is written down for a member: the journals, and an agent's own notes."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from capabilities.models.numbered import MemberRow, NamedRow, NumberedRow
+
+
+class AgentNote(MemberRow):
+    """One agent's page of notes about its work for one member. No other agent reads it."""
+
+    agent = models.CharField(max_length=100)
+    text = models.TextField(blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta(MemberRow.Meta):
+        constraints = (models.UniqueConstraint(fields=["membership", "agent"], name="one_note_per_agent"),)
+
+    def __str__(self) -> str:
+        return f"Notes of {self.agent}"
+
+
+class Journal(NamedRow):
+    """A named sequence of entries, made by its first one."""
+
+
+class JournalEntry(NumberedRow):
+    """An entry of a journal. A disabled one is hidden, and kept."""
+
+    journal = models.ForeignKey(Journal, on_delete=models.CASCADE, related_name="entries")
+    title = models.CharField(max_length=200, blank=True)
+    text = models.TextField(blank=True)
+    #: The day that it is about.
+    date = models.DateField()
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta(NumberedRow.Meta):
+        indexes = (models.Index(fields=["journal", "-date", "-number"], name="journal_newest_first"),)
+
+    def __str__(self) -> str:
+        return self.title or self.text[:80]

@@ -1,0 +1,45 @@
+"""The base of rows that a member calls by number, or by name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Membership
+
+
+class MemberRow(TenantModel):
+    """A row of one member; it goes when the membership goes."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
+
+    class Meta(TenantModel.Meta):
+        abstract = True
+
+
+class NumberedRow(MemberRow):
+    """Counts from 1 for each member: what people and models call it by."""
+
+    number = models.PositiveIntegerField()
+
+    class Meta(MemberRow.Meta):
+        abstract = True
+        constraints: ClassVar[Any] = (
+            models.UniqueConstraint(fields=["membership", "number"], name="%(class)s_number_once"),
+        )
+
+
+class NamedRow(MemberRow):
+    """A row with a name of the member's choosing. `key` is the name as it is compared: without case and width."""
+
+    name = models.CharField(max_length=200)
+    key = models.CharField(max_length=400, editable=False)
+
+    class Meta(MemberRow.Meta):
+        abstract = True
+        constraints = (models.UniqueConstraint(fields=["membership", "key"], name="%(class)s_name_once"),)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,39 @@
+"""Whom a member knows, and what members of an organisation write to each other."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from capabilities.models.numbered import NumberedRow
+from toolhub.tenants.models import Membership
+
+
+class Person(NumberedRow):
+    """Somebody that a member keeps in the address book."""
+
+    name = models.CharField(max_length=200)
+    email = models.CharField(max_length=254, blank=True)
+    phone = models.CharField(max_length=50, blank=True)
+    #: A birthday may be known without its year.
+    birth_year = models.PositiveSmallIntegerField(null=True, blank=True)
+    birth_month = models.PositiveSmallIntegerField(null=True, blank=True)
+    birth_day = models.PositiveSmallIntegerField(null=True, blank=True)
+    notes = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Message(NumberedRow):
+    """What one member of the organisation wrote to another. `membership` is the one that it was written to."""
+
+    sender = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, related_name="+")
+    #: Stays when the sender has left.
+    sender_name = models.CharField(max_length=300)
+    text = models.TextField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    read_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"From {self.sender_name}"
