@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions.text import storable, storable_value
+
+#: Any code points at all, half surrogate pairs among them.
+ANY_TEXT = st.text(st.one_of(st.characters(exclude_categories=()), st.sampled_from("\x00\ud83d\ude00\ud800\udfff")))
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("", ""),
+        ("plain", "plain"),
+        ("a\x00b", "a\ufffdb"),
+        ("\ud800", "\ufffd"),
+        ("a\udfffb", "a\ufffdb"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("\ufeffa", "\ufeffa"),
+        ("\uffff\u202e\u2028", "\uffff\u202e\u2028"),
+    ],
+)
+def test_what_no_database_takes_is_replaced(text: str, stored: str) -> None:
+    assert storable(text) == stored
+
+
+@given(ANY_TEXT, st.none() | st.integers(0, 20))
+def test_stored_text_is_always_utf8_without_nul_and_stays_as_it_is(text: str, limit: int | None) -> None:
+    stored = storable(text, limit)
+
+    assert stored.encode("utf-8").decode("utf-8") == stored
+    assert "\x00" not in stored
+    assert storable(stored, limit) == stored
+    assert limit is None or len(stored) <= limit
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00")))
+def test_good_text_is_stored_as_it_is(text: str) -> None:
+    assert storable(text) == text
+
+
+@given(JSON_VALUES)
+def test_a_stored_value_is_one_that_json_and_utf8_take(value: object) -> None:
+    stored = storable_value(value)
+
+    text = json.dumps(stored, ensure_ascii=False)
+    assert json.loads(text.encode("utf-8")) == stored
+    assert "\\u0000" not in text
+    assert storable_value(stored) == stored
