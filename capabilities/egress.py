@@ -287,6 +287,24 @@ def resolve(host: str, port: int, timeout: float | None) -> list[str]:
     return found
 
 
+def resolve_checked(host: str, port: int, *, timeout: float | None, ports: frozenset[int] | None = None) -> list[str]:
+    """The addresses behind a name, for a client that speaks no HTTP; each may be reached on `port`.
+
+    The client must connect to one of these, and not look the name up again. `ports` are those open at public addresses
+    (None: any). Raises EgressRefused and EgressFailed.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9._:-]+", host):
+        raise EgressRefused("The address names no valid host.")
+    host = _plain(host)
+    try:
+        addresses = resolve(host, port, timeout)
+    except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+        raise EgressFailed(str(error)) from error
+    for address in addresses:
+        Guard(ports=ports).check(host, address, port)
+    return addresses
+
+
 class GuardedTransport(httpx2.HTTPTransport):
     """httpx2's transport over a pool with our backend.
 
@@ -367,8 +385,8 @@ def fetch(
 ) -> Fetched:
     """Ask the network. `timeout` is seconds for all of it: look-ups, redirects and the last byte of the body.
 
-    Follows redirects itself, each checked like the first address. The body is cut at `max_bytes`, counted both as
-    sent and as decompressed. Raises EgressRefused and EgressFailed.
+    Follows redirects itself, each checked like the first address; with `max_redirects` 0 one is refused. The body is
+    cut at `max_bytes`, counted both as sent and as decompressed. Raises EgressRefused and EgressFailed.
     """
     clock = deadline_clock(timeout)
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
@@ -388,6 +406,8 @@ def fetch(
                     )
             finally:
                 response.close()
+            if not limit:
+                raise EgressRefused(f"{request.url.host} redirects elsewhere, and this request is not sent on.")
             request = _redirected(request, response)
     raise EgressFailed(f"{request.url.host} was not reached: there were more than {limit} redirects.")
 

@@ -1,9 +1,8 @@
-"""Pages and web addresses, read only. Knows HTML and nothing of addresses: capabilities.egress alone says where a
-request may go."""
+"""Pages, web addresses and a search engine, read only. Knows HTML and nothing of addresses: capabilities.egress alone
+says where a request may go."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -11,14 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from capabilities.builtin._http import allowed_headers, cut_text, is_text, media_type
+from capabilities.builtin._remote import dicts, filled, remote, short
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import EgressError, Fetched, fetch
-from capabilities.registry import CategorySpec, tool
+from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 
 CATEGORY = CategorySpec(
     name="web",
     title="Web",
-    description="Read pages and call addresses on the web.",
+    description="Search the web, read pages and call addresses.",
     keywords=(
         "search",
         "google",
@@ -38,23 +39,60 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Characters of a page or a body that are returned, and of HTML that are looked at.
-TEXT_LIMIT = 50_000
+SEARXNG = ServiceSpec(
+    name="searxng",
+    title="SearXNG",
+    description="The search engine behind web_search: an instance of SearXNG that answers in JSON.",
+    fields=(
+        ServiceField("base_url", "Address", "Such as https://search.example.org; `json` must be in search.formats."),
+    ),
+)
+SERVICES = (SEARXNG,)
+
+#: Characters of HTML that are looked at.
 HTML_LIMIT = 1_000_000
 #: Seconds that taking a page apart may last, and the characters taken at a time.
 PARSE_SECONDS = 5.0
 CHUNK = 16_384
 
-#: Headers that would speak for somebody, or change where and how a request goes.
-REFUSED_HEADERS = frozenset(
-    "authorization cookie host proxy-authorization connection content-length transfer-encoding upgrade te trailer"  # noqa: SIM905 -- one a line would fill a page
-    " keep-alive proxy-connection expect forwarded x-forwarded-for x-forwarded-host x-real-ip".split()
-)
 SHOWN_HEADERS = ("content-length", "date", "etag", "last-modified", "link", "location", "retry-after")
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-HEADER_VALUE = re.compile(r"[\t\x20-\x7e]{0,2000}")
 
 Url = Annotated[str, Field(description="With http:// or https://.", max_length=2_000)]
+
+
+@tool(category="web", effect="read", service="searxng", timeout=20.0, human_format="Searching the web: {query}")
+def web_search(
+    context: ToolContext,
+    query: Annotated[str, Field(min_length=1, max_length=400)],
+    count: Annotated[int, Field(ge=1, le=20)] = 8,
+) -> dict[str, Any]:
+    """Search the web: titles, addresses and excerpts. Read a page that was found with web_read."""
+    engine = remote(context, SEARXNG)
+    answer = engine.ask("GET", "search", query={"q": query, "format": "json"}, headers={"accept": "application/json"})
+    if answer.status == 403:
+        raise ToolError("SearXNG gives no JSON: an administrator must add json to search.formats in its settings.")
+    found = engine.parsed(engine.good(answer), dict)
+    rows = [_search_result(row) for row in dicts(found.get("results"))]
+    shown = [row for row in rows if row.get("url", "").startswith(("http://", "https://"))][:count]
+    direct = found.get("answers")
+    answers = [_direct_answer(each) for each in direct[:3]] if isinstance(direct, list) else []
+    return filled({"answers": [each for each in answers if each]}) | {"results": shown}
+
+
+def _search_result(row: Mapping[str, Any]) -> dict[str, Any]:
+    return filled(
+        {
+            "title": short(row.get("title"), 200),
+            "url": short(row.get("url"), 1_000),
+            "text": short(row.get("content"), 400),
+            "date": short(row.get("publishedDate"))[:10],
+        }
+    )
+
+
+def _direct_answer(value: Any) -> str:
+    """Older versions answer with a text, newer ones with an object."""
+    return short(value.get("answer") if isinstance(value, dict) else value, 500)
 
 
 @tool(category="web", effect="read", on_crash="retry", timeout=30.0, human_format="Reading {url}")
@@ -63,14 +101,14 @@ def web_read(context: ToolContext, url: Url) -> dict[str, Any]:
     page = _fetched(context, "GET", url, {"accept": "text/html, text/plain;q=0.9, */*;q=0.1"})
     if page.status >= 400:
         raise ToolError(f"{page.url} answered with status {page.status}.")
-    kind = _media_type(page)
+    kind = media_type(page)
     if kind in {"text/html", "application/xhtml+xml", ""}:
         title, text, whole = readable(page.text, time.monotonic() + PARSE_SECONDS)
-    elif _is_text(kind):
+    elif is_text(kind):
         title, text, whole = "", page.text, True
     else:
         raise ToolError(f"{page.url} is no page but {kind}, which cannot be read as text.")
-    return {"url": page.url, "title": title} | _cut("text", text, whole=whole and not page.truncated)
+    return {"url": page.url, "title": title} | cut_text("text", text, whole=whole and not page.truncated)
 
 
 @tool(category="web", effect="read", on_crash="retry", timeout=30.0, human_format="{method} {url}")
@@ -83,7 +121,7 @@ def http_fetch(
     ] = None,
 ) -> dict[str, Any]:
     """Fetch an address and return status, headers and raw body: for JSON APIs and files. For pages use web_read."""
-    answer = _fetched(context, method, url, _allowed(headers or {}))
+    answer = _fetched(context, method, url, allowed_headers(headers or {}))
     result = {
         "url": answer.url,
         "status": answer.status,
@@ -92,9 +130,9 @@ def http_fetch(
     }
     if method == "HEAD":
         return result
-    if not _is_text(_media_type(answer)) and b"\0" in answer.body:
+    if not is_text(media_type(answer)) and b"\0" in answer.body:
         return result | {"body": "", "note": f"A binary body of {len(answer.body)} bytes is not shown."}
-    return result | _cut("body", answer.text, whole=not answer.truncated)
+    return result | cut_text("body", answer.text, whole=not answer.truncated)
 
 
 def readable(html: str, deadline: float = float("inf")) -> tuple[str, str, bool]:
@@ -185,28 +223,3 @@ def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, 
         return fetch(method, url, headers=headers, timeout=context.timeout * 0.9)
     except EgressError as error:
         raise ToolError(str(error)) from error
-
-
-def _allowed(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
-            raise ToolError(f"{name!r} is no valid header: use a plain name and one line of text.")
-        if name.lower() in REFUSED_HEADERS:
-            raise ToolError(f"The header {name} cannot be set here: leave it out.")
-    return dict(headers)
-
-
-def _media_type(answer: Fetched) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _is_text(kind: str) -> bool:
-    return kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml", "csv", "urlencoded"))
-
-
-def _cut(name: str, text: str, *, whole: bool) -> dict[str, Any]:
-    """The text, with a mark where the page was longer than what is shown."""
-    shown: dict[str, Any] = {name: text[:TEXT_LIMIT]}
-    if not whole or len(text) > TEXT_LIMIT:
-        shown["truncated"] = True
-    return shown

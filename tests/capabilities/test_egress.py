@@ -708,3 +708,29 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
 )
 def test_what_is_no_plain_public_address_is_not_public(address: str) -> None:
     assert not is_public(address)
+
+
+def test_a_client_of_its_own_protocol_gets_checked_addresses(settings: Settings) -> None:
+    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1:5432"]
+
+    assert egress.resolve_checked("127.0.0.1", 5432, timeout=5) == ["127.0.0.1"]
+    for host, port, ports in [
+        ("127.0.0.1", 5433, None),
+        ("localhost", 25, None),
+        ("10.0.0.1", 5432, None),
+        ("8.8.8.8", 22, frozenset({25})),
+        ("/run/postgresql", 5432, None),
+        ("", 5432, None),
+        ("a,127.0.0.1", 5432, None),
+    ]:
+        with pytest.raises(EgressRefused):
+            egress.resolve_checked(host, port, timeout=5, ports=ports)
+
+
+def test_a_request_that_follows_no_redirect_refuses_it(server: Server) -> None:
+    server.redirect("/here", f"{server.url}/there", status=307)
+
+    with pytest.raises(EgressRefused, match="redirects elsewhere, and this request is not sent on"):
+        fetch("POST", f"{server.url}/here", content=b"x", timeout=5, max_redirects=0)
+
+    assert [path for _, path, _, _ in server.requests] == ["/here"]
