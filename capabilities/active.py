@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import F, OuterRef, Q, Subquery
 from django.db.models.functions import Now
 
 from capabilities.contract.permission import Decision, Permission, Rights, RoleRules
@@ -87,14 +87,15 @@ SPEC = (
 def candidates_for(agent: Agent) -> list[Candidate]:
     """The agent's own tools and, where it starts with them, those of the core categories. One query.
 
-    Its own come first, each part by category and name: an order that does not change when a tool is switched or
-    re-worded.
+    Its own come first in their order, then the others by category and name: an order that does not change when a tool
+    is switched or re-worded.
     """
-    own = Exists(AgentTool.objects.filter(agent=agent, tool=OuterRef("pk")))
-    wanted = Q(own) | Q(category__is_core=True) if agent.starts_with_core else Q(own)
-    tools = Tool.objects.filter(wanted, current_version__isnull=False).annotate(is_own=own, is_ready=is_ready())
-    rows = tools.order_by("-is_own", "category__name", "name").values_list(*SPEC, "is_own")
-    return [_candidate(ToolSpec(*row[:-1]), row[-1]) for row in rows]
+    place = Subquery(AgentTool.objects.filter(agent=agent, tool=OuterRef("pk")).values("position")[:1])
+    tools = Tool.objects.filter(current_version__isnull=False).annotate(place=place, is_ready=is_ready())
+    own = Q(place__isnull=False)
+    tools = tools.filter(own | Q(category__is_core=True) if agent.starts_with_core else own)
+    rows = tools.order_by(F("place").asc(nulls_last=True), "category__name", "name").values_list(*SPEC, "place")
+    return [_candidate(ToolSpec(*row[:-1]), is_own=row[-1] is not None) for row in rows]
 
 
 def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
@@ -103,7 +104,7 @@ def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
     return [ToolSpec(*row) for row in ready.values_list(*SPEC)]
 
 
-def _candidate(spec: ToolSpec, is_own: bool) -> Candidate:
+def _candidate(spec: ToolSpec, *, is_own: bool) -> Candidate:
     return Candidate(spec, "agent" if is_own else f"core category {spec.category}")
 
 
@@ -120,7 +121,8 @@ def may_use(membership: Membership | int, spec: ToolSpec) -> Permission:
 def _roles_of(membership: Membership | int) -> tuple[RoleRules, ...]:
     # From the rules' side of the join, so that a role without rules is still there.
     rows = (
-        RoleMembership.objects.filter(membership=membership, membership__user__is_active=True)
+        RoleMembership.objects.filter(membership=membership)
+        .filter(membership__user__is_active=True, membership__ended_at=None)
         .order_by("role__slug")
         .values_list(
             "role__slug", "role__mode", "role__rules__category_id", "role__rules__tool_id", "role__rules__effect"
@@ -138,7 +140,7 @@ def _roles_of(membership: Membership | int) -> tuple[RoleRules, ...]:
 
 def _grants_of(membership: Membership | int) -> tuple[dict[int, Decision], dict[int, Decision]]:
     rows = (
-        Grant.objects.filter(membership=membership, membership__user__is_active=True)
+        Grant.objects.filter(membership=membership, membership__user__is_active=True, membership__ended_at=None)
         .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
         .values_list("category_id", "tool_id", "effect")
     )

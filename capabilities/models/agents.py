@@ -74,6 +74,8 @@ class AgentTool(TenantModel):
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_tools")
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="agent_tools")
+    #: Its place among the agent's own; those with the same one stand by category and name.
+    position = models.PositiveIntegerField(default=0)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["agent", "tool"], name="agent_tool_once"),)
