@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import F
 
 from capabilities.contract.schemas import check_schema
-from capabilities.contract.wire import TOOL_NAME, canonical_json, sha256_hex, tool_wire
+from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
 from capabilities.registry import CategorySpec, Registry, registry
 from capabilities.tokens import count_each
@@ -54,6 +54,9 @@ class Definition:
             check_schema(self.parameters)
         except ValueError as error:
             raise ToolRefused("parameters", str(error)) from error
+        for field, value in (("description", self.description), ("parameters", self.parameters)):
+            if not is_whole(value):
+                raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
 
 
 def touch_registry(organisation_id: int) -> None:
@@ -84,6 +87,7 @@ def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None)
     definition.check()
     if definition.name != tool.name:
         raise ToolRefused("name", "A tool keeps its name: sessions and models know it by that.")
+    tool.refresh_from_db(fields=["current_version"])
     current = tool.current_version
     if current is not None and _same(current, definition):
         return current

@@ -147,9 +147,14 @@ class Registry:
 
     def add_tool(self, tool: BuiltinTool) -> None:
         known = self.tools.get(tool.name)
-        if known is not None and known.function.__qualname__ != tool.function.__qualname__:
+        if known is not None and _place(known.function) != _place(tool.function):
             raise ValueError(f"Tool {tool.name} is declared twice.")
         self.tools[tool.name] = tool
+
+
+def _place(function: ToolFunction) -> tuple[str, str]:
+    """Where the code of a function is: the same one again, when its module is loaded a second time."""
+    return function.__module__, function.__qualname__
 
 
 registry = Registry()
@@ -227,11 +232,12 @@ def _without_titles(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     kept = {key: value for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    values = {key: kept.pop(key) for key in ("default", "const", "enum", "examples") if key in kept}
     if "properties" in node:  # a property may itself be called "title"
         return {
             key: {name: _without_titles(value) for name, value in child.items()}
             if key == "properties"
             else _without_titles(child)
             for key, child in kept.items()
-        }
-    return {key: _without_titles(value) for key, value in kept.items()}
+        } | values
+    return {key: _without_titles(value) for key, value in kept.items()} | values

@@ -81,6 +81,10 @@ def _check_size(schema: dict[str, Any]) -> None:
         elif isinstance(node, list):
             nodes += [(child, depth + 1) for child in node]
         if properties > MAX_PROPERTIES:
-            raise SchemaRefused(f"The parameters have more than {MAX_PROPERTIES} properties.")
-    if len(json.dumps(schema)) > MAX_CHARS:
+            raise SchemaRefused(f"The parameters have more than {MAX_PROPERTIES:,} properties.")
+    try:
+        length = len(json.dumps(schema, allow_nan=False))
+    except ValueError as error:
+        raise SchemaRefused("The parameters hold a number that JSON does not have (NaN or infinite).") from error
+    if length > MAX_CHARS:
         raise SchemaRefused(f"The parameters are longer than {MAX_CHARS:,} characters.")

@@ -23,5 +23,14 @@ def tool_wire(name: str, description: str, parameters: Mapping[str, Any]) -> str
     return canonical_json({"type": "function", "function": function})
 
 
+def is_whole(value: Any) -> bool:
+    """Whether every database takes all text of this JSON value: no half characters, no NUL."""
+    if isinstance(value, str):
+        return "\x00" not in value and value.encode("utf-8", "replace").decode() == value
+    if isinstance(value, Mapping):
+        return all(is_whole(key) and is_whole(each) for key, each in value.items())
+    return not isinstance(value, list) or all(is_whole(each) for each in value)
+
+
 def sha256_hex(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
