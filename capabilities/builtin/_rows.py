@@ -52,3 +52,12 @@ def listing(
     shown = [as_json(row) for row in rows[offset : offset + limit]]
     left = total - offset - len(shown)
     return {name: shown} | ({"more": left} if left > 0 else {})
+
+
+def numbered(rows: QuerySet[Numbered], numbers: list[int], lister: str) -> list[Numbered]:
+    """The rows with these numbers. Raises ToolError, naming the tool that lists them, where one is missing."""
+    storable = [number for number in numbers if 0 < number < 2**31]
+    found = list(rows.filter(number__in=storable).order_by("number"))
+    if missing := sorted(set(numbers) - {row.number for row in found}):
+        raise ToolError(f"There is no item {', '.join(map(str, missing))}: {lister} shows the numbers.")
+    return found

@@ -40,7 +40,7 @@ def context(tmp_path: Path) -> ToolContext:
 
 @pytest.fixture
 def call(context: ToolContext) -> Call:
-    return lambda name, **arguments: registry.tools[name].call(context, arguments)
+    return lambda name, /, **arguments: registry.tools[name].call(context, arguments)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def call_as(context: ToolContext) -> Callable[[Membership], Call]:
 
     def bind(member: Membership) -> Call:
         own = replace(context, organisation_id=member.organisation_id, membership_id=member.pk)
-        return lambda name, **arguments: registry.tools[name].call(own, arguments)
+        return lambda name, /, **arguments: registry.tools[name].call(own, arguments)
 
     return bind
 
