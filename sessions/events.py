@@ -54,14 +54,17 @@ async def watch(turn_id: UUID, organisation_id: int, *, after: int = 0) -> Async
                 yield Delta(hint)
                 if time.monotonic() - looked_at < LOOK_EVERY:
                     continue
-            looked_at = time.monotonic()
-            events, is_over = await read_events(turn_id, organisation_id, after)
-            for event in events:
-                yield event
-                after = event.number
-            if is_over:
-                return
-            if not events:
+            looked_at, before = time.monotonic(), after
+            while True:
+                events, is_over = await read_events(turn_id, organisation_id, after)
+                for event in events:
+                    yield event
+                    after = event.number
+                if is_over:
+                    return
+                if len(events) < EVENTS_AT_ONCE:
+                    break
+            if after == before:
                 yield None
 
 
