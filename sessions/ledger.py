@@ -13,6 +13,7 @@ LedgerError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -101,21 +102,20 @@ def accept(session: ChatSession, message: str, *, member: Membership, idempotenc
     """
     message = storable(message)
     for _ in range(ACCEPT_TRIES):
+        if session.agent.is_enabled:
+            with suppress(IntegrityError), transaction.atomic():
+                return Accepted(_insert(session, message, member, idempotency_key), created=True)
+        # The key is taken, or (then once more) another request took the number between our look and our insert.
         if idempotency_key:
             known = Turn.objects.filter(membership=member, idempotency_key=idempotency_key).first()
             if known is not None:
                 return Accepted(_same_request(known, session, message), created=False)
-        try:
-            with transaction.atomic():
-                return Accepted(_insert(session, message, member, idempotency_key), created=True)
-        except IntegrityError:
-            continue  # another request took the number, or the key, between our look and our insert
+        if not session.agent.is_enabled:
+            raise Conflict("agent_disabled", f"The agent {session.agent.name} is switched off.")
     raise Conflict("busy", "Too many messages at once for this session: try again.")
 
 
 def _insert(session: ChatSession, message: str, member: Membership, idempotency_key: str) -> Turn:
-    if not session.agent.is_enabled:
-        raise Conflict("agent_disabled", f"The agent {session.agent.name} is switched off.")
     last = Turn.objects.filter(session=session).aggregate(last=Coalesce(Max("seq"), 0))["last"]
     turn = Turn(
         organisation_id=session.organisation_id,
@@ -321,8 +321,7 @@ def finish(
             lease_until=None,
             owner="",
         )
-        if status != TurnStatus.DONE:
-            close_open_steps(claim.turn_id)
+        close_open_steps(claim.turn_id)
         _add_event(claim, row, str(status), {"error_code": error_code} if error_code else {})
         ring_next(row["session_id"])
 
