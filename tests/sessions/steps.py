@@ -1,0 +1,72 @@
+"""Turns and steps as tests of the ledger make them: real rows, with leases moved instead of waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from sessions import ledger
+from sessions.ledger import Claim
+from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+
+def accepted(session: ChatSession, message: str = "hello", key: str = "") -> Turn:
+    with organisation_scope(session.organisation_id):
+        return ledger.accept(session, message, member=session.membership, idempotency_key=key).turn
+
+
+def claimed(turn: Turn, owner: str = "worker-1") -> Claim:
+    claim = ledger.claim(turn.pk, owner)
+    assert claim is not None
+    return claim
+
+
+def change(turn_id: UUID, **values: Any) -> None:
+    """Set columns behind the ledger's back."""
+    with system_scope():
+        Turn.objects.filter(pk=turn_id).update(**values)
+
+
+def expire_lease(turn_id: UUID) -> None:
+    change(turn_id, lease_until=ledger.from_now(-1))
+
+
+def reread(turn: Turn) -> Turn:
+    with system_scope():
+        return Turn.objects.get(pk=turn.pk)
+
+
+def start_call(claim: Claim, *, round: int = 1, call_index: int = 0) -> Step:
+    with organisation_scope(claim.organisation_id):
+        return ledger.add_step(
+            claim,
+            "tool_started",
+            kind=StepKind.TOOL,
+            status=StepStatus.STARTED,
+            round=round,
+            call_index=call_index,
+            tool_call_id=f"call_{round}_{call_index}",
+            tool_name="calculator",
+        )
+
+
+def end_call(claim: Claim, step: Step) -> None:
+    with organisation_scope(claim.organisation_id):
+        ledger.finish_step(claim, step, StepStatus.DONE, result="4", result_sent="4")
+
+
+def record_model(claim: Claim, text: str = "hi", *, calls: int = 0) -> Step:
+    with organisation_scope(claim.organisation_id):
+        return ledger.record_model_step(
+            claim,
+            started_at=timezone.now(),
+            tool_set=None,
+            text=text,
+            tool_calls=[{"id": f"c{index}", "name": "calculator", "arguments": "{}"} for index in range(calls)],
+            input_tokens=10,
+            cached_tokens=4,
+            output_tokens=2,
+        )

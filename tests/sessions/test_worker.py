@@ -1,0 +1,232 @@
+"""What a worker does beside running a turn: it survives what goes wrong, hears of cancels, sweeps and drains."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from django.db import OperationalError
+
+from sessions import bell, ledger, worker
+from sessions.held import Held, HeldTurns
+from sessions.ledger import Claim
+from sessions.models import ChatSession, Turn, TurnStatus
+from sessions.worker import Housekeeper, watch_held, work_on
+from tests.cast import make_agent, make_role, make_session
+from tests.processes import wait_for
+from tests.scripted_openai import Raw, Say, ScriptedOpenAI
+from tests.sessions.steps import accepted, change, claimed, expire_lease, reread
+from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def session(bob: Membership, provider: ScriptedOpenAI) -> ChatSession:
+    make_role(bob.organisation, bob)
+    return make_session(bob, make_agent(bob.organisation, provider.url))
+
+
+@pytest.fixture
+def held_turns(monkeypatch: pytest.MonkeyPatch) -> HeldTurns:
+    """This process's held turns, all of them this test's."""
+    fresh = HeldTurns()
+    monkeypatch.setattr(worker, "held_turns", fresh)
+    return fresh
+
+
+@pytest.fixture
+def housekeeper() -> Iterator[Housekeeper]:
+    keeper = Housekeeper()
+    yield keeper
+    keeper._own.shutdown()
+
+
+def fails(error: Exception) -> object:
+    def run_turn(held: Held) -> None:
+        raise error
+
+    return run_turn
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ledger.LeaseLost("x"), "is another worker's now"),
+        (OperationalError("database is locked"), "waits for the database"),
+        (RuntimeError("boom"), "fell over; it is tried again"),
+    ],
+)
+def test_whatever_a_turn_raises_leaves_it_to_the_next_claim(
+    session: ChatSession,
+    held_turns: HeldTurns,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    said: str,
+) -> None:
+    turn = accepted(session)
+    monkeypatch.setattr(worker, "run_turn", fails(error))
+
+    work_on(turn.pk)
+
+    assert said in caplog.text
+    assert held_turns.all() == []
+    assert reread(turn).status == TurnStatus.RUNNING
+    expire_lease(turn.pk)
+    assert worker.unrung() == []
+    change(turn.pk, rang_at=None)
+    assert worker.unrung() == [turn.pk]
+    assert claimed(turn, "worker-2").epoch == 2
+
+
+def test_a_turn_that_nobody_can_claim_is_left_alone(session: ChatSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = accepted(session)
+    claimed(turn, "worker-2")
+    monkeypatch.setattr(worker, "run_turn", fails(AssertionError("it ran")))
+
+    work_on(turn.pk)
+
+    assert reread(turn).owner == "worker-2"
+
+
+def test_held_turns_hear_of_a_cancel_and_of_another_owner(session: ChatSession, held_turns: HeldTurns) -> None:
+    quiet, stopped, taken, gone = (accepted(make_session(session.membership, session.agent)) for _ in range(4))
+    claims = [claimed(turn) for turn in (quiet, stopped, taken, gone)]
+    with organisation_scope(session.organisation_id):
+        ledger.cancel(stopped, actor=session.membership)
+    expire_lease(taken.pk)
+    claimed(taken, "worker-2")
+    with system_scope():
+        Turn.objects.filter(pk=gone.pk).delete()
+
+    with (
+        held_turns.holding(claims[0]) as first,
+        held_turns.holding(claims[1]) as second,
+        held_turns.holding(claims[2]) as third,
+        held_turns.holding(claims[3]) as fourth,
+    ):
+        watch_held()
+
+    assert [each.reason for each in (first, second, third, fourth)] == ["", "cancelled", "lost", "lost"]
+    assert not first.stopped.is_set()
+
+
+def test_a_process_that_takes_its_own_lost_turn_again_holds_on_to_the_new_claim(
+    session: ChatSession, held_turns: HeldTurns
+) -> None:
+    turn = accepted(session)
+    old = claimed(turn, worker.OWNER)
+    with held_turns.holding(old) as lost:
+        expire_lease(turn.pk)
+        new = claimed(turn, worker.OWNER)
+        with held_turns.holding(new) as held:
+            watch_held()
+            assert (lost.reason, held.reason) == ("lost", "")
+            held_turns._by_claim.pop(old)
+            assert [each.claim for each in held_turns.all()] == [new]
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    held = Held(Claim(Turn().pk, 1, 1))
+
+    held.stop("cancelled")
+    held.stop("draining")
+
+    assert held.reason == "cancelled"
+
+
+def test_a_cancel_reaches_a_turn_whose_provider_hangs(
+    session: ChatSession, provider: ScriptedOpenAI, housekeeper: Housekeeper
+) -> None:
+    provider.enqueue(Raw(delay=30))
+    turn = accepted(session)
+    housekeeper.start()
+    running = threading.Thread(target=work_on, args=(turn.pk,))
+    running.start()
+    wait_for(lambda: bool(provider.requests), 10)
+
+    with organisation_scope(session.organisation_id):
+        ledger.cancel(turn, actor=session.membership)
+    cancelled_at = time.monotonic()
+    running.join(10)
+    took = time.monotonic() - cancelled_at
+    housekeeper.ending.set()
+    housekeeper.join()
+
+    assert reread(turn).status == TurnStatus.CANCELLED
+    assert took < 2.5  # 0.5 s to hear of it and 0.2 s to stop, on a busy machine
+
+
+def test_a_worker_on_its_way_down_gives_its_turns_back_and_takes_no_more(
+    session: ChatSession, provider: ScriptedOpenAI, housekeeper: Housekeeper, held_turns: HeldTurns
+) -> None:
+    provider.enqueue(Raw(delay=30))
+    turn = accepted(session)
+    running = threading.Thread(target=work_on, args=(turn.pk,))
+    running.start()
+    wait_for(lambda: bool(provider.requests), 10)
+
+    housekeeper.end()
+    running.join(10)
+
+    row = reread(turn)
+    assert (row.status, row.attempts, held_turns.all()) == (TurnStatus.QUEUED, 0, [])
+    work_on(turn.pk)
+    assert reread(turn).epoch == row.epoch
+
+
+def test_a_worker_without_a_broker_runs_turns_by_sweeping(
+    session: ChatSession, provider: ScriptedOpenAI, housekeeper: Housekeeper
+) -> None:
+    provider.enqueue(Say("One."), Say("Two."))
+    turns = [accepted(session), accepted(session)]
+    for turn in turns:
+        change(turn.pk, rang_at=None)
+
+    def swept() -> bool:
+        housekeeper.look()
+        return all(reread(turn).status == TurnStatus.DONE for turn in turns)
+
+    wait_for(swept, 20)
+
+    assert [reread(turn).answer for turn in turns] == ["One.", "Two."]
+
+
+def test_a_sweep_rings_for_what_was_missed(
+    session: ChatSession, housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[UUID] = []
+    monkeypatch.setattr(bell, "ring", rung.append)
+    turn = accepted(session)
+    change(turn.pk, rang_at=None)
+
+    housekeeper.look()
+
+    assert rung[-1] == turn.pk
+
+
+def test_a_sweep_that_fails_is_not_the_last(
+    housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Exception] = [OperationalError("away"), RuntimeError("boom")]
+    looked = threading.Event()
+
+    def look() -> None:
+        if errors:
+            raise errors.pop(0)
+        looked.set()
+
+    monkeypatch.setattr(worker, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(housekeeper, "look", look)
+    housekeeper.start()
+    assert looked.wait(10)
+    housekeeper.ending.set()
+    housekeeper.join()
+
+    assert "The database is out of reach: away" in caplog.text
+    assert "A sweep failed" in caplog.text

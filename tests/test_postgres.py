@@ -1,0 +1,39 @@
+"""The ledger and the guard on PostgreSQL: their own tests once more, in a process whose DATABASE_URL names one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import postgres_url
+
+__all__ = ["postgres_url"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    ("path", "at_least"),
+    [
+        ("tests/sessions/test_ledger.py", 45),
+        ("tests/sessions/test_ledger_machine.py", 1),
+        ("tests/tenants/test_guarded.py", 10),
+    ],
+)
+def test_the_same_tests_hold_on_postgresql(path: str, at_least: int, postgres_url: str) -> None:
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", path]
+    ran = subprocess.run(
+        argv, cwd=ROOT, env=os.environ | {"DATABASE_URL": postgres_url}, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    passed = re.search(r"(\d+) passed", ran.stdout)
+    assert passed is not None, ran.stdout
+    assert int(passed[1]) >= at_least
