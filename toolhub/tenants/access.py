@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import cast
 
@@ -16,7 +17,7 @@ from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Access, ApiToken, Membership, Right, User
+from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
 
 #: How often, at most, a token's last use is written down.
@@ -31,20 +32,34 @@ class MemberRequest(HttpRequest):
     membership: Membership
 
 
-def member_or_404(request: HttpRequest, *, at_least: Access = Access.VIEWER, right: Right | None = None) -> Membership:
+def member_or_404(
+    request: HttpRequest,
+    *,
+    at_least: Access = Access.VIEWER,
+    right: Right | None = None,
+    category: str | None = EVERY_CATEGORY,
+) -> Membership:
     """The member that this request acts as, in the organisation of its path.
 
     A stranger gets the answer of a missing page (404); a member with too little access, or without the right where
-    one is asked for, is told so (403).
+    one is asked for, is told so (403). A right that was given for one category counts with that `category`; None takes
+    one held for any, for pages that then ask `check_right` about each row.
     """
     membership = cast("Membership | None", getattr(request, "membership", None))
     if membership is None:
         raise Http404("No such page.")
     if not membership.has_access(at_least):
         raise PermissionDenied(f"This needs at least the access level {at_least.label.lower()}.")
-    if right is not None and not membership.has_right(right):
-        raise PermissionDenied(f"This needs the admin right {right.value}.")
+    if right is not None:
+        check_right(membership, right, category)
     return membership
+
+
+def check_right(member: Membership, right: Right, category: str | None = EVERY_CATEGORY) -> None:
+    """Raise PermissionDenied unless the member holds the right for this category (None: for any)."""
+    reach = member.reach(right)
+    if not (bool(reach) if category is None else reach.covers(category)):
+        raise PermissionDenied(f"This needs the admin right {right.value}{f' for {category}' if category else ''}.")
 
 
 def membership_of_user(user: User, slug: str) -> Membership | None:
@@ -52,18 +67,18 @@ def membership_of_user(user: User, slug: str) -> Membership | None:
     with system_scope():
         return (
             Membership.objects.select_related("organisation", "user")
-            .filter(user=user, user__is_active=True, organisation__slug=slug)
+            .filter(user=user, user__is_active=True, organisation__slug=slug, ended_at=None)
             .first()
         )
 
 
 def memberships_of_user(user: User) -> list[Membership]:
     with system_scope():
-        found = Membership.objects.select_related("organisation").filter(user=user)
+        found = Membership.objects.select_related("organisation").filter(user=user, ended_at=None)
         return list(found.order_by("organisation__name", "pk"))
 
 
-def token_digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -72,7 +87,8 @@ def token_by_secret(secret: str) -> ApiToken | None:
     with system_scope():
         return (
             ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
-            .filter(digest=token_digest(secret), revoked_at=None, membership__user__is_active=True)
+            .filter(digest=secret_digest(secret), revoked_at=None)
+            .filter(membership__user__is_active=True, membership__ended_at=None)
             .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
             .first()
         )
@@ -88,19 +104,28 @@ def note_token_use(token: ApiToken) -> None:
 
 @transaction.atomic
 def issue_token(
-    membership: Membership, name: str, *, actor: Membership | None, secret: str = "", days: int | None = None
+    membership: Membership,
+    name: str,
+    *,
+    actor: Membership | None,
+    secret: str = "",
+    days: int | None = None,
+    scopes: Iterable[Scope] = tuple(Scope),
 ) -> tuple[ApiToken, str]:
     """Make a token; its secret is returned here and never again. `days` until it expires, None for never."""
+    wanted = set(scopes)
     secret = secret or TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         organisation=membership.organisation,
         membership=membership,
         name=name,
         prefix=secret[:9],
-        digest=token_digest(secret),
+        digest=secret_digest(secret),
+        scopes=[scope.value for scope in Scope if scope in wanted],
         expires_at=timezone.now() + timedelta(days=days) if days is not None else None,
     )
-    record("token.issue", token, actor=actor, after={"name": name, "expires_at": str(token.expires_at or "")})
+    after = {"name": name, "scopes": token.scopes, "expires_at": str(token.expires_at or "")}
+    record("token.issue", token, actor=actor, after=after)
     return token, secret
 
 

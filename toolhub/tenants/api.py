@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from toolhub.tenants.access import member_or_404
-from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Right
 
 
 def unknown(field: str, message: str) -> ValidationError:
@@ -22,9 +22,15 @@ def unknown(field: str, message: str) -> ValidationError:
     return ValidationError({field: ErrorDetail(message, code="unknown")})
 
 
-def api_member(request: Request, *, at_least: Access = Access.VIEWER, right: Right | None = None) -> Membership:
-    """The member that the token speaks for."""
-    return member_or_404(request._request, at_least=at_least, right=right)
+def api_member(
+    request: Request,
+    *,
+    at_least: Access = Access.VIEWER,
+    right: Right | None = None,
+    category: str | None = EVERY_CATEGORY,
+) -> Membership:
+    """The member that the token speaks for. The token's scope was asked before (`wire.TokenScope`)."""
+    return member_or_404(request._request, at_least=at_least, right=right, category=category)
 
 
 class ErrorBody(serializers.Serializer[Any]):

@@ -128,9 +128,27 @@ def _check_linked(field: Any, keys: set[Any]) -> None:
         raise ScopeError(f"{field.name} names a row that is not in this organisation.")
 
 
+class AppendOnlyQuerySet(TenantQuerySet[T]):
+    """Rows that are written once. (Deleting the organisation takes them with it, past these methods.)"""
+
+    def update(self, **values: Any) -> int:
+        raise TypeError("What was recorded is never changed.")
+
+    def bulk_update(self, objs: Iterable[T], fields: Iterable[str], batch_size: int | None = None) -> int:
+        raise TypeError("What was recorded is never changed.")
+
+    def bulk_create(self, objs: Iterable[T], *args: Any, **kwargs: Any) -> list[T]:
+        raise TypeError("What is recorded is recorded one by one.")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("What was recorded is never removed, but with its organisation.")
+
+
 class TenantManager(models.Manager[T]):
+    queryset_class: type[TenantQuerySet[Any]] = TenantQuerySet
+
     def get_queryset(self) -> TenantQuerySet[T]:
-        queryset: TenantQuerySet[T] = TenantQuerySet(self.model, using=self._db)
+        queryset: TenantQuerySet[T] = self.queryset_class(self.model, using=self._db)
         if not has_scope():
             return queryset  # class-level querysets stay legal; running one raises
         scope = current_scope()
@@ -138,6 +156,10 @@ class TenantManager(models.Manager[T]):
             queryset = queryset.filter(organisation_id=scope)
         queryset.query.scoped = True  # type: ignore[attr-defined]
         return queryset
+
+
+class AppendOnlyManager(TenantManager[T]):
+    queryset_class = AppendOnlyQuerySet
 
 
 class TenantModel(models.Model):

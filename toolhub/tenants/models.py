@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
@@ -9,7 +10,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import AppendOnlyManager, TenantModel
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Use lower-case letters, digits and hyphens, at most 63 of them."
@@ -47,6 +48,9 @@ class Organisation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     #: Rises with every change of the catalogue or of who may use it (ZK-42).
     registry_version = models.PositiveBigIntegerField(default=1)
+    #: The end of the audit chain: how many entries it has, and the hash of the last.
+    audit_count = models.PositiveBigIntegerField(default=0)
+    audit_head = models.CharField(max_length=64, blank=True, default="")
 
     def __str__(self) -> str:
         return self.name
@@ -86,17 +90,46 @@ class Right(models.TextChoices):
 
 #: Operators hold every right but these.
 ADMIN_ONLY_RIGHTS = frozenset({Right.MEMBERS, Right.APPROVE_CODE})
+#: Rights that can be given for one category alone.
+CATEGORY_RIGHTS = frozenset({Right.CATALOGUE, Right.APPROVALS, Right.LOAD_CATEGORIES})
+#: As the category of a right: every one.
+EVERY_CATEGORY = ""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """In which categories a member holds a right. False where in none."""
+
+    categories: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.categories)
+
+    def covers(self, category: str) -> bool:
+        return EVERY_CATEGORY in self.categories or category in self.categories
+
+
+EVERYWHERE = Reach(frozenset({EVERY_CATEGORY}))
 
 
 class Membership(TenantModel):
-    """A user in one organisation: the identity that every permission is asked for."""
+    """A user in one organisation: the identity that every permission is asked for.
+
+    A member who is removed leaves the row behind, ended: chats and the record of turns hang on it. Who is invited again
+    gets a new one, so nothing that was taken away comes back.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     access = models.CharField(max_length=16, choices=Access, default=Access.MEMBER)
     created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["organisation", "user"], name="one_membership_per_user"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["organisation", "user"], condition=models.Q(ended_at=None), name="one_membership_per_user"
+            ),
+        )
 
     def __str__(self) -> str:
         return str(self.user)
@@ -104,13 +137,20 @@ class Membership(TenantModel):
     def has_access(self, at_least: Access) -> bool:
         return Access(self.access).rank >= at_least.rank
 
-    def has_right(self, right: Right) -> bool:
-        """Whether this member holds one admin right, by level or by delegation. One query for a delegated one."""
-        if self.access == Access.ADMIN:
-            return True
-        if self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS:
-            return True
-        return self.admin_rights.filter(right=right).exists()
+    def has_right(self, right: Right, category: str = EVERY_CATEGORY) -> bool:
+        """Whether this member holds one admin right, by level or by delegation. One query for a delegated one.
+
+        A right that was given for one category counts for that category alone.
+        """
+        return self.reach(right).covers(category)
+
+    def reach(self, right: Right) -> Reach:
+        """Where this member holds one admin right. One query for a delegated one."""
+        if self.ended_at is not None:
+            return Reach(frozenset())
+        if self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS):
+            return EVERYWHERE
+        return Reach(frozenset(each.category for each in self.admin_rights.all() if each.right == right))
 
 
 class AdminRight(TenantModel):
@@ -118,12 +158,33 @@ class AdminRight(TenantModel):
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="admin_rights")
     right = models.CharField(max_length=32, choices=Right)
+    #: Name of the only category it counts for; "" for every one.
+    category = models.CharField(max_length=64, blank=True, default=EVERY_CATEGORY)
 
     class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["membership", "right"], name="one_row_per_admin_right"),)
+        constraints = (
+            models.UniqueConstraint(fields=["membership", "right", "category"], name="one_row_per_admin_right"),
+        )
 
     def __str__(self) -> str:
-        return f"{self.membership}: {self.get_right_display()}"
+        return f"{self.membership}: {self.shown}"
+
+    @property
+    def shown(self) -> str:
+        """The right as people read it: "Catalogue", "Catalogue in web"."""
+        return f"{self.get_right_display()} in {self.category}" if self.category else str(self.get_right_display())
+
+
+class Scope(models.TextChoices):
+    """What a token may be used for; none holds another."""
+
+    READ = "read", "Read everything that its member can read"
+    CHAT = "chat", "Open sessions, send messages, stop turns"
+    MANAGE = "manage", "Change the configuration, as far as its member may"
+
+
+def every_scope() -> list[str]:
+    return [scope.value for scope in Scope]
 
 
 class ApiToken(TenantModel):
@@ -134,6 +195,7 @@ class ApiToken(TenantModel):
     #: The first characters, to tell tokens apart on a page.
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=every_scope)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -147,10 +209,57 @@ class ApiToken(TenantModel):
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
 
 
-class AuditEntry(TenantModel):
-    """Who changed what, from what, to what. Written in the transaction of the change, and never changed."""
+class Invitation(TenantModel):
+    """A link by which the holder of one e-mail address can join, once. Only its SHA-256 is kept."""
 
-    actor = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, related_name="+")
+    email = models.EmailField()
+    access = models.CharField(max_length=16, choices=Access, default=Access.MEMBER)
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="invitations")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def state(self) -> str:
+        """`accepted`, `revoked`, `expired` or `open`."""
+        if self.accepted_at is not None:
+            return "accepted"
+        if self.revoked_at is not None:
+            return "revoked"
+        return "open" if self.expires_at > timezone.now() else "expired"
+
+
+class ResetLink(TenantModel):
+    """A link by which one member can set a new password, once. Only its SHA-256 is kept."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="reset_links")
+    digest = models.CharField(max_length=64, unique=True)
+    #: Fingerprint of the password that it replaces: another password since then ends the link.
+    password_mark = models.CharField(max_length=128)
+    created_by = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    #: Used, or replaced by a newer one.
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return str(self.membership)
+
+
+class AuditEntry(TenantModel):
+    """Who changed what, from what, to what. Written in the transaction of the change, and never changed.
+
+    The entries of an organisation are a chain: each is numbered, and its hash covers its content and the hash before.
+    """
+
+    number = models.PositiveBigIntegerField()
+    #: Stays as it was written when the member is gone; what people read is the label.
+    actor = models.ForeignKey(Membership, on_delete=models.DO_NOTHING, db_constraint=False, null=True, related_name="+")
     actor_label = models.CharField(max_length=254)
     action = models.CharField(max_length=64)
     target_type = models.CharField(max_length=64)
@@ -159,10 +268,15 @@ class AuditEntry(TenantModel):
     before = models.JSONField(default=dict)
     after = models.JSONField(default=dict)
     request_id = models.CharField(max_length=64, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    previous_hash = models.CharField(max_length=64, blank=True)
+    hash = models.CharField(max_length=64)
+
+    objects = AppendOnlyManager()  # type: ignore[misc]
 
     class Meta(TenantModel.Meta):
         indexes = (models.Index(fields=["organisation", "-id"], name="audit_newest_first"),)
+        constraints = (models.UniqueConstraint(fields=["organisation", "number"], name="audit_entries_have_numbers"),)
 
     def __str__(self) -> str:
         return f"{self.actor_label} {self.action} {self.target_label}"

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET
 from django_htmx.http import HttpResponseClientRedirect
 
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, Membership, Right, User
+from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, User
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -141,10 +141,11 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
 
 
 def held_rights(member: Membership) -> frozenset[Right]:
-    """Every admin right of this member: by level without a query, by delegation with one."""
+    """Every admin right that this member holds for all categories: by level without a query, by delegation with one."""
     if member.access == Access.ADMIN:
         return frozenset(Right)
-    delegated = frozenset(Right(row) for row in member.admin_rights.values_list("right", flat=True))
+    whole = member.admin_rights.filter(category=EVERY_CATEGORY)
+    delegated = frozenset(Right(row) for row in whole.values_list("right", flat=True))
     if member.access == Access.OPERATOR:
         return delegated | (frozenset(Right) - ADMIN_ONLY_RIGHTS)
     return delegated

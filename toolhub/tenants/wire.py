@@ -9,13 +9,15 @@ import codecs
 import json
 from typing import Any, cast
 
+from django.core.exceptions import PermissionDenied
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from toolhub.tenants.models import ApiToken, User
+from toolhub.tenants.models import ApiToken, Scope, User
 
 #: Objects and arrays inside each other, in a request's body.
 MAX_DEPTH = 64
@@ -32,6 +34,24 @@ class TokenAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="toolhub"'
+
+
+class TokenScope(BasePermission):
+    """The one place where a token's scopes count: reading asks for `read`, any other method for the view's
+    `write_scope`, which is `manage` unless the view says otherwise."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        token = request.auth
+        if not isinstance(token, ApiToken):
+            return True  # nobody's: IsAuthenticated has the word
+        wanted = scope_wanted(request.method or "GET", view)
+        if wanted not in token.scopes:
+            raise PermissionDenied(f"This token lacks the scope {wanted.value}.")
+        return True
+
+
+def scope_wanted(method: str, view: Any) -> Scope:
+    return Scope.READ if method in SAFE_METHODS else getattr(view, "write_scope", Scope.MANAGE)
 
 
 class Refused(APIException):

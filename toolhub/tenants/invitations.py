@@ -1,0 +1,135 @@
+"""Invitations by link: made by members with the right `members`, used once by whoever holds that e-mail address."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.contrib.auth.password_validation import validate_password
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from toolhub.tenants.access import secret_digest
+from toolhub.tenants.audit import record
+from toolhub.tenants.members import Forbidden, MemberRefused, current_members
+from toolhub.tenants.models import Access, Invitation, Membership, Right, User
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+INVITATION_DAYS = 7
+
+
+class LinkDead(ValueError):
+    """Unknown, used, revoked or expired: nobody is told which."""
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """What somebody without an account says of themselves."""
+
+    first_name: str
+    last_name: str
+    password: str
+
+
+@transaction.atomic
+def invite(email: str, access: Access, *, actor: Membership) -> tuple[Invitation, str]:
+    """Make an invitation; its secret is returned here and never again. An open one for that address is replaced.
+
+    Raises MemberRefused.
+    """
+    email = email.strip().lower()
+    if not actor.has_right(Right.MEMBERS):
+        raise Forbidden("This needs the admin right members.")
+    if not actor.has_access(access):
+        raise Forbidden("You cannot give more access than you have.", "access")
+    if current_members().filter(user__email=email).exists():
+        raise MemberRefused("email", f"{email} is a member already.", "exists")
+    for older in open_invitations().filter(email=email):
+        revoke_invitation(older, actor=actor)
+    secret = secrets.token_urlsafe(32)
+    invitation = Invitation.objects.create(
+        organisation_id=actor.organisation_id,
+        email=email,
+        access=access,
+        digest=secret_digest(secret),
+        created_by=actor,
+        expires_at=timezone.now() + timedelta(days=INVITATION_DAYS),
+    )
+    record("invitation.create", invitation, actor=actor, after={"email": email, "access": access.value})
+    return invitation, secret
+
+
+def open_invitations() -> QuerySet[Invitation]:
+    return Invitation.objects.filter(accepted_at=None, revoked_at=None, expires_at__gt=Now())
+
+
+@transaction.atomic
+def revoke_invitation(invitation: Invitation, *, actor: Membership) -> None:
+    """End the link at once. One that was used, or ended before, stays as it is."""
+    if Invitation.objects.filter(pk=invitation.pk, accepted_at=None, revoked_at=None).update(revoked_at=Now()):
+        record("invitation.revoke", invitation, actor=actor, before={"email": invitation.email})
+
+
+def invitation_by_secret(secret: str) -> Invitation:
+    """The invitation that this link opens, with its organisation and inviter at hand. Raises LinkDead."""
+    with system_scope():
+        found = (
+            open_invitations()
+            .select_related("organisation", "created_by__user")
+            .filter(digest=secret_digest(secret), created_by__ended_at=None, created_by__user__is_active=True)
+            .first()
+        )
+    if found is None:
+        raise LinkDead
+    return found
+
+
+def user_of_address(email: str) -> User | None:
+    return User.objects.filter(email__iexact=email).first()
+
+
+def join_as_newcomer(invitation: Invitation, newcomer: Newcomer) -> Membership:
+    """Make the account and the membership. Raises ValidationError for a weak password, LinkDead when it came too late.
+
+    An address that has an account joins by signing in: a link is no way to set somebody's password.
+    """
+    user = User(email=invitation.email, first_name=newcomer.first_name, last_name=newcomer.last_name)
+    validate_password(newcomer.password, user)
+    try:
+        with transaction.atomic():
+            made = User.objects.create_user(
+                invitation.email,
+                newcomer.password,
+                first_name=newcomer.first_name,
+                last_name=newcomer.last_name,
+            )
+            return _join(invitation, made)
+    except IntegrityError as error:
+        raise LinkDead from error
+
+
+@transaction.atomic
+def join_as(invitation: Invitation, user: User) -> Membership:
+    """Add the membership to an account with the invited address. Raises LinkDead for any other one."""
+    if user.email.lower() != invitation.email or not user.is_active:
+        raise LinkDead
+    return _join(invitation, user)
+
+
+def _join(invitation: Invitation, user: User) -> Membership:
+    """Use the invitation up, once; who is a member already stays what they are."""
+    with organisation_scope(invitation.organisation_id):
+        if not open_invitations().filter(pk=invitation.pk).update(accepted_at=Now()):
+            raise LinkDead
+        known = Membership.objects.filter(user=user, ended_at=None).first()
+        if known is not None:
+            return known
+        membership = Membership.objects.create(
+            organisation_id=invitation.organisation_id, user=user, access=invitation.access
+        )
+        record("invitation.accept", invitation, actor=membership, after={"email": invitation.email})
+        record("member.add", membership, actor=membership, after={"email": user.email, "access": membership.access})
+        return membership
