@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
+from capabilities.registry import registry
+from capabilities.services import secrets_of, service_title, service_values
 from sessions.history import OUTCOME_UNKNOWN
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
@@ -79,6 +81,9 @@ def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
     """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. Two queries."""
     if not spec.is_enabled:
         return denied(spec.name, "the tool was switched off")
+    if not spec.is_ready:
+        title = service_title(spec.service)
+        return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
     answer = may_use(turn.membership_id, spec)
     return None if answer.allowed else denied(spec.name, answer.reason)
 
@@ -153,8 +158,17 @@ def run_tool(
         return outcome_unknown()
     result = returned[0]
     if isinstance(result, ToolError):
-        return failure(str(result))
-    return Outcome(StepStatus.DONE, result, result)
+        return failure(masked_in(str(result), context.secrets))
+    text = masked_in(result, context.secrets)
+    return Outcome(StepStatus.DONE, text, text)
+
+
+def masked_in(text: str, secrets: Sequence[str]) -> str:
+    """The text without these secrets, as they are and as JSON writes them: a far side may send one back."""
+    for secret in secrets:
+        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            text = text.replace(written, "••••")
+    return text
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
@@ -169,6 +183,8 @@ def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
 
 
 def context_for(turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str) -> ToolContext:
+    service = registry.services.get(spec.service)
+    values = service_values(service) if service else {}
     return ToolContext(
         organisation_id=turn.organisation_id,
         membership_id=turn.membership_id,
@@ -176,6 +192,8 @@ def context_for(turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_
         workspace=Path(settings.WORKSPACES_DIR) / str(turn.organisation_id),
         now=timezone.now,
         timeout=max(0.0, min(spec.timeout, seconds_left)),
+        service=values,
+        secrets=secrets_of(service, values) if service else (),
         session_id=turn.session_id,
         turn_id=turn.pk,
         idempotency_key=idempotency_key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
@@ -13,7 +13,7 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from sessions.ledger import earlier_open_turn
-from sessions.models import ChatSession, Step, Turn
+from sessions.models import ChatSession, Notice, Step, Turn
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -21,6 +21,7 @@ SHOWN_CHARS = 1_500
 #: Characters that "Show all" shows, at most.
 ALL_CHARS = 200_000
 TURNS_A_PAGE = 20
+NOTICES_SHOWN = 10
 SESSIONS_A_PAGE = 30
 
 
@@ -104,6 +105,11 @@ def turns_page(session: ChatSession, *, before: int | None = None, limit: int = 
     return TurnsPage(page, page[0].seq if len(found) > limit else None)
 
 
+def notices_of(session: ChatSession) -> Sequence[Notice]:
+    """What the service said in a session lately, in order. One query."""
+    return list(Notice.objects.filter(session=session).order_by("-pk")[:NOTICES_SHOWN])[::-1]
+
+
 @dataclass(frozen=True)
 class SessionsPage:
     """Some sessions, newest first; the cursor of the next page, or None."""
@@ -135,10 +141,10 @@ def session_place(cursor: str) -> tuple[datetime, UUID] | None:
     """Where a cursor points; None for none, and for one that no page of ours has written."""
     moment, _, key = cursor.partition("_")
     try:
-        found = datetime.fromisoformat(moment), UUID(key)
-    except ValueError:
+        when = datetime.fromisoformat(moment)
+        return (when.astimezone(UTC), UUID(key)) if when.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return found if found[0].tzinfo is not None else None
 
 
 def agents_to_talk_to() -> QuerySet[Agent]:

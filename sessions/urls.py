@@ -10,6 +10,7 @@ urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
     path("sessions/", views.session_list, name="session_list"),
     path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
+    path("sessions/<uuid:session_id>/notices/", views.session_notices, name="session_notices"),
     path("sessions/<uuid:session_id>/turns/", views.turn_create, name="turn_create"),
     path("turns/<uuid:turn_id>/", views.turn_detail, name="turn_detail"),
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),

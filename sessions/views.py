@@ -22,6 +22,7 @@ from sessions.live import watch_turn
 from sessions.models import ChatSession
 from sessions.queries import (
     ALL_CHARS,
+    notices_of,
     session_or_404,
     sessions_page,
     shown_turns,
@@ -100,8 +101,17 @@ def _session_page(
         "form": form,
         "may_write": may_write(member, session),
         "selection": selection_preview(session),
+        "notices": notices_of(session),
     }
     return render(request, "sessions/session_detail.html", context, status=status)
+
+
+@require_GET
+@signed_in
+def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """What the service said in the session: the part of its page that asks for itself now and then."""
+    session = session_or_404(member_or_404(request), session_id)
+    return render(request, "sessions/_notices.html", {"session": session, "notices": notices_of(session)})
 
 
 def may_write(member: Membership, session: ChatSession) -> bool:

@@ -23,7 +23,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.tokens import count_tokens
-from sessions import bell, ledger
+from sessions import bell, ledger, periodic
 from sessions.held import held_turns
 from sessions.loop import run_turn
 from sessions.models import Turn, TurnStatus
@@ -95,6 +95,7 @@ class Housekeeper(threading.Thread):
         if now - self._swept >= SWEEP_EVERY * random.uniform(0.8, 1.2):  # noqa: S311
             self._swept = now
             ledger.reap()
+            periodic.sweep()
             for turn_id in unrung():
                 if not bell.ring(turn_id):
                     self._run_here(turn_id)

@@ -158,6 +158,7 @@ ROUTES: dict[str, Route] = {
         )
     ),
     "session_detail": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
+    "session_notices": Route(),
     "turn_create": Route((Ask("POST", 302, body=lambda side: MESSAGE),)),
     "turn_detail": Route((Ask(status=302),)),
     "turn_cancel": Route((Ask("POST", 302),), args=OPEN),

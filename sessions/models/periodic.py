@@ -5,17 +5,15 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.models import Agent
+from capabilities.models.numbered import NumberedRow
 from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 
 
-class Reminder(TenantModel):
+class Reminder(NumberedRow):
     """A text that a member wants to be told at a moment, in the session where it was asked for."""
 
-    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="reminders")
-    #: Counts from 1 for each member.
-    number = models.PositiveIntegerField()
     session = models.ForeignKey(ChatSession, on_delete=models.SET_NULL, null=True, related_name="+")
     text = models.CharField(max_length=500)
     due_at = models.DateTimeField()
@@ -23,8 +21,7 @@ class Reminder(TenantModel):
     fired_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="reminder_number_once"),)
+    class Meta(NumberedRow.Meta):
         indexes = (
             models.Index(fields=["due_at"], condition=models.Q(fired_at__isnull=True), name="reminders_to_tell"),
         )
@@ -33,12 +30,9 @@ class Reminder(TenantModel):
         return self.text[:80]
 
 
-class Schedule(TenantModel):
+class Schedule(NumberedRow):
     """A message that is submitted to an agent again and again, by a cron line."""
 
-    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="schedules")
-    #: Counts from 1 for each member.
-    number = models.PositiveIntegerField()
     name = models.CharField(max_length=100)
     #: Five fields of cron: minute, hour, day of month, month, day of week; read in `timezone`.
     cron = models.CharField(max_length=100)
@@ -55,8 +49,7 @@ class Schedule(TenantModel):
     last_error = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta(TenantModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["membership", "number"], name="schedule_number_once"),)
+    class Meta(NumberedRow.Meta):
         indexes = (models.Index(fields=["next_at"], condition=models.Q(is_enabled=True), name="schedules_to_run"),)
 
     def __str__(self) -> str:

@@ -463,7 +463,7 @@ def test_a_turn_behind_another_polls_and_the_first_one_streams(as_bob: Client, s
     then = as_bob.get(turn_url(second), headers=HTMX).content.decode()
 
     assert re.findall(r'sse-connect="([^"]+)"', page) == [turn_url(first, "stream")]
-    assert re.findall(r'hx-get="([^"]+)"', page) == [turn_url(second)]
+    assert re.findall(r'hx-get="([^"]+/turns/[^"]+)"', page) == [turn_url(second)]
     assert "Waiting for the turn before it" in page
     assert 'hx-trigger="every 2s"' in polled
     assert f'sse-connect="{turn_url(second, "stream")}"' in then

@@ -1,0 +1,128 @@
+"""This service itself: how it stands, and what happened in the organisation. Nothing of other organisations."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Annotated, Any
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Q
+from django.db.models.functions import Now
+from pydantic import Field
+
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.registry import CategorySpec, ServiceSpec, tool
+from sessions.models import OPEN_STATUSES, Turn, TurnEvent, TurnStatus
+from sessions.queries import visible_sessions
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership
+
+CATEGORY = CategorySpec(
+    name="system",
+    title="System",
+    description="The state of this service, and what happened in the organisation.",
+    keywords=(
+        "restart",
+        "update",
+        "status",
+        "logs",
+        "deploy",
+        "shell",
+        "health",
+        "is it running",
+        "command",
+        "run",
+        "run command",
+    ),
+)
+SERVICES = (
+    ServiceSpec(
+        name="sandbox",
+        title="Sandbox (a later version)",
+        description="Commands run in a sandbox, which comes with a later version.",
+        fields=(),
+        is_available=False,
+    ),
+)
+
+
+@tool(category="system", effect="read", human_format="Asking how the service stands")
+def cortex_status(context: ToolContext) -> dict[str, Any]:
+    """Tell how this service stands: its version, its parts, and the turns of this organisation under way."""
+    held = Q(status=TurnStatus.RUNNING, lease_until__gte=Now())
+    turns = Turn.objects.filter(status__in=OPEN_STATUSES).aggregate(
+        waiting=Count("pk", filter=~held), running=Count("pk", filter=held)
+    )
+    return {"version": _version(), "database": "up", "redis": _redis(), "turns": turns}
+
+
+@tool(category="system", effect="read", human_format="Reading the last {lines} events")
+def cortex_logs(
+    context: ToolContext,
+    lines: Annotated[int, Field(ge=1, le=200)] = 50,
+    only_problems: Annotated[bool, Field(description="Only turns that failed, expired or began anew")] = False,
+) -> dict[str, Any]:
+    """Read what happened lately to the turns that this user may see, newest first."""
+    member = Membership.objects.select_related("user").get(pk=context.membership_id)
+    events = TurnEvent.objects.filter(turn__session__in=visible_sessions(member)).select_related("turn")
+    if only_problems:
+        events = events.filter(type__in=(TurnStatus.FAILED, TurnStatus.EXPIRED, "attempt_restarted"))
+    return {
+        "events": [
+            {
+                "at": event.created_at.isoformat(timespec="seconds"),
+                "turn": str(event.turn_id),
+                "event": event.type,
+                **({"error": event.turn.error_message} if event.type == TurnStatus.FAILED else {}),
+            }
+            for event in events.order_by("-pk")[:lines]
+        ]
+    }
+
+
+@tool(category="system", effect="write", on_crash="retry", human_format="Asking for a restart")
+def cortex_restart(context: ToolContext, reason: Annotated[str, Field(min_length=1, max_length=500)]) -> dict[str, Any]:
+    """Ask the administrators to restart this service. It only asks: nothing is restarted by this."""
+    return _ask(context, "service.ask_restart", reason)
+
+
+@tool(category="system", effect="write", on_crash="retry", human_format="Asking for an update")
+def cortex_update(context: ToolContext, reason: Annotated[str, Field(min_length=1, max_length=500)]) -> dict[str, Any]:
+    """Ask the administrators to update this service. It only asks: nothing is updated by this."""
+    return _ask(context, "service.ask_update", reason)
+
+
+@tool(category="system", effect="external", service="sandbox", human_format="Running {command}")
+def shell_exec(
+    context: ToolContext,
+    command: Annotated[str, Field(description="A shell command", min_length=1, max_length=10_000)],
+    timeout_seconds: Annotated[int, Field(ge=1, le=600)] = 20,
+) -> dict[str, Any]:
+    """Run a shell command in the organisation's workspace, inside a sandbox."""
+    raise ToolError("Commands come with a later version.")
+
+
+def _ask(context: ToolContext, action: str, reason: str) -> dict[str, Any]:
+    member = Membership.objects.select_related("user").get(pk=context.membership_id)
+    with transaction.atomic():
+        record(action, member, actor=member, after={"reason": reason, "call": context.idempotency_key})
+    return {"status": "asked", "detail": "The request is in the audit for the administrators; nothing has changed yet."}
+
+
+def _version() -> str:
+    try:
+        return metadata.version("toolhub")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def _redis() -> str:
+    if not settings.REDIS_URL:
+        return "not configured"
+    try:
+        client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+        return "up" if client.ping() else "down"
+    except (redis.RedisError, OSError):
+        return "down"

@@ -1,0 +1,124 @@
+"""What happens by the clock: reminders are told, schedules submit turns. Swept by every worker, done once each.
+
+Whoever wins the conditional UPDATE of a row does its work, in the same transaction: with three workers or after a
+crash, a reminder is told once, and a schedule submits one turn for each of its moments. What was missed while nothing
+ran is made up for once, not once for each moment.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from celery.schedules import crontab
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from sessions import ledger
+from sessions.chats import open_session
+from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+#: Rows of each kind that one sweep takes up.
+AT_ONCE = 100
+
+
+def sweep() -> None:
+    """Tell what is due and submit what is scheduled. Safe in any number of workers at once."""
+    with system_scope():
+        reminders = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).order_by("due_at")
+        due_reminders = list(reminders.values_list("pk", "organisation_id")[:AT_ONCE])
+        schedules = Schedule.objects.filter(is_enabled=True, next_at__lte=Now()).order_by("next_at")
+        due_schedules = list(schedules.values_list("pk", "organisation_id")[:AT_ONCE])
+    for pk, organisation_id in due_reminders:
+        with organisation_scope(organisation_id):
+            tell_reminder(pk)
+    for pk, organisation_id in due_schedules:
+        with organisation_scope(organisation_id):
+            run_schedule(pk)
+
+
+# -- Reminders --------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def tell_reminder(reminder_id: int) -> Notice | None:
+    """Tell a due reminder in its session, or in the member's last one; None if another worker has, or there is none."""
+    if not Reminder.objects.filter(pk=reminder_id, fired_at=None).update(fired_at=Now()):
+        return None
+    reminder = Reminder.objects.select_related("session").get(pk=reminder_id)
+    session = reminder.session or last_session(reminder.membership_id)
+    if session is None:
+        return None
+    return tell(session, f"Reminder: {reminder.text}")
+
+
+def tell(session: ChatSession, text: str) -> Notice:
+    """Say something in a session; a page that has it open shows it within seconds."""
+    return Notice.objects.create(organisation_id=session.organisation_id, session=session, text=text)
+
+
+def last_session(membership_id: int) -> ChatSession | None:
+    return ChatSession.objects.filter(membership=membership_id).order_by("-active_at", "-pk").first()
+
+
+# -- Schedules --------------------------------------------------------------------------------------------------------
+
+
+def next_moment(cron: str, zone: str, after: datetime) -> datetime:
+    """The first moment after `after` that the cron line names in that time zone, in UTC.
+
+    Raises ValueError with a sentence for a line or a zone that cannot be.
+    """
+    try:
+        tz = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{zone!r} is no time zone; write one such as Europe/Berlin.") from None
+    if len(cron.split()) != 5:
+        raise ValueError("A schedule has five fields: minute, hour, day of month, month, day of week.")
+    try:
+        line = crontab.from_string(cron)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{cron!r} is no schedule: {error}") from None
+    # The line is read on the wall clock of the zone: as if that were UTC, then put back into the zone.
+    wall = after.astimezone(tz).replace(tzinfo=UTC)
+    line.nowfun = lambda: wall  # type: ignore[attr-defined]
+    last, wait, _ = line.remaining_delta(wall)
+    moment: datetime = last + wait
+    return moment.replace(tzinfo=tz).astimezone(UTC)
+
+
+@transaction.atomic
+def run_schedule(schedule_id: int) -> Turn | None:
+    """Submit the turn of a schedule's moment and move on to its next one; None if another worker has, or it cannot."""
+    schedule = Schedule.objects.select_related("agent", "session", "membership__user").get(pk=schedule_id)
+    moment = schedule.next_at
+    moved = Schedule.objects.filter(pk=schedule_id, is_enabled=True, next_at=moment).update(
+        next_at=next_moment(schedule.cron, schedule.timezone, timezone.now()), last_at=Now(), last_error=""
+    )
+    if not moved:
+        return None
+    refusal = _why_not(schedule)
+    if refusal:
+        Schedule.objects.filter(pk=schedule_id).update(last_error=refusal)
+        return None
+    session = schedule.session or _own_session(schedule)
+    key = f"schedule:{schedule.pk}:{moment.isoformat()}"
+    return ledger.accept(session, schedule.message, member=schedule.membership, idempotency_key=key).turn
+
+
+def _why_not(schedule: Schedule) -> str:
+    if not schedule.membership.user.is_active:
+        return "The member may not sign in any more."
+    if not schedule.agent.is_enabled:
+        return f"The agent {schedule.agent} is switched off."
+    if schedule.session and Turn.objects.filter(session=schedule.session, status__in=OPEN_STATUSES).exists():
+        return "Its turn before was still running."
+    return ""
+
+
+def _own_session(schedule: Schedule) -> ChatSession:
+    session = open_session(schedule.membership, schedule.agent, title=f"Schedule: {schedule.name}")
+    Schedule.objects.filter(pk=schedule.pk).update(session=session)
+    return session

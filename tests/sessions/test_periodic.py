@@ -1,0 +1,208 @@
+"""Reminders and schedules: told and submitted once each, whoever sweeps, and however often."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from capabilities.models import Agent
+from sessions import periodic
+from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
+from tests.cast import make_session, make_turn
+from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope
+
+AGO = timedelta(minutes=1)
+
+
+@pytest.fixture
+def session(bob: Membership) -> ChatSession:
+    return make_session(bob)
+
+
+def remind(chat: ChatSession, **fields: object) -> Reminder:
+    with organisation_scope(chat.organisation_id):
+        values = {"number": 1, "text": "stretch", "due_at": timezone.now() - AGO, "session": chat} | fields
+        return Reminder.objects.create(
+            organisation=chat.organisation,
+            membership=chat.membership,
+            **values,
+        )
+
+
+def schedule(chat: ChatSession, **fields: object) -> Schedule:
+    with organisation_scope(chat.organisation_id):
+        values = {
+            "number": 1,
+            "name": "Morning",
+            "cron": "0 9 * * *",
+            "message": "What is due?",
+            "agent": chat.agent,
+            "next_at": timezone.now() - AGO,
+        } | fields
+        return Schedule.objects.create(
+            organisation=chat.organisation,
+            membership=chat.membership,
+            **values,
+        )
+
+
+def notices(session: ChatSession) -> list[str]:
+    with organisation_scope(session.organisation_id):
+        return list(Notice.objects.filter(session=session).order_by("pk").values_list("text", flat=True))
+
+
+def turns(of: Schedule) -> list[Turn]:
+    with organisation_scope(of.organisation_id):
+        return list(Turn.objects.filter(message=of.message).order_by("pk"))
+
+
+@pytest.mark.django_db
+def test_a_due_reminder_is_told_in_its_session_once(session: ChatSession) -> None:
+    remind(session)
+
+    periodic.sweep()
+    periodic.sweep()
+
+    assert notices(session) == ["Reminder: stretch"]
+
+
+@pytest.mark.django_db
+def test_a_reminder_that_is_not_due_waits(session: ChatSession) -> None:
+    reminder = remind(session, due_at=timezone.now() + AGO)
+
+    periodic.sweep()
+
+    assert notices(session) == []
+    with organisation_scope(session.organisation_id):
+        reminder.refresh_from_db()
+    assert reminder.fired_at is None
+
+
+@pytest.mark.django_db
+def test_a_reminder_without_its_session_is_told_in_the_member_s_last_one(session: ChatSession) -> None:
+    remind(session, session=None)
+
+    periodic.sweep()
+
+    assert notices(session) == ["Reminder: stretch"]
+
+
+@pytest.mark.django_db
+def test_a_due_schedule_submits_one_turn_and_moves_on(session: ChatSession) -> None:
+    row = schedule(session)
+
+    periodic.sweep()
+    periodic.sweep()
+
+    (turn,) = turns(row)
+    with organisation_scope(session.organisation_id):
+        row.refresh_from_db()
+    assert turn.status == TurnStatus.QUEUED
+    assert turn.membership_id == session.membership_id
+    assert row.session_id == turn.session_id
+    assert row.next_at > timezone.now()
+    assert (row.next_at.hour, row.next_at.minute) == (9, 0)
+
+
+@pytest.mark.django_db
+def test_moments_that_were_missed_are_made_up_for_once(session: ChatSession) -> None:
+    row = schedule(session, cron="*/5 * * * *", next_at=timezone.now() - timedelta(days=3))
+
+    periodic.sweep()
+
+    assert len(turns(row)) == 1
+
+
+@pytest.mark.django_db
+def test_a_schedule_that_is_off_submits_nothing(session: ChatSession) -> None:
+    row = schedule(session, is_enabled=False)
+
+    periodic.sweep()
+
+    assert turns(row) == []
+
+
+@pytest.mark.django_db
+def test_a_schedule_waits_while_its_turn_before_is_open(session: ChatSession) -> None:
+    make_turn(session, "still at it")
+    row = schedule(session, session=session)
+
+    periodic.sweep()
+
+    with organisation_scope(session.organisation_id):
+        row.refresh_from_db()
+    assert turns(row) == []
+    assert row.last_error == "Its turn before was still running."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("what", ["agent", "member"])
+def test_a_schedule_of_what_is_switched_off_says_so(session: ChatSession, what: str) -> None:
+    row = schedule(session)
+    if what == "agent":
+        with organisation_scope(session.organisation_id):
+            Agent.objects.update(is_enabled=False)
+    else:
+        session.membership.user.is_active = False
+        session.membership.user.save()
+
+    periodic.sweep()
+
+    with organisation_scope(session.organisation_id):
+        row.refresh_from_db()
+    assert turns(row) == []
+    assert row.last_error in ("The agent Starter is switched off.", "The member may not sign in any more.")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_three_workers_at_once_do_each_thing_once(session: ChatSession) -> None:
+    for number in range(1, 6):
+        remind(session, number=number, text=f"stretch {number}")
+    row = schedule(session)
+    start = threading.Barrier(3)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            start.wait()
+            periodic.sweep()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert failures == []
+    assert sorted(notices(session)) == [f"Reminder: stretch {number}" for number in range(1, 6)]
+    assert len(turns(row)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "after", "moment"),
+    [
+        ("*/5 * * * *", "UTC", "2026-11-22T02:33:10", "2026-11-22T02:35:00"),
+        ("0 9 * * mon-fri", "Europe/Berlin", "2026-11-22T02:33:10", "2026-11-23T08:00:00"),
+        ("0 9 * * *", "America/New_York", "2026-07-01T12:00:00", "2026-07-01T13:00:00"),
+        ("30 2 29 2 *", "UTC", "2026-11-22T00:00:00", "2028-02-29T02:30:00"),
+    ],
+)
+def test_a_cron_line_is_read_on_the_wall_clock_of_its_zone(cron: str, zone: str, after: str, moment: str) -> None:
+    found = periodic.next_moment(cron, zone, datetime.fromisoformat(after).replace(tzinfo=UTC))
+
+    assert found == datetime.fromisoformat(moment).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("cron", ["", "x", "61 * * * *", "0 0 30 2 *", "* * * *", "* * * * * *", "@daily"])
+def test_a_cron_line_that_cannot_be_is_told(cron: str) -> None:
+    with pytest.raises(ValueError, match=r"schedule"):
+        periodic.next_moment(cron, "UTC", datetime(2026, 11, 22, tzinfo=UTC))
