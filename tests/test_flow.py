@@ -1,0 +1,176 @@
+"""A turn through everything that an operator runs: web server, worker, Valkey and database, each a process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import wait_for
+from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
+from tests.valkey import Valkey, running_valkey
+from toolhub.probe import is_ready
+from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 60.0
+TOKEN = "flow-" + "t" * 40
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children die with their parent on Linux only")
+
+
+@dataclass
+class House:
+    """The service's processes, started as `up` starts them, with a provider that answers from a script."""
+
+    folder: Path
+    valkey: Valkey
+    provider: ScriptedOpenAI
+    port: int = field(default_factory=free_port)
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "flow.sqlite3"
+
+    @property
+    def env(self) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLHUB_", "OPENAI_"))}
+        return clean | {
+            "DJANGO_SETTINGS_MODULE": "toolhub.settings",
+            "TOOLHUB_DATA_DIR": str(self.folder / "data"),
+            "DATABASE_URL": f"sqlite:///{self.database}",
+            "REDIS_URL": self.valkey.url,
+            "TOOLHUB_PRIVATE_HOSTS": "127.0.0.1",
+            "TOOLHUB_BOOTSTRAP_TOKEN": TOKEN,
+            "OPENAI_BASE_URL": self.provider.url,
+        }
+
+    def start(self) -> None:
+        for command in ("migrate", "bootstrap"):
+            argv = [sys.executable, "manage.py", command]
+            subprocess.run(argv, cwd=ROOT, env=self.env, check=True, capture_output=True)
+        self.part("web", uvicorn("toolhub.asgi:application", "127.0.0.1", self.port))
+        self.worker()
+        wait_for(lambda: is_ready("127.0.0.1", self.port, ["localhost"]), START_SECONDS)
+
+    def worker(self) -> Part:
+        return self.part("worker", worker_command(10))
+
+    def part(self, name: str, argv: list[str]) -> Part:
+        self.parts.append(Part(name, argv, self.env))
+        self.parts[-1].start()
+        return self.parts[-1]
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def session(self) -> str:
+        status, session = self.ask("POST", "/api/v1/sessions", {"agent": "starter"})
+        assert status == 201
+        return str(session["id"])
+
+    def write(self, session: str, message: str) -> str:
+        status, turn = self.ask("POST", f"/api/v1/sessions/{session}/turns", {"message": message})
+        assert status == 202
+        return str(turn["id"])
+
+    def turn(self, turn_id: str) -> dict[str, Any]:
+        turn: dict[str, Any] = self.ask("GET", f"/api/v1/turns/{turn_id}")[1]
+        return turn
+
+    def watch(self, turn_id: str) -> list[str]:
+        """The types of the turn's stored events, until the stream ends."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", f"/api/v1/turns/{turn_id}/events", headers={"Authorization": f"Bearer {TOKEN}"})
+            lines = connection.getresponse().read().decode().splitlines()
+        finally:
+            connection.close()
+        types = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+        return [each for each in types if each != "delta"]
+
+    def events(self, turn_id: str) -> list[str]:
+        return [row[0] for row in self.rows("SELECT type FROM {events} WHERE turn_id = ? ORDER BY number", turn_id)]
+
+    def rows(self, query: str, turn_id: str = "") -> list[Any]:
+        with sqlite3.connect(self.database) as connection:
+            query = query.format(events="toolhub_sessions_turnevent", tasks="capabilities_task")
+            found = connection.execute(query, [turn_id.replace("-", "")] if turn_id else []).fetchall()
+        connection.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    provider = ScriptedOpenAI().start()
+    with running_valkey() as valkey:
+        house = House(tmp_path_factory.mktemp("flow"), valkey, provider)
+        try:
+            house.start()
+            yield house
+        finally:
+            stop_parts(house.parts, 10)
+            provider.stop()
+
+
+def test_a_message_over_rest_changes_the_database_and_is_watched(house: House) -> None:
+    house.provider.enqueue(Say(calls=[call("task_create", {"title": "buy milk"})]), Say("Added."))
+
+    turn_id = house.write(house.session(), "Add a task: buy milk")
+    events = house.watch(turn_id)
+
+    turn = house.turn(turn_id)
+    assert (turn["status"], turn["answer"], turn["usage"]["rounds"]) == ("done", "Added.", 2)
+    assert events == ["accepted", "started", "model", "tool_started", "tool_done", "model", "done"]
+    assert house.rows("SELECT title FROM {tasks}") == [("buy milk",)]
+
+
+def test_stop_reaches_the_worker_while_the_provider_hangs(house: House) -> None:
+    asked = len(house.provider.requests)
+    house.provider.enqueue(Raw(delay=60))
+    turn_id = house.write(house.session(), "Think for a minute")
+    wait_for(lambda: len(house.provider.requests) > asked, 20)
+
+    house.ask("POST", f"/api/v1/turns/{turn_id}/cancel")
+    stopped_at = time.monotonic()
+    events = house.watch(turn_id)
+
+    assert time.monotonic() - stopped_at < 5
+    assert events == ["accepted", "started", "cancelled"]
+    assert house.turn(turn_id)["status"] == "cancelled"
+
+
+def test_a_worker_that_is_asked_to_end_gives_its_turn_to_another(house: House) -> None:
+    asked = len(house.provider.requests)
+    house.provider.enqueue(Raw(delay=60), Say("Here I am."))
+    turn_id = house.write(house.session(), "Survive a deploy")
+    wait_for(lambda: len(house.provider.requests) > asked, 20)
+
+    leaving = next(part for part in house.parts if part.name == "worker" and part.running)
+    assert leaving.process is not None
+    leaving.process.send_signal(signal.SIGTERM)
+    house.worker()
+    wait_for(lambda: house.turn(turn_id)["status"] == "done", 40)
+
+    assert house.turn(turn_id)["answer"] == "Here I am."
+    assert house.events(turn_id) == ["accepted", "started", "attempt_restarted", "model", "done"]
+    assert leaving.process.wait(20) == 0
