@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from capabilities.active import candidates_for
+from capabilities.catalogue import install_builtin
+from capabilities.models import Agent, Provider, Role, Tool
+from capabilities.starter import FirstAdmin, add_agents, create_organisation, use_provider_of_environment
+from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.scope import organisation_scope
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def admin() -> Membership:
+    return create_organisation("Initech", "initech", FirstAdmin("peter@example.com", "a-long-password"))
+
+
+def tools_of(admin: Membership, slug: str) -> set[str]:
+    with organisation_scope(admin.organisation):
+        return {each.spec.name for each in candidates_for(Agent.objects.get(slug=slug))}
+
+
+def test_a_new_organisation_has_an_administrator_who_may_use_every_tool(admin: Membership) -> None:
+    assert (admin.access, admin.user.check_password("a-long-password")) == (Access.ADMIN, True)
+    with organisation_scope(admin.organisation):
+        assert {role.slug: role.mode for role in Role.objects.all()} == {"everything": "all", "everyday": "listed"}
+        assert list(Role.objects.filter(role_memberships__membership=admin).values_list("slug", flat=True)) == [
+            "everything"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("slug", "tools"),
+    [
+        ("chat", set()),
+        ("distill", set()),
+        ("research", {"web_search", "web_read", "http_fetch"}),
+    ],
+)
+def test_cx_04_the_starter_agents_offer_what_their_roles_need(admin: Membership, slug: str, tools: set[str]) -> None:
+    assert tools_of(admin, slug) == tools
+
+
+def test_cx_04_the_coder_has_files_and_git_and_the_admin_has_all(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        everything = set(Tool.objects.values_list("name", flat=True))
+
+    assert {"file_read", "file_write", "file_diff", "file_syntax_check", "shell_exec"} <= tools_of(admin, "coder")
+    assert "web_search" not in tools_of(admin, "coder")
+    assert tools_of(admin, "admin") == everything
+
+
+def test_what_exists_is_not_made_again(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        model = Agent.objects.get(slug="starter").model
+
+        assert install_builtin(admin.organisation) == []
+        assert add_agents(admin.organisation, model) == []
+
+
+def test_an_existing_user_joins_with_the_password_they_have(admin: Membership) -> None:
+    second = create_organisation("Penetrode", "penetrode", FirstAdmin("peter@example.com", "another-password"))
+
+    assert second.user == admin.user
+    second.user.refresh_from_db()
+    assert second.user.check_password("a-long-password")
+
+
+def test_the_provider_of_the_environment_takes_over_from_the_offline_model(
+) -> None:
+    settings.OPENAI_BASE_URL = "http://127.0.0.1:9/v1"
+    settings.OPENAI_MODEL = "qwen3"
+    with organisation_scope(admin.organisation):
+        use_provider_of_environment(admin.organisation)
+        chosen = Agent.objects.select_related("model__provider").get(slug="starter").model
+        assert (chosen.name, chosen.provider.base_url) == ("qwen3", "http://127.0.0.1:9/v1")
+
+        Agent.objects.filter(slug="starter").update(model=Provider.objects.get(slug="offline").models.get())
+        settings.OPENAI_BASE_URL = "http://127.0.0.1:10/v1"
+        use_provider_of_environment(admin.organisation)
+
+        assert Provider.objects.get(slug="environment").base_url == "http://127.0.0.1:10/v1"
+        assert Agent.objects.select_related("model").get(slug="starter").model.name == "offline"
