@@ -18,7 +18,7 @@ from uuid import UUID
 
 from celery import signals
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -55,7 +55,7 @@ def work_on(turn_id: UUID) -> None:
             run_turn(held)
     except ledger.LeaseLost:
         logger.warning("Turn %s is another worker's now, or has ended", turn_id)
-    except DatabaseError as error:
+    except (DatabaseError, InterfaceError) as error:
         # Start nothing more: the lease runs out, and the turn goes on elsewhere or later.
         logger.warning("Turn %s waits for the database: %s", turn_id, error)
     except Exception:
@@ -79,7 +79,7 @@ class Housekeeper(threading.Thread):
         while not self.ending.wait(LOOK_EVERY):
             try:
                 self.look()
-            except DatabaseError as error:
+            except (DatabaseError, InterfaceError) as error:  # the second is no DatabaseError: a connection that broke
                 logger.warning("The database is out of reach: %s", error)
                 connection.close()
             except Exception:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 
 from sessions import bell, ledger, worker
 from sessions.held import Held, HeldTurns
@@ -58,6 +58,7 @@ def fails(error: Exception) -> object:
     [
         (ledger.LeaseLost("x"), "is another worker's now"),
         (OperationalError("database is locked"), "waits for the database"),
+        (InterfaceError("connection is closed"), "waits for the database"),
         (RuntimeError("boom"), "fell over; it is tried again"),
     ],
 )
@@ -201,19 +202,24 @@ def test_a_sweep_rings_for_what_was_missed(
     session: ChatSession, housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[UUID] = []
-    monkeypatch.setattr(bell, "ring", rung.append)
+
+    def ring(turn_id: UUID) -> bool:
+        rung.append(turn_id)
+        return True
+
+    monkeypatch.setattr(bell, "ring", ring)
     turn = accepted(session)
     change(turn.pk, rang_at=None)
 
     housekeeper.look()
 
-    assert rung[-1] == turn.pk
+    assert rung == [turn.pk, turn.pk]  # when it was accepted, and by the sweep
 
 
 def test_a_sweep_that_fails_is_not_the_last(
     housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    errors: list[Exception] = [OperationalError("away"), RuntimeError("boom")]
+    errors: list[Exception] = [OperationalError("away"), InterfaceError("broken"), RuntimeError("boom")]
     looked = threading.Event()
 
     def look() -> None:
@@ -229,4 +235,5 @@ def test_a_sweep_that_fails_is_not_the_last(
     housekeeper.join()
 
     assert "The database is out of reach: away" in caplog.text
+    assert "The database is out of reach: broken" in caplog.text
     assert "A sweep failed" in caplog.text
