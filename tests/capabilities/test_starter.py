@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from pytest_django import Settings
 
 from capabilities.active import candidates_for
 from capabilities.catalogue import install_builtin
@@ -69,6 +70,7 @@ def test_an_existing_user_joins_with_the_password_they_have(admin: Membership) -
 
 
 def test_the_provider_of_the_environment_takes_over_from_the_offline_model(
+    admin: Membership, settings: Settings
 ) -> None:
     settings.OPENAI_BASE_URL = "http://127.0.0.1:9/v1"
     settings.OPENAI_MODEL = "qwen3"
