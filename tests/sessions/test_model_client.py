@@ -30,6 +30,8 @@ from sessions.model_client import (
     ModelBusy,
     ModelCall,
     ModelError,
+    _http_client,
+    _sdk,
     request_body,
     retry_after,
     sse_data,
@@ -56,6 +58,15 @@ MESSAGES: list[Json] = [
 ]
 PARAMETERS = {"type": "object", "required": ["x"], "properties": {"x": {"type": "number", "description": "Grün"}}}
 WIRE = "[" + ",".join(tool_wire(name, f"Does {name}.", PARAMETERS) for name in ("add", "take-away")) + "]"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _connections_are_closed() -> Iterator[None]:
+    """Those that were kept for a next call that no test makes."""
+    yield
+    _http_client("").close()
+    _http_client.cache_clear()
+    _sdk.cache_clear()
 
 
 @dataclass
