@@ -148,4 +148,5 @@ def session_place(cursor: str) -> tuple[datetime, UUID] | None:
 
 
 def agents_to_talk_to() -> QuerySet[Agent]:
-    return Agent.objects.filter(is_enabled=True).order_by("name", "pk")
+    """In the order they were made: the first one is what a newcomer meets."""
+    return Agent.objects.filter(is_enabled=True).order_by("pk")
