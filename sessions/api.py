@@ -25,7 +25,7 @@ from capabilities.models import Agent
 from sessions import ledger
 from sessions.chats import open_session
 from sessions.events import Delta, Event, watch
-from sessions.models import Step, Turn
+from sessions.models import ChatSession, Step, Turn
 from sessions.queries import session_or_404, session_place, sessions_page, visible_sessions
 from sessions.selection import selection_preview
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
@@ -125,6 +125,15 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     return turn
 
 
+def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
+    """The member's own session, with its agent. Who may read everybody's is told that another's is not theirs."""
+    session = ChatSession.objects.select_related("agent").filter(pk=session_id, membership=member).first()
+    if session is None:
+        session_or_404(member, session_id)
+        raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
+    return session
+
+
 class SessionList(APIView):
     @extend_schema(
         operation_id="sessions_list", summary="Sessions", parameters=PAGE_PARAMETERS, responses=paged(SessionOut)
@@ -194,9 +203,7 @@ class SessionTurns(APIView):
     def post(self, request: Request, session_id: UUID) -> Response:
         """Accept a message: with the 202 it is on record and will be answered. Only the session's own member writes."""
         member = api_member(request, at_least=Access.MEMBER)
-        session = session_or_404(member, session_id)
-        if session.membership_id != member.pk:
-            raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
+        session = session_to_write(member, session_id)
         wanted = checked(TurnIn, request)
         try:
             accepted = ledger.accept(
