@@ -62,7 +62,7 @@ def sign_in(page: Page) -> None:
     page.goto("/")
     page.get_by_label("E-mail").fill("admin@example.com")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
 
 
 def converse(page: Page) -> None:
