@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,23 @@ from django.db.models import F
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
+from capabilities.refused import ChangeRefused, not_there
 from capabilities.registry import CategorySpec, Registry, registry
+from capabilities.rights import require
 from capabilities.tokens import count_each
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import Membership, Organisation, Right
 
 #: A provider that takes more is not known; longer ones are cut there without a word.
 MAX_DESCRIPTION = 8_000
+#: Tools that one bulk switch names.
+MAX_BULK = 1_000
+#: Names that stand for something else in our addresses.
+RESERVED_NAMES = frozenset({"bulk"})
 
 
-class ToolRefused(ValueError):
-    """The tool cannot be saved; `field` is at fault, the message says what to change."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
+class ToolRefused(ChangeRefused):
+    """The tool cannot be saved."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Definition:
         """Raise ToolRefused where a provider would refuse it, or a reader could not use it."""
         if not TOOL_NAME.match(self.name):
             raise ToolRefused("name", "A tool name has 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")
+        if self.name in RESERVED_NAMES:
+            raise ToolRefused("name", f"The name {self.name} is taken by the service itself.")
         if not self.description.strip():
             raise ToolRefused("description", "Say what the tool does: the model chooses by this text.")
         if len(self.description) > MAX_DESCRIPTION:
@@ -101,6 +105,7 @@ def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None)
 @transaction.atomic
 def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
     """Switch a tool on or off for the whole organisation, from the next call on."""
+    require(actor, Right.CATALOGUE, [tool.category.name])
     changed = Tool.objects.filter(pk=tool.pk).exclude(is_enabled=enabled).update(is_enabled=enabled)
     tool.is_enabled = enabled
     if changed:
@@ -112,6 +117,35 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
             after={"is_enabled": enabled},
         )
         touch_registry(tool.organisation_id)
+
+
+@transaction.atomic
+def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership) -> int:
+    """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none."""
+    if len(names) > MAX_BULK:
+        raise ChangeRefused("names", f"Name at most {MAX_BULK:,} tools at a time.")
+    rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name")
+    found = {name: (key, is_enabled, category) for name, key, is_enabled, category in rows}
+    for name in names:
+        if name not in found:
+            raise not_there("names", "tool", name)
+    require(actor, Right.CATALOGUE, {category for _, _, category in found.values()})
+    changed = {name: key for name, (key, is_enabled, _) in sorted(found.items()) if is_enabled != enabled}
+    if not changed:
+        return 0
+    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled)
+    # No one row is the target: the label names them, the lists are complete.
+    several = Tool(pk=0, organisation_id=actor.organisation_id, name=", ".join(changed))
+    told = {"tools": list(changed)}
+    record(
+        "tool.enable" if enabled else "tool.disable",
+        several,
+        actor=actor,
+        before=told | {"is_enabled": not enabled},
+        after=told | {"is_enabled": enabled},
+    )
+    touch_registry(actor.organisation_id)
+    return len(changed)
 
 
 @transaction.atomic

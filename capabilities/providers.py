@@ -1,4 +1,4 @@
-"""The audited writes of providers: where models are reached, with which key, and which agents use them."""
+"""The audited writes of providers and their models: where they are reached, with which key, and who uses them."""
 
 from __future__ import annotations
 
@@ -10,64 +10,143 @@ from urllib.parse import urlsplit
 
 from django.db import transaction
 
+from capabilities.catalogue import touch_registry
 from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.refused import ChangeRefused, check_slug
+from capabilities.rights import require
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
+
+#: Bounds of what is typed in.
+MAX_CONTEXT_WINDOW = 100_000_000
+MAX_TOOL_LIMIT = 100_000
+#: Model calls of one turn.
+MAX_ROUNDS = 25
 
 
-class ProviderRefused(ValueError):
-    """The provider cannot be saved; `field` is at fault, the message says what to change."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
+class ProviderRefused(ChangeRefused):
+    """The provider or its model cannot be saved."""
 
 
 @dataclass(frozen=True)
 class ProviderContent:
-    """What a provider's form says. `api_key` is None to keep the stored key, "" to forget it."""
+    """What a provider's form says. `api_key` is None to keep the stored key, "" to forget it.
+
+    With a `model_name` the provider's first model is written too; "" leaves the models alone.
+    """
 
     slug: str
     name: str
     base_url: str
-    model_name: str
-    context_window: int
+    model_name: str = ""
+    context_window: int = 128_000
+    tool_limit: int = 128
     is_enabled: bool = True
     api_key: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelContent:
+    """What a model's form says. A limit that is None is left to the provider, or to the service."""
+
+    name: str
+    context_window: int = 128_000
+    tool_limit: int | None = None
+    max_rounds: int | None = None
 
 
 @transaction.atomic
 def save_provider(
     provider: Provider | None, content: ProviderContent, *, agents: Iterable[Agent] = (), actor: Membership
 ) -> Provider:
-    """Add or change a provider and its first model, and let these agents use that model. Keys are never in the audit.
+    """Add or change a provider, maybe with its first model, and let these agents use that. Keys are never in the audit.
 
     Raises ProviderRefused for an address that may not be reached, a name in use, and a stored key that would go to
     another host than it was entered for.
     """
+    require(actor, Right.PROVIDERS)
     check_base_url(content.base_url)
     is_new = provider is None
     if provider is None:
         provider = Provider(organisation_id=actor.organisation_id, api_key="")
-    before = {} if is_new else _told(provider, _first_model(provider))
-    twins = Provider.objects.filter(organisation_id=provider.organisation_id, slug=content.slug)
-    if twins.exclude(pk=provider.pk).exists():
-        raise ProviderRefused("slug", f"There is a provider {content.slug} already.")
+    before = {} if is_new else _told(provider)
+    _check_slug(provider, content.slug)
     if not is_new and content.api_key is None and _moves(provider.base_url, content.base_url) and _has_key(provider):
         raise ProviderRefused(
             "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
         )
     _write(provider, content)
-    model = _write_model(provider, content)
-    after = _told(provider, model)
+    after = _told(provider)
     if content.api_key is not None:
         after["api_key"] = "changed" if content.api_key else "removed"
     if is_new or before != after:
         record("provider.create" if is_new else "provider.update", provider, actor=actor, before=before, after=after)
+        touch_registry(provider.organisation_id)
+    if content.model_name:
+        first = LanguageModel.objects.filter(provider=provider).order_by("pk").first()
+        limits = (first.tool_limit, first.max_rounds) if first else (None, None)
+        model_content = ModelContent(content.model_name, content.context_window, *limits)
+        save_model(provider, first, model_content, agents=agents, actor=actor)
+    return provider
+
+
+@transaction.atomic
+def delete_provider(provider: Provider, *, actor: Membership) -> None:
+    """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Agent.objects.filter(model__provider=provider))
+    if users:
+        raise ProviderRefused(
+            "provider", f"{users} would have no model: choose another model there first.", code="in_use"
+        )
+    models = list(LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True))
+    record("provider.delete", provider, actor=actor, before=_told(provider) | {"models": models})
+    provider.delete()
+    touch_registry(actor.organisation_id)
+
+
+@transaction.atomic
+def save_model(
+    provider: Provider,
+    model: LanguageModel | None,
+    content: ModelContent,
+    *,
+    agents: Iterable[Agent] = (),
+    actor: Membership,
+) -> LanguageModel:
+    """Add or change one model of the provider, and let these agents use it."""
+    require(actor, Right.PROVIDERS)
+    _check_numbers(content)
+    is_new = model is None
+    if model is None:
+        model = LanguageModel(organisation_id=provider.organisation_id, provider=provider)
+    twins = LanguageModel.objects.filter(provider=provider, name=content.name)
+    if twins.exclude(pk=model.pk).exists():
+        raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
+    before = {} if is_new else _model_told(model)
+    model.name, model.context_window = content.name, content.context_window
+    model.tool_limit, model.max_rounds = content.tool_limit, content.max_rounds
+    model.save()
+    after = _model_told(model)
+    if before != after:
+        record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)
+        touch_registry(model.organisation_id)
     for agent in agents:
         _use_model(agent, model, actor=actor)
-    return provider
+    return model
+
+
+@transaction.atomic
+def delete_model(model: LanguageModel, *, actor: Membership) -> None:
+    """Raises ChangeRefused while agents use it."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Agent.objects.filter(model=model))
+    if users:
+        raise ProviderRefused("model", f"{users} would have no model: choose another model there first.", code="in_use")
+    record("model.delete", model, actor=actor, before=_model_told(model))
+    model.delete()
+    touch_registry(actor.organisation_id)
 
 
 def check_base_url(url: str) -> None:
@@ -98,22 +177,31 @@ def check_base_url(url: str) -> None:
         ) from error
 
 
+def _check_slug(provider: Provider, slug: str) -> None:
+    check_slug(slug)
+    if Provider.objects.filter(slug=slug).exclude(pk=provider.pk).exists():
+        raise ProviderRefused("slug", f"There is a provider {slug} already.", code="taken")
+
+
+def _check_numbers(content: ModelContent) -> None:
+    bounds = (
+        ("context_window", content.context_window, 1_000, MAX_CONTEXT_WINDOW),
+        ("tool_limit", content.tool_limit, 0, MAX_TOOL_LIMIT),
+        ("max_rounds", content.max_rounds, 1, MAX_ROUNDS),
+    )
+    for field, value, low, high in bounds:
+        if value is not None and not low <= value <= high:
+            raise ProviderRefused(field, f"Give a whole number from {low:,} to {high:,}.")
+
+
 def _write(provider: Provider, content: ProviderContent) -> None:
-    provider.slug, provider.name = content.slug, content.name
+    if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
+        raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
+    provider.slug, provider.name, provider.tool_limit = content.slug, content.name, content.tool_limit
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
-
-
-def _write_model(provider: Provider, content: ProviderContent) -> LanguageModel:
-    model = _first_model(provider) or LanguageModel(organisation_id=provider.organisation_id, provider=provider)
-    twins = LanguageModel.objects.filter(provider=provider, name=content.model_name)
-    if twins.exclude(pk=model.pk).exists():
-        raise ProviderRefused("model_name", f"This provider has another model named {content.model_name}.")
-    model.name, model.context_window = content.model_name, content.context_window
-    model.save()
-    return model
 
 
 def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None:
@@ -123,10 +211,13 @@ def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None
     agent.model = model
     agent.save(update_fields=["model"])
     record("agent.update", agent, actor=actor, before=before, after={"model": str(model)})
+    touch_registry(agent.organisation_id)
 
 
-def _first_model(provider: Provider) -> LanguageModel | None:
-    return LanguageModel.objects.filter(provider=provider).order_by("pk").first()
+def _agents_told(agents: Any) -> str:
+    """The first few names, as the beginning of a sentence; empty where there are none."""
+    names = list(agents.order_by("name").values_list("name", flat=True)[:4])
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
 def _has_key(provider: Provider) -> bool:
@@ -138,13 +229,22 @@ def _moves(old: str, new: str) -> bool:
     return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
 
 
-def _told(provider: Provider, model: LanguageModel | None) -> dict[str, Any]:
+def _told(provider: Provider) -> dict[str, Any]:
     """What the audit says of it: everything but the key."""
     return {
         "slug": provider.slug,
         "name": provider.name,
         "base_url": provider.base_url,
+        "tool_limit": provider.tool_limit,
         "is_enabled": provider.is_enabled,
-        "model": model.name if model else "",
-        "context_window": model.context_window if model else None,
+    }
+
+
+def _model_told(model: LanguageModel) -> dict[str, Any]:
+    return {
+        "provider": model.provider.slug,
+        "name": model.name,
+        "context_window": model.context_window,
+        "tool_limit": model.tool_limit,
+        "max_rounds": model.max_rounds,
     }

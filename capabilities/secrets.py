@@ -32,12 +32,23 @@ class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
         return cipher().encrypt(text.encode()).decode() if text else text
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> str | None:
-        if not value:
-            return value
-        try:
-            return cipher().decrypt(value.encode()).decode()
-        except InvalidToken as error:
-            raise SecretUnreadable(str(SecretUnreadable.__doc__)) from error
+        return decrypted(value) if value else value
+
+
+def decrypted(stored: str) -> str:
+    """What a stored value says, read from the database as it stands there. Raises SecretUnreadable."""
+    try:
+        return cipher().decrypt(stored.encode()).decode() if stored else ""
+    except InvalidToken as error:
+        raise SecretUnreadable(str(SecretUnreadable.__doc__)) from error
+
+
+def masked_stored(stored: str) -> str:
+    """The mask of a stored value; of one that cannot be read any more, only that there is one."""
+    try:
+        return masked(decrypted(stored))
+    except SecretUnreadable:
+        return masked("?")
 
 
 def masked(secret: str) -> str:

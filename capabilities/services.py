@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
 
 from django.db import transaction
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField
+from django.db.models.functions import Cast
 
 from capabilities.catalogue import touch_registry
-from capabilities.models import ServiceSetting
-from capabilities.registry import Registry, ServiceSpec, registry
+from capabilities.models import ServiceSetting, Tool
+from capabilities.refused import ChangeRefused
+from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
+from capabilities.rights import require
+from capabilities.secrets import SecretUnreadable, decrypted, masked
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
+
+#: Characters of one value.
+MAX_VALUE = 4_000
 
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
@@ -42,6 +53,83 @@ def service_title(name: str) -> str:
     return spec.title if spec else name
 
 
+@dataclass(frozen=True)
+class ShownField:
+    """One field of a service as pages and the API show it: of a secret, the mask."""
+
+    field: ServiceField
+    value: str
+
+
+@dataclass(frozen=True)
+class ShownService:
+    """A service and what is set up of it; `tools` counts those that need it."""
+
+    spec: ServiceSpec
+    fields: tuple[ShownField, ...]
+    #: ready, needs_set_up, later (a later version brings it) or unknown (this version has no such service any more)
+    state: str
+    tools: int
+    #: Whether anything is stored, and when it last was.
+    is_set: bool = False
+    updated_at: datetime | None = None
+    #: What is stored cannot be read with any key of ours: it has to be entered again.
+    is_unreadable: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def title(self) -> str:
+        return self.spec.title
+
+    @property
+    def description(self) -> str:
+        return self.spec.description
+
+
+def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
+    """Every service that tools need, by title, and those set up once that no tool needs any more. Two queries."""
+    rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
+    tools = Tool.objects.exclude(service="").values_list("service")
+    if only is not None:
+        rows, tools = rows.filter(service=only), tools.filter(service=only)
+    counts = dict(tools.annotate(count=Count("pk")))
+    settings = {row.service: row for row in rows}
+    specs = {name: spec for name, spec in source.services.items() if only in (None, name)}
+    for name in settings.keys() | counts.keys():
+        specs.setdefault(name, ServiceSpec(name, name, "No tool of this version talks to it.", (), is_available=False))
+    known = source.services
+    found = [_shown_service(spec, settings.get(name), counts.get(name, 0), known) for name, spec in specs.items()]
+    return sorted(found, key=lambda each: (each.title.casefold(), each.name))
+
+
+def shown_service(name: str) -> ShownService | None:
+    """Two queries."""
+    return next(iter(shown_services(only=name)), None)
+
+
+def _shown_service(spec: ServiceSpec, row: Any, tools: int, known: Mapping[str, ServiceSpec]) -> ShownService:
+    values, is_unreadable = {}, False
+    if row is not None and row.stored:
+        try:
+            values = json.loads(decrypted(row.stored))
+        except SecretUnreadable:
+            is_unreadable = True
+    fields = tuple(
+        ShownField(field, masked(values.get(field.name, "")) if field.is_secret else values.get(field.name, ""))
+        for field in spec.fields
+    )
+    if spec.name not in known:
+        state = "unknown"
+    elif not spec.is_available:
+        state = "later"
+    else:
+        state = "ready" if spec.works_unset or (row is not None and row.is_complete) else "needs_set_up"
+    return ShownService(spec, fields, state, tools, row is not None, row.updated_at if row else None, is_unreadable)
+
+
 def stored_values(row: ServiceSetting | None) -> dict[str, str]:
     if row is None or not row.values_json:
         return {}
@@ -53,12 +141,13 @@ def stored_values(row: ServiceSetting | None) -> dict[str, str]:
 def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Membership) -> ServiceSetting:
     """Set a service up. An empty secret keeps the stored one; any other empty value clears its field.
 
-    The audit row tells which fields changed, and of secrets nothing else.
+    Raises ChangeRefused for what is no field of it, and for a stored secret that would go to another host than it was
+    entered for. The audit row tells which fields changed, and of secrets nothing else.
     """
-    row = ServiceSetting.objects.filter(service=spec.name).first() or ServiceSetting(
-        organisation_id=actor.organisation_id, service=spec.name
-    )
-    before = stored_values(row)
+    require(actor, Right.CATALOGUE)
+    _check_values(spec, values)
+    row, before = _stored(spec)
+    row = row or ServiceSetting(organisation_id=actor.organisation_id, service=spec.name)
     after = {
         field.name: value
         for field in spec.fields
@@ -66,6 +155,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     }
     if after == before and row.pk is not None:
         return row
+    _check_secrets_stay(spec, before, after)
     row.values_json = json.dumps(after)
     row.is_complete = spec.is_available and not spec.missing(after)
     row.save()
@@ -77,12 +167,54 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
 @transaction.atomic
 def clear_service(spec: ServiceSpec, *, actor: Membership) -> None:
     """Forget what was set up, the credentials too."""
-    row = ServiceSetting.objects.filter(service=spec.name).first()
+    require(actor, Right.CATALOGUE)
+    row, before = _stored(spec)
     if row is None:
         return
-    record("service.clear", row, actor=actor, before=_shown(spec, stored_values(row)))
+    record("service.clear", row, actor=actor, before=_shown(spec, before))
     row.delete()
     touch_registry(actor.organisation_id)
+
+
+def _stored(spec: ServiceSpec) -> tuple[ServiceSetting | None, dict[str, str]]:
+    """The row with its values; without them where no key of ours reads them any more: they are entered again."""
+    rows = ServiceSetting.objects.filter(service=spec.name)
+    try:
+        row = rows.first()
+    except SecretUnreadable:
+        return rows.defer("values_json").first(), {}
+    return row, stored_values(row)
+
+
+def _check_values(spec: ServiceSpec, values: Mapping[str, str]) -> None:
+    if not spec.is_available:
+        raise ChangeRefused("service", f"{spec.title} cannot be set up yet.")
+    known = {field.name: field for field in spec.fields}
+    for name, value in values.items():
+        if name not in known:
+            raise ChangeRefused(f"values.{name[:64]}", "This service has no such field.", code="unknown_field")
+        if len(value) > MAX_VALUE:
+            raise ChangeRefused(f"values.{name}", f"Keep it under {MAX_VALUE:,} characters.")
+
+
+def _check_secrets_stay(spec: ServiceSpec, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise ChangeRefused where an address leads to another host now, and a secret for the old one would go there."""
+    plain = [field.name for field in spec.fields if not field.is_secret]
+    moved = any(_host(before.get(name, "")) != _host(after.get(name, "")) for name in plain)
+    for field in spec.fields:
+        if moved and field.is_secret and before.get(field.name) and before.get(field.name) == after.get(field.name):
+            raise ChangeRefused(
+                f"values.{field.name}", f"The address leads to another host now: enter the {field.label} again."
+            )
+
+
+def _host(value: str) -> tuple[str, str]:
+    """Scheme and host of an address; a value without a scheme is no address."""
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return "", value
+    return (parts.scheme, parts.netloc) if parts.netloc else ("", "")
 
 
 def _shown(spec: ServiceSpec, values: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""How a write says no: one exception with the field at fault, which forms and the API show each in their way."""
+
+from __future__ import annotations
+
+from toolhub.tenants.models import slug_validator
+
+#: The form of something new stands at this address.
+RESERVED = frozenset({"new"})
+
+
+class ChangeRefused(ValueError):
+    """The change cannot be made; `field` is at fault, the message says what to do about it.
+
+    `code` is for programs: `invalid`, `unknown` (it names a row that is not there), `taken` (a name in use) or
+    `in_use` (something else still needs it).
+    """
+
+    def __init__(self, field: str, message: str, *, code: str = "invalid") -> None:
+        super().__init__(message)
+        self.field = field
+        self.code = code
+
+
+def not_there(field: str, kind: str, name: object) -> ChangeRefused:
+    """The answer to naming a row that is missing, or another organisation's: they look the same."""
+    return ChangeRefused(field, f"There is no {kind} {str(name)[:100]}.", code="unknown")
+
+
+def check_slug(slug: str) -> None:
+    """Raise ChangeRefused for a short name that cannot stand in an address."""
+    if slug in RESERVED or not slug_validator.regex.match(slug):  # type: ignore[union-attr]
+        raise ChangeRefused("slug", "Use lower-case letters, digits and hyphens, at most 63 of them; not “new”.")

@@ -1,0 +1,217 @@
+"""The audited writes of roles: what one opens, and who has it. Each is one transaction and a new registry version."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from capabilities.catalogue import touch_registry
+from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
+from capabilities.refused import ChangeRefused, check_slug, not_there
+from capabilities.rights import require
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership, Right
+
+#: Lines of one role.
+MAX_RULES = 5_000
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """One line of a `listed` role: it names a category or a tool."""
+
+    effect: str
+    category: str = ""
+    tool: str = ""
+
+
+@dataclass(frozen=True)
+class RoleContent:
+    """What a role's form says. `rules` is None to leave the stored ones."""
+
+    slug: str
+    name: str
+    description: str = ""
+    mode: str = RoleMode.NONE
+    rules: tuple[Rule, ...] | None = None
+
+
+@transaction.atomic
+def create_role(content: RoleContent, *, actor: Membership) -> Role:
+    """Raises ChangeRefused for a short name in use, and for rules that name what is not there."""
+    require(actor, Right.ROLES)
+    role = Role(organisation_id=actor.organisation_id)
+    _write(role, content)
+    rules = _write_rules(role, content.rules or ())
+    record("role.create", role, actor=actor, after=_told(role) | {"rules": rules})
+    touch_registry(role.organisation_id)
+    return role
+
+
+@transaction.atomic
+def update_role(role: Role, content: RoleContent, *, actor: Membership) -> Role:
+    """Change what the role says of itself and, where the content has them, its rules."""
+    require(actor, Right.ROLES)
+    before = _told(role)
+    _write(role, content)
+    after = _told(role)
+    if content.rules is not None:
+        before["rules"], after["rules"] = rules_told(role), _write_rules(role, content.rules)
+    if before != after:
+        record("role.update", role, actor=actor, before=before, after=after)
+        touch_registry(role.organisation_id)
+    return role
+
+
+@transaction.atomic
+def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership) -> None:
+    """Give the role these rules and no others. A right limited to a category is enough, if only its lines differ."""
+    before = rules_told(role)
+    after = _write_rules(role, tuple(rules))
+    if before == after:
+        return
+    require(actor, Right.ROLES, _categories_of(set(before) ^ set(after)))
+    record("role.update", role, actor=actor, before={"rules": before}, after={"rules": after})
+    touch_registry(role.organisation_id)
+
+
+@transaction.atomic
+def delete_role(role: Role, *, actor: Membership) -> int:
+    """Members who have it lose what only it opened; returns how many they are."""
+    require(actor, Right.ROLES)
+    members = RoleMembership.objects.filter(role=role).count()
+    before = _told(role) | {"rules": rules_told(role), "members": members}
+    record("role.delete", role, actor=actor, before=before)
+    role.delete()
+    touch_registry(actor.organisation_id)
+    return members
+
+
+@transaction.atomic
+def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
+    """Give the role to members who do not have it yet; returns how many they are. One audit row each."""
+    require(actor, Right.ROLES)
+    has = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
+    wanted = [member for member in members if member.pk not in has]
+    RoleMembership.objects.bulk_create(
+        RoleMembership(organisation_id=role.organisation_id, role=role, membership=member) for member in wanted
+    )
+    for member in wanted:
+        record("role.assign", member, actor=actor, after={"role": role.slug})
+    if wanted:
+        touch_registry(role.organisation_id)
+    return len(wanted)
+
+
+@transaction.atomic
+def unassign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
+    """Take the role from members who have it; returns how many they are. One audit row each."""
+    require(actor, Right.ROLES)
+    lines = RoleMembership.objects.filter(role=role, membership__in=[member.pk for member in members])
+    losing = list(lines.select_related("membership__user"))
+    RoleMembership.objects.filter(pk__in=[line.pk for line in losing]).delete()
+    for line in losing:
+        record("role.unassign", line.membership, actor=actor, before={"role": role.slug})
+    if losing:
+        touch_registry(role.organisation_id)
+    return len(losing)
+
+
+@transaction.atomic
+def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membership) -> list[str]:
+    """Give the member these roles and no others; returns their short names, sorted."""
+    require(actor, Right.ROLES)
+    roles = {role.slug: role for role in Role.objects.filter(slug__in=slugs)}
+    for slug in slugs:
+        if slug not in roles:
+            raise not_there("roles", "role", slug)
+    held = Role.objects.filter(role_memberships__membership=member)
+    for role in held.exclude(slug__in=slugs):
+        unassign_role(role, [member], actor=actor)
+    for role in roles.values():
+        assign_role(role, [member], actor=actor)
+    return sorted(roles)
+
+
+def rules_told(role: Role) -> list[str]:
+    """The rules as the audit tells them: `allow category web`, `deny tool file_write`; sorted. One query."""
+    lines = RoleRule.objects.filter(role=role).values_list("effect", "category__name", "tool__name")
+    return sorted(_line(effect, category or "", tool or "") for effect, category, tool in lines)
+
+
+def rules_of(role: Role) -> list[Rule]:
+    """One query."""
+    lines = RoleRule.objects.filter(role=role).values_list("effect", "category__name", "tool__name")
+    return sorted(Rule(effect, category or "", tool or "") for effect, category, tool in lines)
+
+
+def _write(role: Role, content: RoleContent) -> None:
+    check_slug(content.slug)
+    if content.mode not in RoleMode.values:
+        raise ChangeRefused("mode", f"The mode is one of {', '.join(RoleMode.values)}.")
+    if Role.objects.filter(slug=content.slug).exclude(pk=role.pk).exists():
+        raise ChangeRefused("slug", f"There is a role {content.slug} already.", code="taken")
+    role.slug, role.name = content.slug, content.name
+    role.description, role.mode = content.description, content.mode
+    role.save()
+
+
+def _write_rules(role: Role, rules: Sequence[Rule]) -> list[str]:
+    """Replace the role's rules; what does not change keeps its row. Returns them as the audit tells them."""
+    if len(rules) > MAX_RULES:
+        raise ChangeRefused("rules", f"A role has at most {MAX_RULES:,} rules.")
+    found = _resolved(rules)
+    kept = {(line.category_id, line.tool_id): line for line in RoleRule.objects.filter(role=role)}
+    gone = [line.pk for key, line in kept.items() if found.get(key) != line.effect]
+    RoleRule.objects.filter(pk__in=gone).delete()
+    RoleRule.objects.bulk_create(
+        RoleRule(
+            organisation_id=role.organisation_id, role=role, category_id=category_id, tool_id=tool_id, effect=effect
+        )
+        for (category_id, tool_id), effect in found.items()
+        if (category_id, tool_id) not in kept or kept[category_id, tool_id].effect != effect
+    )
+    return sorted({_line(rule.effect, rule.category, rule.tool) for rule in rules})
+
+
+def _resolved(rules: Sequence[Rule]) -> dict[tuple[int | None, int | None], str]:
+    """Effects by the keys of category and tool. Raises ChangeRefused where a rule cannot be. Two queries."""
+    categories = _keys(Category, [rule.category for rule in rules if rule.category])
+    tools = _keys(Tool, [rule.tool for rule in rules if rule.tool])
+    found: dict[tuple[int | None, int | None], str] = {}
+    for rule in rules:
+        if rule.effect not in Effect.values:
+            raise ChangeRefused("rules", f"The effect of a rule is one of {', '.join(Effect.values)}.")
+        if bool(rule.category) == bool(rule.tool):
+            raise ChangeRefused("rules", "A rule names a category or a tool, one of the two.")
+        if rule.category and rule.category not in categories:
+            raise not_there("rules", "category", rule.category)
+        if rule.tool and rule.tool not in tools:
+            raise not_there("rules", "tool", rule.tool)
+        key = (categories.get(rule.category), tools.get(rule.tool))
+        if found.setdefault(key, rule.effect) != rule.effect:
+            raise ChangeRefused("rules", f"Two rules on {rule.category or rule.tool} say different things.")
+    return found
+
+
+def _keys(model: type[Category] | type[Tool], names: Collection[str]) -> dict[str, int]:
+    return dict(model.objects.filter(name__in=set(names)).values_list("name", "pk"))
+
+
+def _line(effect: str, category: str, tool: str) -> str:
+    return f"{effect} tool {tool}" if tool else f"{effect} category {category}"
+
+
+def _categories_of(lines: Iterable[str]) -> set[str]:
+    """The categories that these rules are about; a tool's is the one it is in."""
+    named = [line.split(" ", 2)[1:] for line in lines]
+    tools = [name for kind, name in named if kind == "tool"]
+    found = set(Tool.objects.filter(name__in=tools).values_list("category__name", flat=True))
+    return found | {name for kind, name in named if kind == "category"}
+
+
+def _told(role: Role) -> dict[str, Any]:
+    return {"slug": role.slug, "name": role.name, "description": role.description, "mode": role.mode}

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.utils import timezone
+
+from capabilities.active import rights_of
+from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.models import Grant, Tool
+from capabilities.refused import ChangeRefused
+from tests.cast import make_category, make_role, make_tool
+from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
+
+
+@pytest.fixture
+def tool(acme: Organisation, in_acme: Organisation) -> Tool:
+    return make_tool(acme, "http_post", category=make_category(acme, "web"))
+
+
+def content(to: Membership, **fields: Any) -> GrantContent:
+    values: dict[str, Any] = {"member": to.pk, "effect": "allow", "tool": "http_post"}
+    return GrantContent(**values | fields)
+
+
+def test_an_allow_adds_to_the_roles_and_revoking_takes_it_back(alice: Membership, bob: Membership, tool: Tool) -> None:
+    grant = give_grant(content(bob, reason=" Deploys today. "), actor=alice)
+    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+
+    revoke_grant(grant, actor=alice)
+
+    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    rows = [(row.action, row.before or row.after) for row in AuditEntry.objects.exclude(actor=None).order_by("pk")]
+    told = {
+        "member": "bob@example.com",
+        "effect": "allow",
+        "tool": "http_post",
+        "category": "",
+        "reason": "Deploys today.",
+        "expires_at": "",
+    }
+    assert rows == [("grant.give", told), ("grant.revoke", told)]
+
+
+def test_a_deny_of_the_category_beats_an_allow_of_the_tool_and_every_role(
+    alice: Membership, bob: Membership, tool: Tool, acme: Organisation
+) -> None:
+    make_role(acme, bob)
+    give_grant(content(bob), actor=alice)
+    give_grant(content(bob, effect="deny", tool="", category="web"), actor=alice)
+
+    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+
+
+def test_an_expired_grant_does_nothing_and_may_be_given_again(alice: Membership, bob: Membership, tool: Tool) -> None:
+    grant = give_grant(content(bob, expires_at=timezone.now() + timedelta(hours=1)), actor=alice)
+    Grant.objects.filter(pk=grant.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    give_grant(content(bob), actor=alice)
+    with pytest.raises(ChangeRefused) as refused:
+        give_grant(content(bob), actor=alice)
+
+    assert (refused.value.field, refused.value.code) == ("member", "taken")
+
+
+def test_reason_and_expiry_of_a_grant_can_be_changed(alice: Membership, bob: Membership, tool: Tool) -> None:
+    grant = give_grant(content(bob), actor=alice)
+    until = timezone.now() + timedelta(days=1)
+
+    update_grant(grant, reason="Longer.", expires_at=until, actor=alice)
+
+    grant.refresh_from_db()
+    assert (grant.reason, grant.expires_at) == ("Longer.", until)
+    assert AuditEntry.objects.get(action="grant.update").after["reason"] == "Longer."
+
+
+@pytest.mark.usefixtures("tool")
+@pytest.mark.parametrize(
+    ("fields", "field", "code"),
+    [
+        ({"member": 987654}, "member", "unknown"),
+        ({"tool": "missing"}, "tool", "unknown"),
+        ({"tool": "", "category": "missing"}, "category", "unknown"),
+        ({"tool": ""}, "tool", "invalid"),
+        ({"category": "web"}, "tool", "invalid"),
+        ({"effect": "maybe"}, "effect", "invalid"),
+        ({"reason": "x" * 2001}, "reason", "invalid"),
+        ({"expires_at": timezone.now() - timedelta(days=1)}, "expires_at", "invalid"),
+    ],
+)
+def test_what_cannot_be_granted_is_not(
+    alice: Membership, bob: Membership, fields: dict[str, Any], field: str, code: str
+) -> None:
+    with pytest.raises(ChangeRefused) as refused:
+        give_grant(content(bob, **fields), actor=alice)
+
+    assert (refused.value.field, refused.value.code) == (field, code)
+    assert not Grant.objects.exists()
+
+
+def test_charlie_cannot_be_given_anything_in_acme(alice: Membership, charlie: Membership, tool: Tool) -> None:
+    with pytest.raises(ChangeRefused) as refused:
+        give_grant(content(charlie), actor=alice)
+
+    assert (refused.value.field, refused.value.code) == ("member", "unknown")
+
+
+def test_a_right_for_one_category_is_for_grants_in_it_alone(
+    alice: Membership, bob: Membership, acme: Organisation, tool: Tool
+) -> None:
+    make_tool(acme, "file_read", category=make_category(acme, "file"))
+    AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES, category="web")
+
+    give_grant(content(bob), actor=bob)
+    elsewhere = give_grant(content(bob, tool="file_read"), actor=alice)
+    for change in (
+        lambda: give_grant(content(alice, tool="file_read"), actor=bob),
+        lambda: give_grant(content(alice, tool="", category="file"), actor=bob),
+        lambda: revoke_grant(elsewhere, actor=bob),
+        lambda: update_grant(elsewhere, reason="mine", expires_at=None, actor=bob),
+    ):
+        with pytest.raises(PermissionDenied):
+            change()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.providers import (
+    ModelContent,
+    ProviderContent,
+    delete_model,
+    delete_provider,
+    save_model,
+    save_provider,
+)
+from capabilities.refused import ChangeRefused
+from tests.cast import make_agent
+from toolhub.tenants.models import AuditEntry, Membership, Organisation
+
+
+@pytest.fixture
+def provider(alice: Membership, in_acme: Organisation) -> Provider:
+    content = ProviderContent(
+        "openai", "OpenAI", "https://api.openai.com/v1", "gpt-5-mini", api_key="sk-key-of-mine-1234"
+    )
+    return save_provider(None, content, actor=alice)
+
+
+def test_a_provider_has_several_models_with_their_own_limits(alice: Membership, provider: Provider) -> None:
+    save_model(provider, None, ModelContent("gpt-5", 400_000, tool_limit=64, max_rounds=12), actor=alice)
+
+    rows = LanguageModel.objects.order_by("pk").values_list("name", "context_window", "tool_limit", "max_rounds")
+    assert list(rows) == [("gpt-5-mini", 128_000, None, None), ("gpt-5", 400_000, 64, 12)]
+    assert [row.action for row in AuditEntry.objects.order_by("pk")] == [
+        "provider.create",
+        "model.create",
+        "model.create",
+    ]
+
+
+def test_a_model_is_changed_and_agents_are_moved_to_it(
+    alice: Membership, provider: Provider, acme: Organisation
+) -> None:
+    model = provider.models.get()
+    agent = make_agent(acme)
+
+    save_model(provider, model, ModelContent("gpt-6", 200_000), agents=[agent], actor=alice)
+
+    assert Agent.objects.get().model.name == "gpt-6"
+    assert AuditEntry.objects.get(action="model.update").before["name"] == "gpt-5-mini"
+
+
+def test_the_key_stays_out_of_the_audit(alice: Membership, provider: Provider) -> None:
+    delete_provider(provider, actor=alice)
+
+    assert "sk-key" not in str(list(AuditEntry.objects.values_list("before", "after")))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"name": "gpt-5-mini"}, "name"),
+        ({"context_window": 10}, "context_window"),
+        ({"tool_limit": -1}, "tool_limit"),
+        ({"max_rounds": 26}, "max_rounds"),
+    ],
+)
+def test_what_cannot_be_a_model_is_none(
+    alice: Membership, provider: Provider, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ChangeRefused) as refused:
+        save_model(provider, None, ModelContent(**({"name": "other"} | fields)), actor=alice)
+
+    assert refused.value.field == field
+    assert LanguageModel.objects.count() == 1
+
+
+def test_what_agents_use_stays(alice: Membership, provider: Provider, acme: Organisation) -> None:
+    model = provider.models.get()
+    make_agent(acme, model=model)
+
+    with pytest.raises(ChangeRefused, match="Starter would have no model") as refused:
+        delete_model(model, actor=alice)
+    with pytest.raises(ChangeRefused, match="Starter would have no model"):
+        delete_provider(provider, actor=alice)
+
+    assert refused.value.code == "in_use"
+
+
+def test_what_nobody_uses_goes(alice: Membership, provider: Provider) -> None:
+    delete_model(provider.models.get(), actor=alice)
+    delete_provider(provider, actor=alice)
+
+    assert not Provider.objects.exists()
+    assert [row.action for row in AuditEntry.objects.order_by("pk")][2:] == ["model.delete", "provider.delete"]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from capabilities.models import ServiceSetting
+from capabilities.refused import ChangeRefused
+from capabilities.registry import ServiceField, ServiceSpec
+from capabilities.services import clear_service, save_service, service_values
+from toolhub.tenants.models import AuditEntry, Membership, Organisation
+
+HOME = ServiceSpec(
+    "home",
+    "Home",
+    "Lamps.",
+    (
+        ServiceField("base_url", "Address"),
+        ServiceField("token", "Token", is_secret=True),
+        ServiceField("room", "Room", default="kitchen", is_required=False),
+    ),
+)
+SET = {"base_url": "https://home.example.org", "token": "very-secret-token"}
+
+
+def test_a_service_is_set_up_changed_and_cleared(alice: Membership, in_acme: Organisation) -> None:
+    assert save_service(HOME, {"base_url": "https://home.example.org"}, actor=alice).is_complete is False
+    assert save_service(HOME, SET, actor=alice).is_complete is True
+    save_service(HOME, {"base_url": SET["base_url"], "room": "hall"}, actor=alice)
+    assert service_values(HOME) == SET | {"room": "hall"}
+
+    clear_service(HOME, actor=alice)
+
+    assert not ServiceSetting.objects.exists()
+    rows = AuditEntry.objects.order_by("pk")
+    assert [row.action for row in rows] == ["service.save", "service.save", "service.save", "service.clear"]
+    assert "very-secret" not in str([(row.before, row.after) for row in rows])
+
+
+def test_a_stored_secret_never_goes_to_another_host(alice: Membership, in_acme: Organisation) -> None:
+    save_service(HOME, SET, actor=alice)
+
+    for address in ("https://evil.example.org", "http://home.example.org", ""):
+        with pytest.raises(ChangeRefused, match="enter the Token again") as refused:
+            save_service(HOME, {"base_url": address}, actor=alice)
+        assert refused.value.field == "values.token"
+    save_service(HOME, {"base_url": "https://home.example.org/api"}, actor=alice)
+    save_service(HOME, {"base_url": "https://other.example.org", "token": "another"}, actor=alice)
+
+    assert service_values(HOME)["token"] == "another"
+
+
+def test_what_is_no_field_and_what_is_too_long_is_refused(alice: Membership, in_acme: Organisation) -> None:
+    with pytest.raises(ChangeRefused) as strange:
+        save_service(HOME, {"organisation": "2"}, actor=alice)
+    with pytest.raises(ChangeRefused) as long:
+        save_service(HOME, {"room": "x" * 4001}, actor=alice)
+
+    assert (strange.value.field, long.value.field) == ("values.organisation", "values.room")
+
+
+def test_what_a_later_version_brings_cannot_be_set_up(alice: Membership, in_acme: Organisation) -> None:
+    with pytest.raises(ChangeRefused, match="cannot be set up yet"):
+        save_service(ServiceSpec("later", "Later", "", (), is_available=False), {}, actor=alice)
+
+
+def test_services_ask_for_the_right_catalogue(bob: Membership, in_acme: Organisation) -> None:
+    with pytest.raises(PermissionDenied):
+        save_service(HOME, SET, actor=bob)
+    with pytest.raises(PermissionDenied):
+        clear_service(HOME, actor=bob)
