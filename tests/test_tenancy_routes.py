@@ -32,6 +32,7 @@ from capabilities.models import (
     Provider,
     RoleRule,
     Scratchpad,
+    ServiceSetting,
     Task,
 )
 from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
@@ -69,9 +70,33 @@ class Side:
     category: str
     agent: str
     slug: str
+    role: str
+    service: str
+    idle_agent: str
+    empty_category: str
+    member_id: int
+    grant_id: int
+    model_id: int
 
 
-MISSING = Side("nowhere", uuid4(), uuid4(), uuid4(), 9, "no_such_tool", "no_such_category", "no-agent", "no-provider")
+MISSING = Side(
+    "nowhere",
+    uuid4(),
+    uuid4(),
+    uuid4(),
+    9,
+    "no_such_tool",
+    "no_such_category",
+    "no-agent",
+    "no-provider",
+    "no-role",
+    "no_service",
+    "no-idle-agent",
+    "no_empty_category",
+    987654,
+    987654,
+    987654,
+)
 
 Named = Callable[[Side], Mapping[str, Any]]
 
@@ -85,6 +110,8 @@ class Ask:
     body: Named | None = None
     query: Named | None = None
     refused: int = 400
+    #: What a plain member lacks for it (403), where not the whole route asks for it.
+    right: Right | None = None
 
 
 @dataclass(frozen=True)
@@ -102,14 +129,28 @@ class Route:
 
 def provider_form(side: Side) -> dict[str, Any]:
     return {
-        "name": "New",
-        "slug": "new",
+        "name": "Fresh",
+        "slug": "fresh",
         "base_url": "",
         "model_name": "m",
         "context_window": 8000,
         "is_enabled": "on",
         "agents": [side.agent],
     }
+
+
+def agent_body(side: Side) -> dict[str, Any]:
+    return {
+        "slug": "fresh",
+        "name": "Fresh",
+        "provider": side.slug,
+        "model": side.slug.replace("provider", "model"),
+        "tools": [side.name],
+    }
+
+
+def role_body(side: Side) -> dict[str, Any]:
+    return {"slug": "fresh", "name": "Fresh", "mode": "listed", "rules": [{"tool": side.name, "effect": "allow"}]}
 
 
 MESSAGE = {"message": "hello"}
@@ -135,15 +176,70 @@ ROUTES: dict[str, Route] = {
     "api-turn-events": Route(),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
     # REST: the catalogue
-    "api-categories": Route(),
+    "api-categories": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh", "title": "Fresh"}, right=Right.CATALOGUE))
+    ),
+    "api-category": Route(
+        (
+            Ask(),
+            Ask("PATCH", body=lambda side: {"title": "Fresh"}, right=Right.CATALOGUE),
+            Ask("DELETE", 204, right=Right.CATALOGUE),
+        ),
+        args={"name": "empty_category"},
+    ),
     "api-tools": Route((Ask(), Ask(query=lambda side: {"category": side.category}))),
-    "api-tool": Route(),
+    "api-tools-bulk": Route(
+        (Ask("POST", body=lambda side: {"names": [side.name], "is_enabled": False}),), right=Right.CATALOGUE
+    ),
+    "api-tool": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"category": side.category, "is_enabled": False}, right=Right.CATALOGUE))
+    ),
     "api-tool-versions": Route(),
-    "api-agents": Route(),
-    "api-providers": Route(right=Right.PROVIDERS),
-    "api-models": Route(right=Right.PROVIDERS),
-    "api-roles": Route(right=Right.ROLES),
-    "api-grants": Route(right=Right.ROLES),
+    "api-services": Route(right=Right.CATALOGUE),
+    "api-service": Route(
+        # Nothing can be said of a service that this version does not know.
+        (Ask(), Ask("PUT", 400, body=lambda side: {"values": {}}), Ask("DELETE", 204)),
+        right=Right.CATALOGUE,
+    ),
+    "api-agents": Route((Ask(), Ask("POST", 201, body=lambda side: agent_body(side), right=Right.AGENTS))),
+    "api-agent": Route(
+        (
+            Ask(),
+            Ask("PATCH", body=lambda side: {"tools": [side.name]}, right=Right.AGENTS),
+            Ask("DELETE", 204, right=Right.AGENTS),
+        ),
+        args={"slug": "idle_agent"},
+    ),
+    "api-providers": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"slug": "fresh", "name": "Fresh"})), right=Right.PROVIDERS
+    ),
+    "api-provider": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"name": "Fresh"}), Ask("DELETE", 204)), right=Right.PROVIDERS
+    ),
+    "api-models": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"provider": side.slug, "name": "fresh"})), right=Right.PROVIDERS
+    ),
+    "api-model": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"max_rounds": 3}), Ask("DELETE", 204)), right=Right.PROVIDERS
+    ),
+    "api-roles": Route((Ask(), Ask("POST", 201, body=lambda side: role_body(side))), right=Right.ROLES),
+    "api-role": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"rules": [{"category": side.category}]}), Ask("DELETE", 204)),
+        args={"slug": "role"},
+        right=Right.ROLES,
+    ),
+    "api-member-roles": Route((Ask(), Ask("PUT", body=lambda side: {"roles": [side.role]})), right=Right.ROLES),
+    "api-grants": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"member": side.member_id}),
+            Ask("POST", 201, body=lambda side: {"member": side.member_id, "category": side.category, "effect": "deny"}),
+        ),
+        right=Right.ROLES,
+    ),
+    "api-grant": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"reason": "None."}), Ask("DELETE", 204)), right=Right.ROLES
+    ),
     "api-registry": Route(),
     # REST: who is here
     "api-members": Route(right=Right.MEMBERS),
@@ -250,6 +346,8 @@ def fill(member: Membership, word: str) -> Side:
     tool = make_tool(organisation, f"{word}_tool", category=category, description=f"Does {word}.")
     agent = make_agent(organisation, slug=f"{word}-agent", name=f"{word} agent", description=word, prompt=word)
     role = make_role(organisation, member, slug=f"{word}-role")
+    make_category(organisation, f"{word}_empty", title=f"{word} title")
+    idle_agent = make_agent(organisation, slug=f"{word}-idle", name=f"{word} idle")
     session = make_session(member, agent, title=f"{word} talk")
     done = make_turn(session, f"{word} question", status=TurnStatus.DONE, answer=f"{word} answer", last_event=2)
     open_turn = make_turn(session, f"{word} another", last_event=1)
@@ -259,10 +357,11 @@ def fill(member: Membership, word: str) -> Side:
         provider = Provider.objects.create(
             **own, slug=f"{word}-provider", name=word, base_url=f"http://{word}.test", api_key=f"sk-{word}-{word}"
         )
-        LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
+        model_row = LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
         AgentTool.objects.create(**own, agent=agent, tool=tool)
         RoleRule.objects.create(**own, role=role, category=category)
-        Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
+        grant = Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
+        ServiceSetting.objects.create(**own, service=word)
         AdminRight.objects.create(**own, membership=member, right=Right.AUDIT)
         Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
         Scratchpad.objects.create(**own, membership=member, text=word)
@@ -290,6 +389,13 @@ def fill(member: Membership, word: str) -> Side:
         category=category.name,
         agent=agent.slug,
         slug=provider.slug,
+        role=role.slug,
+        service=word,
+        idle_agent=idle_agent.slug,
+        empty_category=f"{word}_empty",
+        member_id=member.pk,
+        grant_id=grant.pk,
+        model_id=model_row.pk,
     )
 
 
@@ -357,6 +463,10 @@ def by_login(member: Membership) -> Client:
     client = anybody()
     client.force_login(member.user)
     return client
+
+
+def right_for(name: str, number: int) -> Right | None:
+    return ROUTES[name].asks[number].right or ROUTES[name].right
 
 
 def client_of(member: Membership, address: Address) -> Client:
@@ -526,7 +636,9 @@ def test_a_row_of_another_organisation_is_answered_like_a_missing_one(world: Wor
 def names_rows(way: Ask) -> bool:
     """Whether its body or query names a row that may be another organisation's."""
     named = way.body or way.query
-    return named is not None and named(MISSING) != named(replace(MISSING, agent="a", category="a", name="a", slug="a"))
+    return named is not None and named(MISSING) != named(
+        replace(MISSING, agent="a", category="a", name="a", slug="a", role="a", member_id=1)
+    )
 
 
 @pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if names_rows(ROUTES[each[0]].asks[each[1]])])
@@ -598,9 +710,9 @@ def test_another_members_chat_is_answered_like_a_missing_one(world: World, name:
     assert snapshot() == before
 
 
-@pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if ROUTES[each[0]].right])
+@pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if right_for(*each)])
 def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: World, name: str, number: int) -> None:
-    route, way = ROUTES[name], ROUTES[name].asks[number]
+    way = ROUTES[name].asks[number]
     client = client_of(world.bob, ADDRESSES[name])
     before = snapshot()
 
@@ -608,15 +720,16 @@ def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: Wo
 
     assert (real.status, real) == (403, missing)
     assert snapshot() == before
-    assert route.right is not None
+    right = right_for(name, number)
+    assert right is not None
     with organisation_scope(world.bob.organisation):
-        AdminRight.objects.create(organisation=world.bob.organisation, membership=world.bob, right=route.right)
+        AdminRight.objects.create(organisation=world.bob.organisation, membership=world.bob, right=right)
     assert ask(client, name, way, world.acme).status == way.status
 
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat and not ROUTES[each[0]].right],
+    [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat and not right_for(*each)],
 )
 def test_what_asks_for_no_right_is_open_to_a_member(world: World, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]

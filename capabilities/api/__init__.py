@@ -1,0 +1,48 @@
+"""REST: the catalogue, who may use it, and what agents make of it. One module a noun, as with the models."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from capabilities.api.agents import (
+    AgentDetail,
+    AgentList,
+    LanguageModelDetail,
+    LanguageModelList,
+    ProviderDetail,
+    ProviderList,
+)
+from capabilities.api.catalogue import (
+    CategoryDetail,
+    CategoryList,
+    RegistryView,
+    ToolBulk,
+    ToolDetail,
+    ToolList,
+    ToolVersions,
+)
+from capabilities.api.permissions import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
+from capabilities.api.services import ServiceDetail, ServiceList
+
+urlpatterns: list[URLPattern] = [
+    path("categories", CategoryList.as_view(), name="api-categories"),
+    path("categories/<str:name>", CategoryDetail.as_view(), name="api-category"),
+    path("tools", ToolList.as_view(), name="api-tools"),
+    path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
+    path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
+    path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
+    path("services", ServiceList.as_view(), name="api-services"),
+    path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
+    path("agents", AgentList.as_view(), name="api-agents"),
+    path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
+    path("providers", ProviderList.as_view(), name="api-providers"),
+    path("providers/<str:slug>", ProviderDetail.as_view(), name="api-provider"),
+    path("models", LanguageModelList.as_view(), name="api-models"),
+    path("models/<int:model_id>", LanguageModelDetail.as_view(), name="api-model"),
+    path("roles", RoleList.as_view(), name="api-roles"),
+    path("roles/<str:slug>", RoleDetail.as_view(), name="api-role"),
+    path("members/<int:member_id>/roles", MemberRolesView.as_view(), name="api-member-roles"),
+    path("grants", GrantList.as_view(), name="api-grants"),
+    path("grants/<int:grant_id>", GrantDetail.as_view(), name="api-grant"),
+    path("registry", RegistryView.as_view(), name="api-registry"),
+]

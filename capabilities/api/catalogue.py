@@ -1,0 +1,250 @@
+"""REST: categories, tools and their versions, and what of them a member may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.active import rights_of
+from capabilities.api.shared import checked_part, refusals
+from capabilities.catalogue import MAX_BULK, set_tool_enabled, set_tools_enabled
+from capabilities.categories import (
+    MAX_KEYWORD,
+    MAX_KEYWORDS,
+    CategoryContent,
+    create_category,
+    delete_category,
+    move_tool,
+    update_category,
+)
+from capabilities.models import Category, Tool, ToolVersion
+from capabilities.services import is_ready
+from toolhub.tenants.api import api_member, checked, paged, unknown
+from toolhub.tenants.models import Right
+from toolhub.tenants.paging import PAGE_PARAMETERS, page
+
+
+class CategoryOut(serializers.Serializer[Category]):
+    name = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField()
+    keywords = serializers.ListField(child=serializers.CharField())
+    is_core = serializers.BooleanField()
+
+
+class CategoryPart(serializers.Serializer[Any]):
+    title = serializers.CharField(max_length=100)
+    description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
+    keywords = serializers.ListField(
+        child=serializers.CharField(max_length=MAX_KEYWORD), max_length=MAX_KEYWORDS, default=list
+    )
+    is_core = serializers.BooleanField(default=False)
+
+
+class CategoryIn(CategoryPart):
+    name = serializers.CharField(max_length=64, help_text="For addresses and rules; given once.")
+
+
+class ToolOut(serializers.Serializer[Tool]):
+    name = serializers.CharField()
+    category = serializers.CharField(source="category.name")
+    kind = serializers.CharField()
+    is_enabled = serializers.BooleanField()
+    service = serializers.CharField(help_text="What must be set up before it works, or empty.")
+    is_ready = serializers.BooleanField(help_text="Whether that is set up.")
+    description = serializers.CharField(source="current_version.description", default="")
+    parameters: Any = serializers.JSONField(source="current_version.parameters", default=dict)
+    effect = serializers.CharField(source="current_version.effect", default="")
+    tokens = serializers.IntegerField(source="current_version.tokens", default=0)
+    version = serializers.IntegerField(source="current_version.number", default=0)
+
+
+class ToolPart(serializers.Serializer[Any]):
+    is_enabled = serializers.BooleanField(required=False)
+    category = serializers.CharField(max_length=64, required=False, help_text="Name of the category to move it to.")
+
+
+class ToolBulkIn(serializers.Serializer[Any]):
+    names = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=MAX_BULK)
+    is_enabled = serializers.BooleanField()
+
+
+class ToolVersionOut(serializers.Serializer[ToolVersion]):
+    number = serializers.IntegerField()
+    description = serializers.CharField()
+    parameters: Any = serializers.JSONField()
+    sha256 = serializers.CharField()
+    tokens = serializers.IntegerField()
+    effect = serializers.CharField()
+    on_crash = serializers.CharField()
+    timeout = serializers.FloatField(help_text="Seconds.")
+    max_result_chars = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+
+
+class RegistryToolOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    category = serializers.CharField()
+    description = serializers.CharField()
+    parameters: Any = serializers.JSONField()
+    tokens = serializers.IntegerField()
+    reason = serializers.CharField(help_text="What allows it to you.")
+
+
+class RegistryOut(serializers.Serializer[Any]):
+    version = serializers.IntegerField(help_text="Rises when what the organisation's members may call has changed.")
+    tools = RegistryToolOut(many=True)
+
+
+def shown_tools() -> QuerySet[Tool]:
+    return Tool.objects.select_related("category", "current_version").annotate(is_ready=is_ready())
+
+
+class CategoryList(APIView):
+    @extend_schema(
+        operation_id="categories_list",
+        summary="Categories",
+        parameters=PAGE_PARAMETERS,
+        responses=paged(CategoryOut),
+    )
+    def get(self, request: Request) -> Response:
+        """The catalogue's categories, by name."""
+        api_member(request)
+        return Response(page(request, Category.objects.all(), "name", lambda row: CategoryOut(row).data))
+
+    @extend_schema(
+        operation_id="categories_create", summary="Add a category", request=CategoryIn, responses={201: CategoryOut}
+    )
+    def post(self, request: Request) -> Response:
+        """Needs the right `catalogue`."""
+        member = api_member(request, right=Right.CATALOGUE)
+        body = checked(CategoryIn, request)
+        name = body.pop("name")
+        with refusals():
+            category = create_category(name, _category_content(body), actor=member)
+        return Response(CategoryOut(category).data, status.HTTP_201_CREATED)
+
+
+class CategoryDetail(APIView):
+    @extend_schema(operation_id="categories_read", summary="One category", responses=CategoryOut)
+    def get(self, request: Request, name: str) -> Response:
+        """Its words, and whether it is core."""
+        api_member(request)
+        return Response(CategoryOut(get_object_or_404(Category, name=name)).data)
+
+    @extend_schema(
+        operation_id="categories_update", summary="Change a category", request=CategoryPart, responses=CategoryOut
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """What is left out stays. A right limited to the category is enough for all but `is_core`."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        category = get_object_or_404(Category, name=name)
+        fields = ("title", "description", "keywords", "is_core")
+        body = {field: getattr(category, field) for field in fields} | checked_part(CategoryPart, request)
+        with refusals():
+            return Response(CategoryOut(update_category(category, _category_content(body), actor=member)).data)
+
+    @extend_schema(operation_id="categories_delete", summary="Remove a category", responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """With the rules and grants on it. Refused (409 `in_use`) while tools are in it."""
+        member = api_member(request, right=Right.CATALOGUE)
+        category = get_object_or_404(Category, name=name)
+        with refusals():
+            delete_category(category, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _category_content(body: dict[str, Any]) -> CategoryContent:
+    return CategoryContent(**body | {"keywords": tuple(body["keywords"])})
+
+
+class ToolList(APIView):
+    @extend_schema(
+        operation_id="tools_list",
+        summary="Tools",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("category", str, description="Only tools of this category.")],
+        responses=paged(ToolOut),
+    )
+    def get(self, request: Request) -> Response:
+        """The organisation's tools, by name."""
+        api_member(request)
+        rows = shown_tools()
+        name = request.query_params.get("category")
+        if name is not None:
+            category = Category.objects.filter(name=name[:64].replace("\x00", "")).first()
+            if category is None:
+                raise unknown("category", "There is no such category.")
+            rows = rows.filter(category=category)
+        return Response(page(request, rows, "name", lambda row: ToolOut(row).data, filters=("category",)))
+
+
+class ToolBulk(APIView):
+    @extend_schema(
+        operation_id="tools_bulk",
+        summary="Switch many tools",
+        request=ToolBulkIn,
+        responses=inline_serializer("ToolBulkOut", {"changed": serializers.IntegerField()}),
+    )
+    def post(self, request: Request) -> Response:
+        """All of them or, if one name is unknown, none. Needs the right `catalogue` for each one's category."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        body = checked(ToolBulkIn, request)
+        with refusals():
+            return Response({"changed": set_tools_enabled(body["names"], body["is_enabled"], actor=member)})
+
+
+class ToolDetail(APIView):
+    @extend_schema(operation_id="tools_read", summary="One tool", responses=ToolOut)
+    def get(self, request: Request, name: str) -> Response:
+        """A tool at its current version."""
+        api_member(request)
+        return Response(ToolOut(get_object_or_404(shown_tools(), name=name)).data)
+
+    @extend_schema(operation_id="tools_update", summary="Switch or move a tool", request=ToolPart, responses=ToolOut)
+    def patch(self, request: Request, name: str) -> Response:
+        """Needs the right `catalogue` for its category, and for the one that it moves to."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        tool = get_object_or_404(shown_tools(), name=name)
+        body = checked_part(ToolPart, request)
+        with transaction.atomic(), refusals():
+            if "category" in body:
+                move_tool(tool, body["category"], actor=member)
+            if "is_enabled" in body:
+                set_tool_enabled(tool, body["is_enabled"], actor=member)
+        return Response(ToolOut(tool).data)
+
+
+class ToolVersions(APIView):
+    @extend_schema(
+        operation_id="tool_versions_list",
+        summary="Versions of a tool",
+        parameters=PAGE_PARAMETERS,
+        responses=paged(ToolVersionOut),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """What the tool was and is, newest first."""
+        api_member(request)
+        tool = get_object_or_404(Tool, name=name)
+        rows = ToolVersion.objects.filter(tool=tool)
+        return Response(page(request, rows, "pk", lambda row: ToolVersionOut(row).data, newest_first=True))
+
+
+class RegistryView(APIView):
+    @extend_schema(operation_id="registry_read", summary="My tools", responses=RegistryOut)
+    def get(self, request: Request) -> Response:
+        """The tools that you may use now, with what allows each (ZK-43)."""
+        member = api_member(request)
+        rights = rights_of(member)
+        rows = shown_tools().filter(is_enabled=True, current_version__isnull=False).order_by("name")
+        answers = [(row, rights.decide(row.pk, row.category_id)) for row in rows]
+        tools = [ToolOut(row).data | {"reason": answer.reason} for row, answer in answers if answer.allowed]
+        body = {"version": member.organisation.registry_version, "tools": tools}
+        return Response(RegistryOut(body).data)
