@@ -92,7 +92,7 @@ class Remote:
             raise ToolError(f"The address of {self.title} is not valid: an administrator must leave out ? and #.")
         if any(segment in {"", ".", ".."} for segment in segments):
             raise ToolError("A name is empty, or leads to another place.")
-        path = "".join(f"/{quote(segment, safe='')}" for segment in segments)
+        path = "".join(f"/{quote(segment, safe='')}" for segment in segments) or "/"
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         return self.base_url.rstrip("/") + path + (f"?{urlencode(asked)}" if asked else "")
 
