@@ -8,6 +8,7 @@ from sessions import views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
+    path("first-steps/", views.first_steps_page, name="first_steps"),
     path("sessions/", views.session_list, name="session_list"),
     path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
     path("sessions/<uuid:session_id>/notices/", views.session_notices, name="session_notices"),

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
 from sessions.chats import open_session
+from sessions.first_steps import first_steps
 from sessions.forms import MessageForm, NewSessionForm
 from sessions.live import watch_turn
 from sessions.models import ChatSession
@@ -46,7 +47,18 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
         "form": NewSessionForm(),
         "can_chat": member.has_access(Access.MEMBER),
     }
+    if member.has_access(Access.OPERATOR):
+        steps = first_steps(member.organisation)
+        context["first_steps"] = [] if all(step.is_done for step in steps) else steps
     return render(request, "sessions/home.html", context)
+
+
+@require_GET
+@signed_in
+def first_steps_page(request: MemberRequest, org: str) -> HttpResponse:
+    """What to do first, with what is done ticked."""
+    member = member_or_404(request)
+    return render(request, "sessions/first_steps.html", {"first_steps": first_steps(member.organisation)})
 
 
 @require_http_methods(["GET", "POST"])

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from allauth.mfa.models import Authenticator
 from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.db import models
@@ -38,8 +39,10 @@ from capabilities.models import (
 from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_token, make_tool, make_turn
 from tests.starter_rows import fill_starter_tables
+from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit import record
 from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.invitations import invite
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -77,6 +80,14 @@ class Side:
     member_id: int
     grant_id: int
     model_id: int
+    #: Another plain member of the organisation, and a token of theirs.
+    colleague: int
+    token_id: int
+    #: Of the asking member alone.
+    own_token: int
+    pk: int
+    invitation_id: int
+    secret: str = "no-such-secret"
 
 
 MISSING = Side(
@@ -93,6 +104,11 @@ MISSING = Side(
     "no_service",
     "no-idle-agent",
     "no_empty_category",
+    987654,
+    987654,
+    987654,
+    987654,
+    987654,
     987654,
     987654,
     987654,
@@ -155,6 +171,9 @@ def role_body(side: Side) -> dict[str, Any]:
 
 MESSAGE = {"message": "hello"}
 OPEN = {"turn_id": "open_turn"}
+COLLEAGUE = {"member_id": "colleague"}
+#: Sent to confirm who it is, before anything else.
+ASKS_PASSWORD = (Ask(status=302), Ask("POST", 302))
 
 ROUTES: dict[str, Route] = {
     # The service
@@ -243,7 +262,62 @@ ROUTES: dict[str, Route] = {
     "api-registry": Route(),
     # REST: who is here
     "api-members": Route(right=Right.MEMBERS),
+    "api-member": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"access": "viewer"}), Ask("DELETE", 204)),
+        args={"member_id": "colleague"},
+        right=Right.MEMBERS,
+    ),
+    "api-invitations": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"email": "new@example.com"})), right=Right.MEMBERS
+    ),
+    "api-invitation": Route((Ask("DELETE", 204),), right=Right.MEMBERS),
+    "api-tokens": Route((Ask(), Ask("POST", 201, body=lambda side: {"name": "New", "scopes": ["read"]}))),
+    "api-token": Route((Ask("DELETE", 204),)),
     "api-audit": Route(right=Right.AUDIT),
+    # Pages: people
+    "member_list": Route((Ask(), Ask(query=lambda side: {"q": "example"})), right=Right.MEMBERS),
+    "member_invite": Route(
+        (Ask(), Ask("POST", body=lambda side: {"email": "new@example.com", "access": "member"})), right=Right.MEMBERS
+    ),
+    "member_invitation_revoke": Route((Ask("POST", 302),), right=Right.MEMBERS),
+    "member_detail": Route(args=COLLEAGUE, right=Right.MEMBERS),
+    "member_access": Route(
+        (Ask("POST", 302, body=lambda side: {"access": "viewer"}),), args=COLLEAGUE, right=Right.MEMBERS
+    ),
+    "member_right_give": Route(
+        (Ask("POST", 302, body=lambda side: {"right": "members"}),), args=COLLEAGUE, right=Right.MEMBERS
+    ),
+    "member_right_take": Route(
+        (Ask("POST", 302, body=lambda side: {"right": "members"}),), args=COLLEAGUE, right=Right.MEMBERS
+    ),
+    "member_reset": Route((Ask("POST"),), args=COLLEAGUE, right=Right.MEMBERS),
+    "member_remove": Route((Ask("POST", 302),), args=COLLEAGUE, right=Right.MEMBERS),
+    "member_token_revoke": Route((Ask("POST", 302),), args=COLLEAGUE, right=Right.MEMBERS),
+    "token_list": Route((Ask(), Ask("POST", body=lambda side: {"name": "New", "scopes": "read", "days": "7"}))),
+    "token_revoke": Route((Ask("POST", 302),)),
+    "audit_list": Route((Ask(), Ask(query=lambda side: {"q": "tool"})), right=Right.AUDIT),
+    "audit_check": Route(right=Right.AUDIT),
+    # Pages: one's own account
+    "account": Route((Ask(), Ask("POST", 302, body=lambda side: {"first_name": "Fresh"}))),
+    "account_change_password": Route((Ask(), Ask("POST"))),
+    "account_reauthenticate": Route((Ask(), Ask("POST"))),
+    "mfa_index": Route((Ask(), Ask("POST", 405))),
+    "mfa_reauthenticate": Route((Ask(), Ask("POST"))),
+    "mfa_activate_totp": Route(ASKS_PASSWORD),
+    "mfa_deactivate_totp": Route((Ask(status=404), Ask("POST", 404))),
+    "mfa_view_recovery_codes": Route((Ask(status=404),)),
+    "mfa_generate_recovery_codes": Route(ASKS_PASSWORD),
+    "mfa_download_recovery_codes": Route((Ask(status=404), Ask("POST", 404))),
+    "mfa_list_webauthn": Route(),
+    "mfa_add_webauthn": Route(ASKS_PASSWORD),
+    "mfa_reauthenticate_webauthn": Route((Ask(), Ask("POST", 302))),
+    "mfa_remove_webauthn": Route(ASKS_PASSWORD),
+    "mfa_edit_webauthn": Route(ASKS_PASSWORD),
+    # Doors
+    "join": Route((Ask(status=404),), is_public=True),
+    "reset": Route((Ask(status=404),), is_public=True),
+    "mfa_authenticate": Route((Ask(status=302),), is_public=True),
+    "mfa_login_webauthn": Route((Ask(status=302),), is_public=True),
     # Pages: chats
     "organisation_home": Route(),
     "session_list": Route(
@@ -254,6 +328,7 @@ ROUTES: dict[str, Route] = {
         )
     ),
     "session_detail": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
+    "first_steps": Route(),
     "session_notices": Route(),
     "turn_create": Route((Ask("POST", 302, body=lambda side: MESSAGE),)),
     "turn_detail": Route((Ask(status=302),)),
@@ -293,7 +368,8 @@ class Address:
 
     @property
     def names_chat(self) -> bool:
-        return bool(set(self.arguments) & {"session_id", "turn_id"})
+        """Or something else of one member alone: a token, a passkey."""
+        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "pk"})
 
     def url(self, side: Side, route: Route) -> str:
         kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
@@ -351,8 +427,14 @@ def fill(member: Membership, word: str) -> Side:
     session = make_session(member, agent, title=f"{word} talk")
     done = make_turn(session, f"{word} question", status=TurnStatus.DONE, answer=f"{word} answer", last_event=2)
     open_turn = make_turn(session, f"{word} another", last_event=1)
-    make_token(member)
+    colleague = make_member(organisation, f"{word}-colleague")
+    key = Authenticator.objects.create(
+        user=member.user, type=Authenticator.Type.WEBAUTHN, data={"name": word, "credential": {}}
+    )
     with organisation_scope(organisation):
+        own_token, _ = issue_token(member, word, actor=member)
+        token, _ = issue_token(colleague, word, actor=colleague)
+        invitation, _ = invite(f"{word}-invited@example.com", Access.MEMBER, actor=member)
         own = {"organisation": organisation}
         provider = Provider.objects.create(
             **own, slug=f"{word}-provider", name=word, base_url=f"http://{word}.test", api_key=f"sk-{word}-{word}"
@@ -396,6 +478,11 @@ def fill(member: Membership, word: str) -> Side:
         member_id=member.pk,
         grant_id=grant.pk,
         model_id=model_row.pk,
+        colleague=colleague.pk,
+        token_id=token.pk,
+        own_token=own_token.pk,
+        pk=key.pk,
+        invitation_id=invitation.pk,
     )
 
 

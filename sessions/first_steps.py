@@ -1,0 +1,81 @@
+"""What a new organisation does first, and what of it is done. Steps tick themselves: they look at rows, not clicks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models.functions import Now
+
+from capabilities.models import Agent, Provider
+from sessions.models import Turn, TurnStatus
+from toolhub.tenants.models import Invitation, Membership, Organisation
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """One step: what to do, why, and the name of the page where it is done."""
+
+    title: str
+    why: str
+    page: str
+    act: str
+    is_done: bool
+
+
+def first_steps(organisation: Organisation) -> list[FirstStep]:
+    """In the order in which they make sense. One query."""
+    done = _done(organisation)
+    return [
+        FirstStep(
+            "Say something to an agent",
+            "The offline model answers at once; it matches words, and shows every step of a turn.",
+            "session_list",
+            "Open a session",
+            done["turn"],
+        ),
+        FirstStep(
+            "Add a model provider",
+            "Any OpenAI-compatible address: OpenAI, vLLM, Ollama. Its key is stored encrypted and never shown.",
+            "provider_list",
+            "Add a provider",
+            done["provider"],
+        ),
+        FirstStep(
+            "Let an agent use it",
+            "Agents talk to the offline model until one of the provider's models is chosen for them.",
+            "provider_list",
+            "Choose agents",
+            done["agent"],
+        ),
+        FirstStep(
+            "Invite somebody",
+            "By a link. What they may use comes from their roles; a new member has none.",
+            "member_list",
+            "Invite a member",
+            done["member"],
+        ),
+    ]
+
+
+def _done(organisation: Organisation) -> dict[str, bool]:
+    own = {"organisation": OuterRef("pk")}
+    members = Membership.objects.filter(**own, ended_at=None)
+    row = (
+        Organisation.objects.filter(pk=organisation.pk)
+        .annotate(
+            turn=Exists(Turn.objects.filter(**own, status=TurnStatus.DONE)),
+            provider=Exists(Provider.objects.filter(**own).exclude(base_url="")),
+            agent=Exists(Agent.objects.filter(**own, is_enabled=True).exclude(model__provider__base_url="")),
+            members=Subquery(members.values("organisation").annotate(count=Count("pk")).values("count")),
+            invited=Exists(Invitation.objects.filter(**own, expires_at__gt=Now())),
+        )
+        .values("turn", "provider", "agent", "members", "invited")
+        .get()
+    )
+    return {
+        "turn": row["turn"],
+        "provider": row["provider"],
+        "agent": row["agent"],
+        "member": row["members"] > 1 or row["invited"],
+    }
