@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 #: This process, among all that ever were.
 OWNER = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
 #: Seconds between two looks at the turns that run here, and between two sweeps for those that do not.
-LOOK_EVERY = 0.5
+HOLD_EVERY = 0.5
 SWEEP_EVERY = 1.0
 #: Seconds after which a turn that nobody took is rung for again.
 RING_AGAIN = 2.0
@@ -64,41 +65,51 @@ def work_on(turn_id: UUID) -> None:
         connection.close()
 
 
-class Housekeeper(threading.Thread):
-    """The one thread beside the turns."""
+class Housekeeper:
+    """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
+
+    They are two, so that a slow sweep never costs a lease.
+    """
 
     def __init__(self) -> None:
-        super().__init__(name="housekeeper", daemon=True)
         self.ending = threading.Event()
         self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
         self._own_ids: set[UUID] = set()
-        self._renewed = self._swept = 0.0
+        self._renewed = 0.0
+        self._threads: list[threading.Thread] = []
 
-    def run(self) -> None:
+    def start(self) -> None:
+        for work, every in ((self.hold, HOLD_EVERY), (self.sweep, SWEEP_EVERY)):
+            thread = threading.Thread(target=self._repeat, args=(work, every), name=work.__name__, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _repeat(self, work: Callable[[], None], every: float) -> None:
         count_tokens("")  # the table is loaded once, before the first turn needs it
-        while not self.ending.wait(LOOK_EVERY):
+        while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
             try:
-                self.look()
+                work()
             except (DatabaseError, InterfaceError) as error:  # the second is no DatabaseError: a connection that broke
                 logger.warning("The database is out of reach: %s", error)
                 connection.close()
             except Exception:
-                logger.exception("A sweep failed")
+                logger.exception("Housekeeping failed")
 
-    def look(self) -> None:
-        """One round: tell the turns here what happened to them, renew their leases, and now and then sweep."""
-        now = time.monotonic()
+    def hold(self) -> None:
+        """Tell the turns here what happened to them, and now and then renew their leases."""
         watch_held()
+        now = time.monotonic()
         if now - self._renewed >= settings.TOOLHUB_LEASE_SECONDS / 3:
             self._renewed = now
             ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
-        if now - self._swept >= SWEEP_EVERY * random.uniform(0.8, 1.2):  # noqa: S311
-            self._swept = now
-            ledger.reap()
-            periodic.sweep()
-            for turn_id in unrung():
-                if not bell.ring(turn_id):
-                    self._run_here(turn_id)
+
+    def sweep(self) -> None:
+        """End what nobody will, do what is due by the clock, and call a worker for each turn that waits for one."""
+        ledger.reap()
+        periodic.sweep()
+        for turn_id in unrung():
+            if not bell.ring(turn_id):
+                self._run_here(turn_id)
 
     def _run_here(self, turn_id: UUID) -> None:
         """Nobody can be rung: take the turn ourselves."""
@@ -120,7 +131,13 @@ class Housekeeper(threading.Thread):
         until = time.monotonic() + DRAIN_SECONDS
         while held_turns.all() and time.monotonic() < until:
             time.sleep(0.05)
+        self.stop()
+
+    def stop(self) -> None:
+        """End both threads, without a word to the turns."""
         self.ending.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def watch_held() -> None:

@@ -156,8 +156,7 @@ def test_a_cancel_reaches_a_turn_whose_provider_hangs(
     cancelled_at = time.monotonic()
     running.join(10)
     took = time.monotonic() - cancelled_at
-    housekeeper.ending.set()
-    housekeeper.join()
+    housekeeper.stop()
 
     assert reread(turn).status == TurnStatus.CANCELLED
     assert took < 2.5  # 0.5 s to hear of it and 0.2 s to stop, on a busy machine
@@ -190,7 +189,7 @@ def test_a_worker_without_a_broker_runs_turns_by_sweeping(
         change(turn.pk, rang_at=None)
 
     def swept() -> bool:
-        housekeeper.look()
+        housekeeper.sweep()
         return all(reread(turn).status == TurnStatus.DONE for turn in turns)
 
     wait_for(swept, 20)
@@ -211,7 +210,7 @@ def test_a_sweep_rings_for_what_was_missed(
     turn = accepted(session)
     change(turn.pk, rang_at=None)
 
-    housekeeper.look()
+    housekeeper.sweep()
 
     assert rung == [turn.pk, turn.pk]  # when it was accepted, and by the sweep
 
@@ -227,13 +226,12 @@ def test_a_sweep_that_fails_is_not_the_last(
             raise errors.pop(0)
         looked.set()
 
-    monkeypatch.setattr(worker, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(housekeeper, "look", look)
+    monkeypatch.setattr(worker, "SWEEP_EVERY", 0.01)
+    monkeypatch.setattr(housekeeper, "sweep", look)
     housekeeper.start()
     assert looked.wait(10)
-    housekeeper.ending.set()
-    housekeeper.join()
+    housekeeper.stop()
 
     assert "The database is out of reach: away" in caplog.text
     assert "The database is out of reach: broken" in caplog.text
-    assert "A sweep failed" in caplog.text
+    assert "Housekeeping failed" in caplog.text
