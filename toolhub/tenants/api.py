@@ -59,6 +59,10 @@ def checked(serializer: type[serializers.Serializer[Any]], request: Request) -> 
     strange = sorted(set(request.data) - set(form.fields))
     if strange:
         raise ValidationError({strange[0][:100]: ErrorDetail("There is no such field here.", code="unknown_field")})
+    for name, field in form.fields.items():
+        # The framework would make text of a number.
+        if isinstance(field, serializers.CharField) and not isinstance(request.data.get(name, ""), str | None):
+            raise ValidationError({name: ErrorDetail(str(field.error_messages["invalid"]), code="invalid")})
     form.is_valid(raise_exception=True)
     return dict(form.validated_data)
 
