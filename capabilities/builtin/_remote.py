@@ -143,7 +143,7 @@ class Remote:
         complaint = self.without_credential(complaint_of(answer.text))
         said = f": {complaint.rstrip('.')}." if complaint else "."
         if status in {401, 403}:
-            what = "refuses what it was set up with" if self.headers else "refuses the request"
+            what = "refuses what it was set up with" if "Authorization" in self.headers else "refuses the request"
             return f"{self.title} {what} (status {status}){said}"
         return f"{self.title} answered with status {status}{said}"
 
