@@ -21,7 +21,19 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import DateTimeField, DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q, Value
+from django.db.models import (
+    Case,
+    DateTimeField,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    Max,
+    OuterRef,
+    Q,
+    Value,
+    When,
+)
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
@@ -127,7 +139,7 @@ def _insert(session: ChatSession, message: str, member: Membership, idempotency_
         idempotency_key=idempotency_key,
         last_event=1,
     )
-    turn.deadline_at = from_now(settings.TOOLHUB_TURN_SECONDS)
+    turn.deadline_at = from_now(settings.TOOLHUB_QUEUE_SECONDS)
     turn.rang_at = Now()
     turn.save(force_insert=True)
     _insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
@@ -174,6 +186,9 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
                 last_event=F("last_event") + 1,
                 lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS),
                 started_at=Coalesce(F("started_at"), Now()),
+                deadline_at=Case(
+                    When(started_at=None, then=from_now(settings.TOOLHUB_TURN_SECONDS)), default=F("deadline_at")
+                ),
                 next_attempt_at=None,
             )
         )

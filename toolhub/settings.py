@@ -99,6 +99,8 @@ WORKER_CONCURRENCY = env.integer("TOOLHUB_WORKER_CONCURRENCY", 100, 1, 1000)
 TOOLHUB_LEASE_SECONDS = env.integer("TOOLHUB_LEASE_SECONDS", 15, 2, 600)
 #: Seconds that a turn may run.
 TOOLHUB_TURN_SECONDS = env.integer("TOOLHUB_TURN_SECONDS", 600, 1, 86_400)
+#: Seconds that it may wait before: for a worker, or for the session's earlier turns.
+TOOLHUB_QUEUE_SECONDS = env.integer("TOOLHUB_QUEUE_SECONDS", 86_400, 1, 604_800)
 #: Model calls that a turn may take, where neither agent nor model says (CX-31, CX-33).
 TOOLHUB_MAX_ROUNDS = env.integer("TOOLHUB_MAX_ROUNDS", 5, 1, 25)
 #: Crashes in a row, without progress between, after which a turn fails.
@@ -148,6 +150,7 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -206,8 +209,17 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
-#: Sign-ins: 30 a minute from one address, and 5 failed ones in 5 minutes for one account from one address.
-ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
+#: Sign-ins: 30 a minute from one address, and 5 failed ones in 5 minutes for one account from one address. Links to
+#: join or to reset: 60 a minute from one address.
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key", "link": "60/m/ip"}
+#: A new password ends every login of its user, this one too.
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True
+MFA_ADAPTER = "toolhub.tenants.login.MFAAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "toolhub"
+#: A code is good for its 30 seconds, and the 30 before and after, for clocks that differ.
+MFA_TOTP_TOLERANCE = 1
 
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

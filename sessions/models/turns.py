@@ -82,6 +82,7 @@ class Turn(TenantModel):
     next_attempt_at = models.DateTimeField(null=True, blank=True)
     #: When a worker was last called for it.
     rang_at = models.DateTimeField(null=True, blank=True)
+    #: While it is queued: until when it may wait. From its first claim on: until when it may run.
     deadline_at = models.DateTimeField()
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -45,6 +45,10 @@ def rung(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return turn_ids
 
 
+def seconds_left(turn: Turn) -> float:
+    return (reread(turn).deadline_at - timezone.now()).total_seconds()
+
+
 def finish(claim: Claim, status: TurnStatus = TurnStatus.DONE, answer: str = "done") -> None:
     with organisation_scope(claim.organisation_id):
         ledger.finish(claim, status, answer=answer)
@@ -142,6 +146,22 @@ def test_a_claim_takes_a_lease_and_says_so(session: ChatSession) -> None:
     assert row.lease_until is not None
     assert row.lease_until > timezone.now()
     assert events_of(turn) == [(1, "accepted"), (2, "started")]
+
+
+def test_a_turn_may_wait_a_day_and_its_running_time_begins_with_the_first_claim(session: ChatSession) -> None:
+    turn = accepted(session)
+    waiting = seconds_left(turn)
+
+    claim = ledger.claim(turn.pk, "first")
+    running = seconds_left(turn)
+    change(turn.pk, lease_until=ledger.from_now(-1), deadline_at=ledger.from_now(30))
+    again = ledger.claim(turn.pk, "second")
+
+    assert claim is not None
+    assert again is not None
+    assert 86_390 < waiting <= 86_400
+    assert 590 < running <= 600
+    assert seconds_left(turn) <= 30
 
 
 def test_a_missing_or_a_held_or_an_ended_turn_cannot_be_claimed(session: ChatSession) -> None:
