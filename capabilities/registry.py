@@ -94,7 +94,6 @@ class BuiltinTool:
     function: ToolFunction
     arguments: type[BaseModel]
     human_format: str
-    dedupe: bool = False
     #: Name of the service that it needs, or empty.
     service: str = ""
 
@@ -168,7 +167,6 @@ def tool(
     on_crash: OnCrash | None = None,
     timeout: float = 20.0,
     name: str | None = None,
-    dedupe: bool = False,
     service: str = "",
     into: Registry = registry,
 ) -> Callable[[ToolFunction], ToolFunction]:
@@ -198,7 +196,6 @@ def tool(
                 function=function,
                 arguments=arguments,
                 human_format=human_format,
-                dedupe=dedupe,
                 service=service,
             )
         )
