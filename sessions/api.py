@@ -30,7 +30,7 @@ from sessions.queries import session_or_404, session_place, sessions_page, visib
 from sessions.selection import selection_preview
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.middleware import token_of
-from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.paging import MAX_PAGE, PAGE, PAGE_PARAMETERS, integer_parameter, only_parameters, page
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.wire import Refused
@@ -135,6 +135,8 @@ def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
 
 
 class SessionList(APIView):
+    write_scope = Scope.CHAT
+
     @extend_schema(
         operation_id="sessions_list", summary="Sessions", parameters=PAGE_PARAMETERS, responses=paged(SessionOut)
     )
@@ -175,6 +177,8 @@ class SessionDetail(APIView):
 
 
 class SessionTurns(APIView):
+    write_scope = Scope.CHAT
+
     @extend_schema(
         operation_id="turns_list",
         summary="Turns of a session",
@@ -262,6 +266,8 @@ class TurnSteps(APIView):
 
 
 class TurnCancel(APIView):
+    write_scope = Scope.CHAT
+
     @extend_schema(
         operation_id="turns_cancel", summary="Stop a turn", request=None, responses={200: TurnOut, 404: ErrorOut}
     )

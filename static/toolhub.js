@@ -10,6 +10,7 @@
     if (event.target.closest("[data-show-keys]")) $("#keys").showModal();
     if (event.target.closest("[data-close-dialog]")) event.target.closest("dialog").close();
     for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+    if (event.target.matches("[data-select]")) event.target.select();
     const dismiss = event.target.closest("[data-dismiss]");
     if (dismiss) dismiss.closest(".notice, .toast-card").remove();
   });

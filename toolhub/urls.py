@@ -7,7 +7,9 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from toolhub.health import healthz, readyz
+from toolhub.tenants.doors import join, reset
 from toolhub.tenants.pages import home
+from toolhub.tenants.views import account as own_account
 
 handler400 = "toolhub.problems.bad_request"
 handler403 = "toolhub.problems.forbidden"
@@ -26,9 +28,14 @@ urlpatterns = [
     path("accounts/login/", account.login, name="account_login"),
     path("accounts/logout/", account.logout, name="account_logout"),
     path("accounts/inactive/", account.account_inactive, name="account_inactive"),
+    path("accounts/", include("toolhub.tenants.factors")),
+    path("account/", own_account, name="account"),
+    path("join/<str:secret>/", join, name="join"),
+    path("reset/<str:secret>/", reset, name="reset"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("o/<slug:org>/", include("toolhub.tenants.urls")),
     path("o/<slug:org>/", include("capabilities.urls")),
     path("o/<slug:org>/", include("sessions.urls")),
     path("", home, name="home"),

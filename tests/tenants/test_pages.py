@@ -108,14 +108,15 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     admin = menu(client.get("/o/acme/").content)
 
     assert plain == ["Home", "Sessions", "Tools"]
-    assert delegated == admin == ["Home", "Sessions", "Tools", "Providers"]
+    assert delegated == ["Home", "Sessions", "Tools", "Providers"]
+    assert admin == ["Home", "Sessions", "Tools", "Providers", "Members", "Audit"]
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
     client.force_login(alice.user)
     side = client.get("/o/acme/").content.decode().split('id="side"')[1].split("</nav>")[0]
 
-    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 4
+    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 6
 
 
 def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bob: Membership) -> None:

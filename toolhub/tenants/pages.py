@@ -109,6 +109,13 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
         ),
     ),
+    (
+        "Access",
+        (
+            ("Members", "people", "member_list", "member", Right.MEMBERS),
+            ("Audit", "journal-text", "audit_list", "audit", Right.AUDIT),
+        ),
+    ),
 )
 
 

@@ -1,0 +1,81 @@
+"""What a token may be used for is asked in one place; here every route of the API is walked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tests.cast import make_agent, make_session, make_token
+from toolhub.tenants.models import ApiToken, Membership, Scope
+from toolhub.tenants.scope import system_scope
+from toolhub.tenants.wire import TokenScope, scope_wanted
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+#: The views that `chat` opens for writing. Every other write needs `manage`.
+CHAT = {"api-sessions", "api-session-turns", "api-turn-cancel"}
+
+
+def views(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, Any]]:
+    for entry in (resolver or get_resolver()).url_patterns:
+        pattern = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from views(entry, pattern)
+        elif isinstance(entry, URLPattern) and pattern.startswith("api/v1/"):
+            yield entry.name or pattern, entry.callback.cls  # type: ignore[attr-defined]
+
+
+VIEWS = dict(views())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_reading_asks_for_read_and_every_write_for_chat_or_manage(name: str) -> None:
+    view = VIEWS[name]
+
+    assert TokenScope in view.permission_classes
+    assert {scope_wanted(method, view) for method in ("GET", "HEAD", "OPTIONS")} == {Scope.READ}
+    written = {scope_wanted(method, view) for method in WRITES if hasattr(view, method.lower())}
+    assert written <= ({Scope.CHAT} if name in CHAT else {Scope.MANAGE})
+
+
+def test_the_views_that_chat_opens_are_there() -> None:
+    assert set(VIEWS) >= CHAT
+
+
+def token_with(member: Membership, *scopes: Scope) -> Client:
+    return Client(headers={"Authorization": f"Bearer {make_token(member, scopes=scopes)}"})
+
+
+@pytest.mark.django_db
+def test_each_scope_opens_its_own_and_nothing_else(alice: Membership) -> None:
+    make_session(alice, make_agent(alice.organisation))
+    asks = {
+        Scope.READ: ("GET", "/api/v1/sessions", {}),
+        Scope.CHAT: ("POST", "/api/v1/sessions", {"agent": "starter"}),
+        Scope.MANAGE: ("POST", "/api/v1/invitations", {"email": "x@example.com"}),
+    }
+
+    for held in Scope:
+        client = token_with(alice, held)
+        for asked, (method, url, body) in asks.items():
+            answer = client.generic(method, url, json.dumps(body), "application/json")
+            if asked == held:
+                assert answer.status_code in (200, 201), (held, asked)
+            else:
+                assert (answer.status_code, answer.json()["error"]) == (
+                    403,
+                    {"code": "forbidden", "message": f"This token lacks the scope {asked}.", "field": None},
+                )
+
+
+@pytest.mark.django_db
+def test_tokens_from_before_the_scopes_hold_all(alice: Membership) -> None:
+    make_token(alice)
+
+    with system_scope():
+        assert ApiToken.objects.get().scopes == ["read", "chat", "manage"]
+        assert ApiToken().scopes == ["read", "chat", "manage"]

@@ -1,0 +1,152 @@
+"""The forms of people, tokens and audit: they shape and check, the domain functions write."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from django import forms
+
+from toolhub.tenants.members import GivenRight, accesses_to_give, category_names
+from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, Scope
+from toolhub.tenants.trail import AuditFilter
+
+CHECKS = forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
+
+
+def password_field(label: str) -> forms.CharField:
+    return forms.CharField(
+        max_length=200,
+        label=label,
+        strip=False,
+        help_text="At least 10 characters, and not a common one.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class MemberFilter(forms.Form):
+    """The list's address. A value that cannot be is left out."""
+
+    q = forms.CharField(required=False, max_length=100)
+    access = forms.ChoiceField(required=False, choices=[("", "Any access"), *Access.choices])
+    after = forms.CharField(required=False, max_length=254)
+    before = forms.CharField(required=False, max_length=254)
+
+    def values(self) -> dict[str, str]:
+        self.full_clean()
+        return {name: self.cleaned_data.get(name, "") for name in self.fields}
+
+
+class AccessForm(forms.Form):
+    """Offers what the actor may give."""
+
+    access = forms.ChoiceField(label="Access", error_messages={"invalid_choice": "You cannot give this access."})
+
+    def __init__(self, *args: Any, actor: Membership, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        offered = [(access.value, access.label) for access in accesses_to_give(actor)]
+        self.fields["access"].choices = offered  # type: ignore[attr-defined]
+
+    def chosen(self) -> Access:
+        return Access(self.cleaned_data["access"])
+
+
+class InviteForm(AccessForm):
+    email = forms.EmailField(max_length=254, label="E-mail address", help_text="Only who holds this address can join.")
+    field_order = ("email", "access")
+
+    def __init__(self, *args: Any, actor: Membership, **kwargs: Any) -> None:
+        super().__init__(*args, actor=actor, initial={"access": Access.MEMBER}, **kwargs)
+
+
+class RightForm(forms.Form):
+    """One right to give: those that the actor holds somewhere; whether for this category is asked when it is given."""
+
+    right = forms.ChoiceField(label="Right", error_messages={"invalid_choice": "You cannot give this right."})
+    category = forms.ChoiceField(
+        required=False, label="Only for", error_messages={"invalid_choice": "There is no such category."}
+    )
+
+    def __init__(self, *args: Any, actor: Membership, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        offered = [(right.value, right.label) for right in Right if actor.reach(right)]
+        self.fields["right"].choices = offered  # type: ignore[attr-defined]
+        self.fields["category"].choices = [(EVERY_CATEGORY, "Every category"), *category_names()]  # type: ignore[attr-defined]
+        limited = ", ".join(right.label.lower() for right in Right if right in CATEGORY_RIGHTS)
+        self.fields["category"].help_text = f"For these rights: {limited}."
+
+    def given(self) -> GivenRight:
+        return GivenRight(Right(self.cleaned_data["right"]), self.cleaned_data["category"])
+
+
+class HeldRightForm(forms.Form):
+    """One right to take, as the page names it."""
+
+    right = forms.ChoiceField(choices=Right.choices)
+    category = forms.CharField(required=False, max_length=64)
+
+    def given(self) -> GivenRight:
+        return GivenRight(Right(self.cleaned_data["right"]), self.cleaned_data["category"])
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(max_length=100, help_text="Where it is used: laptop, nightly report, ...")
+    scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=CHECKS, initial=[Scope.READ, Scope.CHAT])
+    days = forms.TypedChoiceField(
+        label="Expires",
+        coerce=int,
+        empty_value=None,
+        required=False,
+        initial=90,
+        choices=[(7, "in 7 days"), (30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), ("", "never")],
+    )
+
+    def scope_list(self) -> list[Scope]:
+        return [Scope(scope) for scope in self.cleaned_data["scopes"]]
+
+
+class NewcomerForm(forms.Form):
+    first_name = forms.CharField(
+        max_length=150, label="First name", widget=forms.TextInput({"autocomplete": "given-name"})
+    )
+    last_name = forms.CharField(
+        max_length=150, required=False, label="Last name", widget=forms.TextInput({"autocomplete": "family-name"})
+    )
+    password = password_field("Password")
+
+
+class NameForm(forms.Form):
+    first_name = forms.CharField(
+        max_length=150, label="First name", widget=forms.TextInput({"autocomplete": "given-name"})
+    )
+    last_name = forms.CharField(
+        max_length=150, required=False, label="Last name", widget=forms.TextInput({"autocomplete": "family-name"})
+    )
+
+
+class ResetForm(forms.Form):
+    password = password_field("New password")
+
+
+class AuditFilterForm(forms.Form):
+    """The audit's address. A day that cannot be is left out."""
+
+    actor = forms.CharField(required=False, max_length=200)
+    action = forms.CharField(required=False, max_length=64)
+    target = forms.CharField(required=False, max_length=200)
+    since = forms.DateField(required=False)
+    until = forms.DateField(required=False)
+    q = forms.CharField(required=False, max_length=200)
+    older = forms.IntegerField(required=False, min_value=0, max_value=2**62)
+    newer = forms.IntegerField(required=False, min_value=0, max_value=2**62)
+
+    def wanted(self) -> AuditFilter:
+        self.full_clean()
+        data = self.cleaned_data
+        since, until = (_within(data.get(name)) for name in ("since", "until"))
+        texts = {name: data.get(name, "") for name in ("actor", "action", "target", "q")}
+        return AuditFilter(since=since, until=until, **texts)
+
+
+def _within(day: date | None) -> date | None:
+    return day if day is not None and 1970 <= day.year < 9999 else None

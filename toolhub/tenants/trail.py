@@ -1,0 +1,118 @@
+"""What pages and REST read of the audit: entries by filter, and one entry's changes side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from toolhub.tenants.models import AuditEntry
+
+ENTRIES_A_PAGE = 50
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Part of the actor's address, the beginning of an action, a kind or part of the name of a target, days (UTC, both
+    inclusive), and text anywhere in an entry."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    since: date | None = None
+    until: date | None = None
+    q: str = ""
+
+
+def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
+    entries = AuditEntry.objects.all()
+    if wanted.actor:
+        entries = entries.filter(actor_label__icontains=wanted.actor)
+    if wanted.action:
+        entries = entries.filter(action__startswith=wanted.action)
+    if wanted.target:
+        entries = entries.filter(Q(target_type=wanted.target) | Q(target_label__icontains=wanted.target))
+    if wanted.since:
+        entries = entries.filter(created_at__gte=_midnight(wanted.since))
+    if wanted.until:
+        entries = entries.filter(created_at__lt=_midnight(wanted.until) + timedelta(days=1))
+    if wanted.q:
+        entries = entries.annotate(old=Cast("before", TextField()), new=Cast("after", TextField())).filter(
+            Q(actor_label__icontains=wanted.q)
+            | Q(action__icontains=wanted.q)
+            | Q(target_label__icontains=wanted.q)
+            | Q(request_id=wanted.q)
+            | Q(old__icontains=wanted.q)
+            | Q(new__icontains=wanted.q)
+        )
+    return entries
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time.min, UTC)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field of an entry; None where it was not, or is no more."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class ShownEntry:
+    entry: AuditEntry
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True)
+class TrailPage:
+    """Some entries, newest first; the numbers to go on after and before, None at either end."""
+
+    entries: Sequence[ShownEntry]
+    older: int | None
+    newer: int | None
+
+
+def trail_page(wanted: AuditFilter, *, older: int | None, newer: int | None, limit: int = ENTRIES_A_PAGE) -> TrailPage:
+    """The entries below `older`, or above `newer`. One query."""
+    entries = audit_entries(wanted)
+    if newer is not None:
+        found = list(entries.filter(number__gt=newer).order_by("number")[: limit + 1])
+        rows = found[:limit][::-1]
+        more_above, more_below = len(found) > limit, bool(rows)
+    else:
+        if older is not None:
+            entries = entries.filter(number__lt=older)
+        found = list(entries.order_by("-number")[: limit + 1])
+        rows = found[:limit]
+        more_above, more_below = older is not None and bool(rows), len(found) > limit
+    return TrailPage(
+        [ShownEntry(row, changes(row.before, row.after)) for row in rows],
+        older=rows[-1].number if more_below else None,
+        newer=rows[0].number if more_above else None,
+    )
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """The fields that differ, in order of their names."""
+    names = sorted({*before, *after})
+    return [
+        Change(name, _shown(before, name), _shown(after, name))
+        for name in names
+        if before.get(name) != after.get(name) or (name in before) != (name in after)
+    ]
+
+
+def _shown(values: dict[str, Any], name: str) -> str | None:
+    if name not in values:
+        return None
+    value = values[name]
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

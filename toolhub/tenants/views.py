@@ -1,0 +1,399 @@
+"""The pages of members, invitations, tokens, audit and one's own account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from allauth.mfa.models import Authenticator
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from toolhub.tenants.access import MemberRequest, member_or_404, memberships_of_user, revoke_token
+from toolhub.tenants.account import rename_user
+from toolhub.tenants.audit import check_chain
+from toolhub.tenants.forms import (
+    AccessForm,
+    AuditFilterForm,
+    HeldRightForm,
+    InviteForm,
+    MemberFilter,
+    NameForm,
+    RightForm,
+    TokenForm,
+)
+from toolhub.tenants.invitations import INVITATION_DAYS, invite, revoke_invitation
+from toolhub.tenants.members import (
+    MemberRefused,
+    current_members,
+    give_right,
+    may_manage,
+    remove_member,
+    set_access,
+    take_right,
+    why_not,
+)
+from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, User
+from toolhub.tenants.pages import signed_in
+from toolhub.tenants.resets import issue_reset_link
+from toolhub.tenants.tokens import issue_own_token, tokens_of
+from toolhub.tenants.trail import trail_page
+
+MEMBERS_A_PAGE = 50
+#: Invitations that the list shows, newest first.
+INVITATIONS_SHOWN = 50
+
+
+# -- Members ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MembersPage:
+    """Some members by address; the addresses to go on after and before, None at either end."""
+
+    members: list[Membership]
+    after: str | None
+    before: str | None
+
+
+def members_page(*, q: str, access: str, after: str, before: str, limit: int = MEMBERS_A_PAGE) -> MembersPage:
+    """Two queries: members with users, and their rights."""
+    members = current_members()
+    for word in q.split():
+        names = (
+            Q(user__email__icontains=word) | Q(user__first_name__icontains=word) | Q(user__last_name__icontains=word)
+        )
+        members = members.filter(names)
+    if access:
+        members = members.filter(access=access)
+    if before:
+        found = list(members.filter(user__email__lt=before).order_by("-user__email")[: limit + 1])
+        page = found[:limit][::-1]
+        more_before, more_after = len(found) > limit, bool(page)
+    else:
+        found = list(members.filter(user__email__gt=after).order_by("user__email")[: limit + 1])
+        page = found[:limit]
+        more_before, more_after = bool(after and page), len(found) > limit
+    return MembersPage(
+        page,
+        after=page[-1].user.email if more_after else None,
+        before=page[0].user.email if more_before else None,
+    )
+
+
+@require_GET
+@signed_in
+def member_list(request: MemberRequest, org: str) -> HttpResponse:
+    member_or_404(request, right=Right.MEMBERS)
+    chosen = MemberFilter(request.GET).values()
+    filters = {name: chosen[name] for name in ("q", "access")}
+    context = {
+        "numbers": Membership.objects.filter(ended_at=None).aggregate(
+            members=Count("pk"), admins=Count("pk", filter=Q(access=Access.ADMIN))
+        ),
+        "page": members_page(q=chosen["q"], access=chosen["access"], after=chosen["after"], before=chosen["before"]),
+        "accesses": Access.choices,
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+        "invitations": Invitation.objects.select_related("created_by__user").order_by("-pk")[:INVITATIONS_SHOWN],
+    }
+    return render(request, "tenants/member_list.html", context)
+
+
+def _member(member_id: int) -> Membership:
+    member = current_members().filter(pk=member_id).first()
+    if member is None:
+        raise Http404("No such member.")
+    return member
+
+
+@require_GET
+@signed_in
+def member_detail(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    actor = member_or_404(request, right=Right.MEMBERS)
+    return _member_page(request, actor, _member(member_id))
+
+
+def _member_page(
+    request: MemberRequest,
+    actor: Membership,
+    shown: Membership,
+    *,
+    access_form: AccessForm | None = None,
+    right_form: RightForm | None = None,
+    template: str = "tenants/member_detail.html",
+) -> HttpResponse:
+    reason = why_not(actor, shown)
+    bound = [form for form in (access_form, right_form) if form is not None]
+    context = {
+        "shown": shown,
+        "reason": reason,
+        "may_manage": not reason,
+        "access_form": access_form or AccessForm(actor=actor, initial={"access": shown.access}),
+        "right_form": right_form or RightForm(actor=actor),
+        "tokens": tokens_of(shown),
+    }
+    return render(request, template, context, status=422 if any(form.errors for form in bound) else 200)
+
+
+@require_POST
+@signed_in
+def member_access(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    form = AccessForm(request.POST, actor=actor)
+    if form.is_valid():
+        try:
+            set_access(shown, form.chosen(), actor=actor)
+        except MemberRefused as error:
+            form.add_error("access", str(error))
+        else:
+            messages.success(request, f"{shown} is {form.chosen().label.lower()} now.")
+            return redirect("member_detail", org=org, member_id=member_id)
+    return _member_page(request, actor, shown, access_form=form)
+
+
+@require_POST
+@signed_in
+def member_right_give(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    """Give one delegated right; htmx gets the list of rights back."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    template = "tenants/_member_rights.html" if request.htmx else "tenants/member_detail.html"
+    form = RightForm(request.POST, actor=actor)
+    if form.is_valid():
+        try:
+            shown = give_right(shown, form.given(), actor=actor)
+        except MemberRefused as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            if request.htmx:
+                return _member_page(request, actor, shown, template=template)
+            messages.success(request, f"{shown} has the right now.")
+            return redirect("member_detail", org=org, member_id=member_id)
+    return _member_page(request, actor, shown, right_form=form, template=template)
+
+
+@require_POST
+@signed_in
+def member_right_take(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    """Take one delegated right away; htmx gets the list of rights back."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    form = HeldRightForm(request.POST)
+    if form.is_valid():
+        try:
+            shown = take_right(shown, form.given(), actor=actor)
+        except MemberRefused as error:
+            messages.error(request, str(error))
+    if request.htmx:
+        return _member_page(request, actor, shown, template="tenants/_member_rights.html")
+    return redirect("member_detail", org=org, member_id=member_id)
+
+
+@require_POST
+@signed_in
+def member_remove(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    try:
+        remove_member(shown, actor=actor)
+    except MemberRefused as error:
+        messages.error(request, str(error))
+        return redirect("member_detail", org=org, member_id=member_id)
+    messages.success(request, f"{shown} is no longer a member.")
+    return redirect("member_list", org=org)
+
+
+@require_POST
+@signed_in
+def member_reset(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+    """Make a reset link and show it, this once."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    try:
+        _, secret = issue_reset_link(shown, actor=actor)
+    except MemberRefused as error:
+        messages.error(request, str(error))
+        return redirect("member_detail", org=org, member_id=member_id)
+    context = {
+        "title": f"Reset link for {shown}",
+        "link": request.build_absolute_uri(reverse("reset", args=[secret])),
+        "sentence": f"Give it to {shown} over a way you trust. It works once, for a day, until the password changes. "
+        "With the new password every login of theirs ends.",
+        "back": reverse("member_detail", args=[org, member_id]),
+    }
+    return render(request, "tenants/link_shown.html", context)
+
+
+@require_POST
+@signed_in
+def member_token_revoke(request: MemberRequest, org: str, member_id: int, token_id: int) -> HttpResponse:
+    """Revoke somebody's token; htmx gets nothing back in its row's place."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    shown = _member(member_id)
+    if not may_manage(actor, shown) and shown.pk != actor.pk:
+        messages.error(request, why_not(actor, shown))
+        return redirect("member_detail", org=org, member_id=member_id)
+    _revoke(shown, token_id, actor)
+    if request.htmx:
+        return HttpResponse("")
+    messages.success(request, "The token is revoked.")
+    return redirect("member_detail", org=org, member_id=member_id)
+
+
+def _revoke(owner: Membership, token_id: int, actor: Membership) -> None:
+    token = ApiToken.objects.filter(membership=owner, pk=token_id).first()
+    if token is None:
+        raise Http404("No such token.")
+    revoke_token(token, actor=actor)
+
+
+# -- Invitations ------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def member_invite(request: MemberRequest, org: str) -> HttpResponse:
+    """The form; then the link, this once."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    form = InviteForm(request.POST or None, actor=actor)
+    if form.is_valid():
+        try:
+            invitation, secret = invite(form.cleaned_data["email"], form.chosen(), actor=actor)
+        except MemberRefused as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            context = {
+                "title": f"Invitation for {invitation}",
+                "link": request.build_absolute_uri(reverse("join", args=[secret])),
+                "sentence": f"Send it to {invitation}. It works once, for {INVITATION_DAYS} days, and for nobody else.",
+                "back": reverse("member_list", args=[org]),
+            }
+            return render(request, "tenants/link_shown.html", context)
+    return render(request, "tenants/member_invite.html", {"form": form}, status=422 if form.errors else 200)
+
+
+@require_POST
+@signed_in
+def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: int) -> HttpResponse:
+    """End an invitation; htmx gets its row back."""
+    actor = member_or_404(request, right=Right.MEMBERS)
+    invitation = Invitation.objects.select_related("created_by__user").filter(pk=invitation_id).first()
+    if invitation is None:
+        raise Http404("No such invitation.")
+    revoke_invitation(invitation, actor=actor)
+    if request.htmx:
+        invitation.refresh_from_db(fields=["revoked_at", "accepted_at"])
+        return render(request, "tenants/_invitation_row.html", {"invitation": invitation})
+    messages.success(request, f"The invitation for {invitation} is revoked.")
+    return redirect("member_list", org=org)
+
+
+# -- Tokens -----------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def token_list(request: MemberRequest, org: str) -> HttpResponse:
+    """One's own tokens, and the form for another; a new one is shown this once."""
+    member = member_or_404(request)
+    form = TokenForm(request.POST or None)
+    secret = ""
+    if form.is_valid():
+        data = form.cleaned_data
+        try:
+            _, secret = issue_own_token(member, data["name"], form.scope_list(), data["days"])
+        except MemberRefused as error:
+            form.add_error(error.field if error.field in form.fields else None, str(error))
+        else:
+            form = TokenForm()
+    context = {"form": form, "secret": secret, "tokens": tokens_of(member)}
+    return render(request, "tenants/token_list.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@signed_in
+def token_revoke(request: MemberRequest, org: str, own_token: int) -> HttpResponse:
+    """Revoke one's own token; htmx gets nothing back in its row's place."""
+    member = member_or_404(request)
+    _revoke(member, own_token, member)
+    if request.htmx:
+        return HttpResponse("")
+    messages.success(request, "The token is revoked.")
+    return redirect("token_list", org=org)
+
+
+# -- Audit ------------------------------------------------------------------------------------------------------------
+
+
+@require_GET
+@signed_in
+def audit_list(request: MemberRequest, org: str) -> HttpResponse:
+    """Who changed what, newest first; htmx gets the entries alone."""
+    member = member_or_404(request, right=Right.AUDIT)
+    form = AuditFilterForm(request.GET)
+    wanted = form.wanted()
+    older, newer = form.cleaned_data.get("older"), form.cleaned_data.get("newer")
+    filters = {
+        "actor": wanted.actor,
+        "action": wanted.action,
+        "target": wanted.target,
+        "since": wanted.since.isoformat() if wanted.since else "",
+        "until": wanted.until.isoformat() if wanted.until else "",
+        "q": wanted.q,
+    }
+    context = {
+        "page": trail_page(wanted, older=older, newer=newer),
+        "count": member.organisation.audit_count,
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+    }
+    template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
+    return render(request, template, context)
+
+
+@require_GET
+@signed_in
+def audit_check(request: MemberRequest, org: str) -> HttpResponse:
+    """Read the whole chain, and say whether it is intact; htmx gets the line alone."""
+    member = member_or_404(request, right=Right.AUDIT)
+    broken = check_chain(member.organisation)
+    member.organisation.refresh_from_db(fields=["audit_count", "audit_head"])
+    context = {"broken": broken, "is_checked": True, "count": member.organisation.audit_count}
+    template = "tenants/_audit_chain.html" if request.htmx else "tenants/audit_check.html"
+    return render(request, template, context)
+
+
+# -- One's own account ------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def account(request: HttpRequest) -> HttpResponse:
+    """Name, password, two-factor login, passkeys and tokens of whoever is signed in, in every organisation."""
+    user = cast(User, request.user)
+    names: dict[str, Any] = {"first_name": user.first_name, "last_name": user.last_name}
+    form = NameForm(request.POST or None, initial=names)
+    if form.is_valid():
+        rename_user(user, form.cleaned_data["first_name"], form.cleaned_data["last_name"])
+        messages.success(request, "Your name is saved.")
+        return redirect("account")
+    context = {"form": form, "own_memberships": memberships_of_user(user)} | login_factors(user)
+    return render(request, "tenants/account.html", context, status=422 if form.errors else 200)
+
+
+def login_factors(user: User) -> dict[str, Any]:
+    """Whether the user signs in with an app's codes, and how many passkeys there are. One query."""
+    kinds = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
+    return {
+        "has_totp": Authenticator.Type.TOTP in kinds,
+        "passkeys": kinds.count(Authenticator.Type.WEBAUTHN),
+    }
