@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from capabilities.builtin._remote import Remote, a_dict, bearer, dicts, filled, remote, short
 from capabilities.contract.context import ToolContext
@@ -47,12 +48,26 @@ ATTRIBUTE_LIMIT = 40
 #: Ways into the house, or of use to a browser only.
 HIDDEN = frozenset({"access_token", "entity_picture", "entity_picture_local", "icon", "supported_features"})
 
-EntityId = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,100}\.[a-z0-9_]{1,150}$", description="Such as light.kitchen.")]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,100}$")]
+
+def _matching(pattern: str, sentence: str) -> AfterValidator:
+    """Checked here and not in the schema, where a pattern costs tokens wherever it is used."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(sentence)
+        return value
+
+    return AfterValidator(check)
+
+
+EntityId = Annotated[str, _matching(r"[a-z0-9_]{1,100}\.[a-z0-9_]{1,150}", "an entity_id looks like light.kitchen")]
+Name = Annotated[str, _matching(r"[a-z0-9_]{1,100}", "a name has a-z, 0-9 and _ only")]
 
 
 @tool(category="ha", effect="read", service="home_assistant", human_format="Looking at {entity_id}")
-def ha_get_state(context: ToolContext, entity_id: EntityId) -> dict[str, Any]:
+def ha_get_state(
+    context: ToolContext, entity_id: Annotated[EntityId, Field(description="Such as light.kitchen.")]
+) -> dict[str, Any]:
     """One entity of Home Assistant: its state and attributes."""
     missing = f"There is no {entity_id}: ha_get_states shows what there is."
     state = _home(context).json("GET", "api", "states", entity_id, shape=dict, missing=missing)
