@@ -36,8 +36,8 @@ class Rest:
     """Asks as one member. A fault of the server is an answer (500), as it is for a real client."""
 
     def __init__(self, member: Membership | None) -> None:
-        headers = {"Authorization": f"Bearer {make_token(member)}"} if member else {}
-        self.client = Client(raise_request_exception=False, headers=headers)
+        self.headers = {"Authorization": f"Bearer {make_token(member)}"} if member else {}
+        self.client = Client(raise_request_exception=False, headers=self.headers)
 
     def get(self, path: str, headers: Any = None, **query: Any) -> Reply:
         return self.ask("GET", path, headers=headers, query=query)
