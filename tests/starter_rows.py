@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any
-
-from django.utils import timezone
 
 from capabilities.models import (
     AgentNote,
@@ -46,7 +44,7 @@ def fill_starter_tables(member: Membership, word: str) -> None:
     Place.objects.create(**named, latitude=52.5, longitude=13.4, address=word)
     Person.objects.create(**own, number=1, name=word, email=f"{word}@example.com", notes=word)
     Message.objects.create(**own, number=1, sender=member, sender_name=word, text=word)
-    now = timezone.now()
+    now = datetime(2026, 11, 18, 12, tzinfo=UTC)
     CalendarEvent.objects.create(
         **own, number=1, title=word, place=word, notes=word, starts_at=now, ends_at=now, time_zone="UTC"
     )

@@ -183,6 +183,7 @@ ROUTES: dict[str, Route] = {
     "account_inactive": Route(is_public=True),
     "api-schema": Route(is_public=True),
     "api-docs": Route(is_public=True),
+    "calendar_feed": Route((Ask(status=404),), args={"secret": "name"}, is_public=True),
     "home": Route((Ask(status=302),)),
     # REST: chats
     "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from zoneinfo import ZoneInfo
 
 from django.db import models
 
@@ -40,6 +41,12 @@ class CalendarEvent(NumberedRow):
 
     def __str__(self) -> str:
         return self.title
+
+    @property
+    def days(self) -> int:
+        """How many days an event of whole days takes."""
+        zone = ZoneInfo(self.time_zone)
+        return max(1, (self.ends_at.astimezone(zone).date() - self.starts_at.astimezone(zone).date()).days)
 
 
 class CalendarFeed(MemberRow):

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capabilities.recurrence import nth, starts
+
+FAR = datetime(2100, 1, 1)
+moments = st.datetimes(datetime(1950, 1, 1), datetime(2080, 1, 1)).map(lambda moment: moment.replace(microsecond=0))
+
+
+def first_days(first: datetime, repeat: str, count: int) -> list[str]:
+    return [f"{start:%Y-%m-%d}" for start in islice(starts(first, repeat, first, FAR), count)]
+
+
+@pytest.mark.parametrize(
+    ("first", "repeat", "days"),
+    [
+        ("2026-11-18", "none", ["2026-11-18"]),
+        ("2026-12-30", "daily", ["2026-12-30", "2026-12-31", "2027-01-01"]),
+        ("2026-11-18", "weekly", ["2026-11-18", "2026-11-25", "2026-12-02"]),
+        ("2026-11-30", "monthly", ["2026-11-30", "2026-12-30", "2027-01-30", "2027-03-30"]),
+        ("2026-08-31", "monthly", ["2026-08-31", "2026-10-31", "2026-12-31"]),
+        ("2024-02-29", "yearly", ["2024-02-29", "2028-02-29"]),
+    ],
+)
+def test_it_repeats_and_leaves_out_days_that_are_not(first: str, repeat: str, days: list[str]) -> None:
+    assert first_days(datetime.fromisoformat(first), repeat, len(days)) == days
+
+
+def test_nothing_starts_past_the_last_day() -> None:
+    first = datetime(2026, 11, 18, 22)
+
+    found = list(starts(first, "daily", first, FAR, until=date(2026, 11, 20)))
+
+    assert [start.day for start in found] == [18, 19, 20]
+
+
+@given(moments, st.sampled_from(["none", "daily", "weekly", "monthly", "yearly"]), moments, st.integers(0, 1500))
+def test_a_part_of_the_starts_is_that_part_of_all_of_them(
+    first: datetime, repeat: str, after: datetime, days: int
+) -> None:
+    after = min(after, first + timedelta(days=4000))
+    before = after + timedelta(days=days)
+    numbers = range(1 if repeat == "none" else 6000)
+    every = (start for number in numbers if (start := nth(first, repeat, number)) is not None)
+
+    found = list(starts(first, repeat, after, before))
+
+    assert found == [start for start in every if after <= start < before]
