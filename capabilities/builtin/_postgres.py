@@ -90,6 +90,7 @@ def run(url: str, sql: str, parameters: Sequence[str], limits: Limits) -> Table:
     deadline = time.monotonic() + limits.seconds
     with _connected(target, limits) as connection, _hung_up_at(deadline, connection):
         try:
+            _refuse_superuser(connection)
             return _read(connection, sql.strip().rstrip(";"), parameters, limits)
         except psycopg.errors.QueryCanceled as error:
             raise ToolError(_too_long(limits)) from error
@@ -124,9 +125,6 @@ def _connected(target: Target, limits: Limits) -> Iterator[psycopg.Connection[An
     except psycopg.Error as error:
         raise ToolError(_unconnected(error, target)) from error
     try:
-        if connection.info.parameter_status("is_superuser") != "off":
-            # Such an account reads files of the server and ends sessions of others, in any transaction.
-            raise ToolError("The database account is a superuser: an administrator must set up one that may only read.")
         connection.read_only = True
         yield connection
     finally:
@@ -159,6 +157,12 @@ def _hung_up_at(deadline: float, connection: psycopg.Connection[Any]) -> Iterato
         timer.cancel()
         timer.join()
         line.close()
+
+
+def _refuse_superuser(connection: psycopg.Connection[Any]) -> None:
+    """Such an account reads files of the server and ends sessions of others, in any transaction."""
+    if connection.execute("SELECT current_setting('is_superuser')").fetchone() != ("off",):
+        raise ToolError("The database account is a superuser: an administrator must set up one that may only read.")
 
 
 def _read(connection: psycopg.Connection[Any], sql: str, parameters: Sequence[str], limits: Limits) -> Table:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -94,7 +95,7 @@ def test_more_rows_than_the_limit_are_told(query: Callable[..., Any], either: Va
 
 
 def test_what_is_long_is_cut(query: Callable[..., Any], either: Values) -> None:
-    name = "printf('%.*c', 100000, 'x')" if "sqlite" in either["url"] else "repeat('x', 200000000)"
+    name = "printf('%.*c', 100000, 'x')" if "sqlite" in either["url"] else "repeat('x', 20000000)"
 
     found = query(either | {"row_limit": "3"}, f"SELECT {name} FROM shop")
 
@@ -404,3 +405,14 @@ def test_every_tool_of_the_category_only_reads() -> None:
         ("ae_db_describe", "read", "retry"),
         ("ae_db_show_view", "read", "retry"),
     }
+
+
+def test_a_server_that_never_answers_is_left_in_time(context: ToolContext, told: Callable[..., str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        started = time.monotonic()
+
+        sentence = told({"url": f"postgres://u:pw@127.0.0.1:{port}/x", "timeout": "1"}, "SELECT 1")
+
+    assert sentence == "The database at 127.0.0.1 could not be reached."
+    assert time.monotonic() - started < 5
