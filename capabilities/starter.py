@@ -107,7 +107,7 @@ class FirstAdmin:
 def create_organisation(name: str, slug: str, admin: FirstAdmin) -> Membership:
     """A new organisation with everything it needs for its first turn; returns its administrator's membership.
 
-    A user with that e-mail address joins it; else one is made.
+    A user with that e-mail address joins it, and keeps their password; else one is made.
     """
     organisation = Organisation.objects.create(name=name, slug=slug)
     with organisation_scope(organisation):

@@ -10,7 +10,6 @@
     if (event.target.closest("[data-show-keys]")) $("#keys").showModal();
     if (event.target.closest("[data-close-dialog]")) event.target.closest("dialog").close();
     for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
-    if (event.target.matches("[data-select]")) event.target.select();
     const dismiss = event.target.closest("[data-dismiss]");
     if (dismiss) dismiss.closest(".notice, .toast-card").remove();
   });
@@ -117,6 +116,15 @@
   });
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (event.target.id === "composer") scrollTo({ top: document.body.scrollHeight });
+  });
+
+  // Tick or untick every box of a name on the page.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-tick-all]");
+    if (!button) return;
+    const boxes = $$(`input[type=checkbox][name="${button.dataset.tickAll}"]`);
+    const all = boxes.every((box) => box.checked);
+    for (const box of boxes) box.checked = !all;
   });
 
   // Filters apply as they are changed; without script there is a button.

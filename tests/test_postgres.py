@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
         ("tests/sessions/test_ledger.py", 45),
         ("tests/sessions/test_ledger_machine.py", 1),
         ("tests/tenants/test_guarded.py", 10),
+        ("tests/tenants/test_chain.py", 40),
     ],
 )
 def test_the_same_tests_hold_on_postgresql(path: str, at_least: int, postgres_url: str) -> None:

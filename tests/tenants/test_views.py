@@ -257,7 +257,7 @@ def test_a_token_is_found_on_its_own_members_page_alone(admin: Client, alice: Me
 
 def invited(admin: Client, email: str = "dana@example.com") -> str:
     page = admin.post("/o/acme/members/invite/", {"email": email, "access": "member"}).content.decode()
-    found = re.search(r'value="http://testserver(/join/[\w-]+/)"', page)
+    found = re.search(r"http://testserver(/join/[\w-]+/)<", page)
     assert found is not None
     return found[1]
 
@@ -356,7 +356,7 @@ def test_tries_at_links_are_counted(client: Client, acme: Organisation) -> None:
 
 def test_a_reset_link_is_shown_once_and_sets_the_password(admin: Client, client: Client, bob: Membership) -> None:
     page = admin.post(f"/o/acme/members/{bob.pk}/reset/").content.decode()
-    found = re.search(r'value="http://testserver(/reset/[\w-]+/)"', page)
+    found = re.search(r"http://testserver(/reset/[\w-]+/)<", page)
     assert found is not None
 
     assert b"bob@example.com" in client.get(found[1]).content
@@ -410,7 +410,7 @@ def test_a_token_is_made_shown_once_and_works(client: Client, bob: Membership) -
     client.force_login(bob.user)
 
     page = client.post("/o/acme/tokens/", {"name": "laptop", "scopes": ["read"], "days": "7"}).content.decode()
-    found = re.search(r'value="(thub_[\w-]+)"', page)
+    found = re.search(r">(thub_[\w-]{30,})<", page)
     assert found is not None
     again = client.get("/o/acme/tokens/").content.decode()
 
@@ -424,9 +424,9 @@ def test_a_token_is_made_shown_once_and_works(client: Client, bob: Membership) -
 @pytest.mark.parametrize(
     ("data", "field"),
     [
-        ({"name": "", "scopes": ["read"], "days": ""}, "name"),
-        ({"name": "x", "scopes": ["rule"], "days": ""}, "scopes"),
-        ({"name": "x", "scopes": [], "days": ""}, "scopes"),
+        ({"name": "", "scopes": ["read"], "days": "0"}, "name"),
+        ({"name": "x", "scopes": ["rule"], "days": "0"}, "scopes"),
+        ({"name": "x", "scopes": [], "days": "0"}, "scopes"),
         ({"name": "x", "scopes": ["read"], "days": "100000"}, "days"),
     ],
 )
@@ -443,7 +443,7 @@ def test_a_bad_token_form_is_shown_again(client: Client, bob: Membership, data: 
 
 def test_a_token_that_never_expires_can_be_made(client: Client, bob: Membership) -> None:
     client.force_login(bob.user)
-    client.post("/o/acme/tokens/", {"name": "x", "scopes": ["read", "chat"], "days": ""})
+    client.post("/o/acme/tokens/", {"name": "x", "scopes": ["read", "chat"], "days": "0"})
 
     with system_scope():
         token = ApiToken.objects.get()

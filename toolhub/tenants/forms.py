@@ -95,10 +95,8 @@ class TokenForm(forms.Form):
     days = forms.TypedChoiceField(
         label="Expires",
         coerce=int,
-        empty_value=None,
-        required=False,
         initial=90,
-        choices=[(7, "in 7 days"), (30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), ("", "never")],
+        choices=[(7, "in 7 days"), (30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), (0, "never")],
     )
 
     def scope_list(self) -> list[Scope]:

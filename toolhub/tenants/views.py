@@ -309,7 +309,7 @@ def token_list(request: MemberRequest, org: str) -> HttpResponse:
     if form.is_valid():
         data = form.cleaned_data
         try:
-            _, secret = issue_own_token(member, data["name"], form.scope_list(), data["days"])
+            _, secret = issue_own_token(member, data["name"], form.scope_list(), data["days"] or None)
         except MemberRefused as error:
             form.add_error(error.field if error.field in form.fields else None, str(error))
         else:
@@ -353,7 +353,6 @@ def audit_list(request: MemberRequest, org: str) -> HttpResponse:
         "page": trail_page(wanted, older=older, newer=newer),
         "count": member.organisation.audit_count,
         "filters": filters,
-        "is_filtered": any(filters.values()),
         "query": urlencode({name: value for name, value in filters.items() if value}),
     }
     template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
