@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from capabilities import egress
-from capabilities.egress import EgressFailed, EgressRefused, Fetched, fetch, guarded_client, is_public
+from capabilities.egress import EgressFailed, EgressRefused, Fetched, fetch, fetching, guarded_client, is_public
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -447,7 +447,7 @@ def test_redirect_from_https_to_http_is_refused() -> None:
     request = httpx2.Request("GET", "https://example.org/a")
 
     with pytest.raises(EgressRefused):
-        egress._redirected(request, httpx2.Response(302, headers={"location": "http://example.org/b"}))
+        fetching._redirected(request, httpx2.Response(302, headers={"location": "http://example.org/b"}))
 
 
 def test_three_redirects_are_followed_and_a_fourth_is_not(server: Server) -> None:

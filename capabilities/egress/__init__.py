@@ -1,0 +1,35 @@
+"""The one way out to the network, for tools and for model providers: what may be reached is decided here.
+
+Knows addresses, ports and redirects, and the operator's list of private hosts. Must not know organisations, tools or
+rows: whoever calls says what is asked, this package says whether it may leave the house.
+
+Whatever is not an answer is one of these, each with a sentence for the reader, and for the model:
+
+    EgressError
+    ├── EgressRefused    it may not be asked, however often
+    └── EgressFailed     it may be asked, but did not work
+"""
+
+from capabilities.egress.addresses import DENIED_V4, AllowedHost, allowed_host, check_url, is_public
+from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
+from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
+from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, no_deadline, resolve_checked
+
+__all__ = [
+    "DENIED_V4",
+    "MAX_REDIRECTS",
+    "AllowedHost",
+    "EgressError",
+    "EgressFailed",
+    "EgressRefused",
+    "Fetched",
+    "Guard",
+    "GuardedBackend",
+    "allowed_host",
+    "check_url",
+    "fetch",
+    "guarded_client",
+    "is_public",
+    "no_deadline",
+    "resolve_checked",
+]

@@ -1,0 +1,199 @@
+"""Asking the network for one answer: redirects, the deadline, and how much of a body is taken.
+
+Knows HTTP. Which addresses may be reached, the guard says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import httpcore2
+import httpx2
+
+from capabilities.egress.addresses import check_characters, check_url
+from capabilities.egress.errors import EgressFailed, EgressRefused
+from capabilities.egress.guard import Clock, Guard, GuardedTransport
+
+MAX_REDIRECTS = 3
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# All that another host gets to see after a redirect: any other header may be a key, whatever it is called.
+HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "range", "user-agent"})
+# These say where a message goes or how long it is, which is ours to say.
+OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer"})
+# Not charsets but transformations of Python's, some of them quadratic or raising whatever `errors` says.
+ODD_CODECS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """An answer, of whatever status. `headers` has lower-case names; `body` is decompressed, cut where `truncated`."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    truncated: bool
+
+    @property
+    def text(self) -> str:
+        charset = httpx2.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
+        name = (charset or "utf-8").lower().replace("-", "_")
+        try:
+            return self.body.decode("utf-8" if name in ODD_CODECS else name, "replace")
+        except (LookupError, ValueError):
+            return self.body.decode("utf-8", "replace")
+
+
+def fetch(
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+    timeout: float,
+    max_bytes: int = 2_000_000,
+    max_redirects: int = MAX_REDIRECTS,
+) -> Fetched:
+    """Ask the network. `timeout` is seconds for all of it: look-ups, redirects and the last byte of the body.
+
+    Follows redirects itself, each checked like the first address; with `max_redirects` 0 one is refused. The body is
+    cut at `max_bytes`, counted both as sent and as decompressed. Raises EgressRefused and EgressFailed.
+    """
+    clock = deadline_clock(timeout)
+    request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
+    limit = min(max_redirects, MAX_REDIRECTS)
+    with GuardedTransport(Guard(), clock) as transport, _told_plainly(request.url.host, timeout):
+        for _ in range(limit + 1):
+            response = transport.handle_request(request)
+            try:
+                if response.status_code not in REDIRECTS or "location" not in response.headers:
+                    body, truncated = _read_body(response, max_bytes)
+                    return Fetched(
+                        url=str(request.url),
+                        status=response.status_code,
+                        headers=MappingProxyType(dict(response.headers.items())),
+                        body=body,
+                        truncated=truncated,
+                    )
+            finally:
+                response.close()
+            if not limit:
+                raise EgressRefused(f"{request.url.host} redirects elsewhere, and this request is not sent on.")
+            request = _redirected(request, response)
+    raise EgressFailed(f"{request.url.host} was not reached: there were more than {limit} redirects.")
+
+
+def deadline_clock(seconds: float) -> Clock:
+    """Cuts every wait to what is left of `seconds` from now, and raises httpcore2's timeout when nothing is."""
+    deadline = time.monotonic() + seconds
+
+    def left(timeout: float | None) -> float:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise httpcore2.ReadTimeout("deadline")
+        return remaining if timeout is None else min(timeout, remaining)
+
+    return left
+
+
+@contextlib.contextmanager
+def _told_plainly(host: str, timeout: float) -> Iterator[None]:
+    """Turns the client's exceptions into ours, one sentence each."""
+    try:
+        yield
+    except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:
+        raise EgressFailed(f"{host} did not finish its answer within {timeout:g} s.") from error
+    except httpx2.LocalProtocolError as error:
+        raise EgressRefused(f"The request to {host} is not valid HTTP: {str(error).rstrip('.')}.") from error
+    except httpx2.HTTPError as error:
+        raise EgressFailed(f"{host} could not be reached: {str(error).rstrip('.')}.") from error
+
+
+def _request_headers(headers: Mapping[str, str]) -> httpx2.Headers:
+    for name in headers:
+        if name.lower() in OWN_HEADERS or name.lower().startswith("proxy-"):
+            raise EgressRefused(f"The header {name} cannot be set; it follows from the address and the body.")
+    try:
+        asked = httpx2.Headers(dict(headers))
+    except UnicodeEncodeError as error:
+        raise EgressRefused("A header has a character in it that headers cannot carry.") from error
+    defaults = httpx2.Headers({"accept": "*/*", "user-agent": "toolhub"})
+    defaults.update(asked)
+    defaults["accept-encoding"] = "gzip, deflate"
+    return defaults
+
+
+def _redirected(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request:
+    """The next request of a chain. Its address gets the same checks as the first, and less of our secrets."""
+    target = _redirect_target(request.url, response.headers["location"])
+    method, content, headers = request.method, request.content, request.headers
+    if (response.status_code == 303 and method != "HEAD") or (response.status_code in (301, 302) and method == "POST"):
+        method, content = "GET", b""
+    # httpx2 leaves out a scheme's usual port, so that the step up from http to https counts as the same host.
+    same_host = (request.url.host, request.url.port) == (target.host, target.port)
+    kept = {
+        name: value
+        for name, value in headers.items()
+        if name not in OWN_HEADERS
+        and (same_host or name in HARMLESS_HEADERS)
+        and (content or name not in ("content-type", "content-encoding"))
+    }
+    return httpx2.Request(method, target, headers=kept, content=content or None)
+
+
+def _redirect_target(source: httpx2.URL, location: str) -> httpx2.URL:
+    check_characters(location)
+    try:
+        target = check_url(str(source.join(location)))
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise EgressRefused(f"{source.host} redirects to an address that is not valid.") from error
+    if source.scheme == "https" and target.scheme == "http":
+        raise EgressRefused(f"{source.host} redirects from https to http, which is not followed.")
+    return target
+
+
+def _read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
+    """The decompressed body, and whether it was cut.
+
+    Both what comes off the wire and what it inflates to stop at `max_bytes`, so a bomb costs no more than an honest
+    body. A ratio between the two is not held against it: honest JSON lists shrink twentyfold.
+    """
+    decode = _decoder(response.headers.get("content-encoding", ""))
+    body, received = bytearray(), 0
+    for piece in response.iter_raw():
+        received += len(piece)
+        body += decode(piece, max_bytes + 1 - len(body))
+        if max(received, len(body)) > max_bytes:
+            return bytes(body[:max_bytes]), True
+    return bytes(body), False
+
+
+def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
+    """A function of a piece and the most bytes to make of it. One layer only: nested ones are made by attackers."""
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return lambda piece, most: piece
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return _unknown_coding
+    inflate = None
+
+    def decode(piece: bytes, most: int) -> bytes:
+        nonlocal inflate
+        if inflate is None:  # "deflate" comes with a zlib header, or, from some servers, without any
+            bare = coding == "deflate" and piece[:1] and piece[0] & 0x0F != 8
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+        try:
+            return inflate.decompress(piece, most)
+        except zlib.error as error:
+            raise EgressFailed("The answer is compressed, and damaged.") from error
+
+    return decode
+
+
+def _unknown_coding(piece: bytes, most: int) -> bytes:
+    raise EgressFailed("The answer is compressed in a way that was not asked for.")
