@@ -142,19 +142,20 @@ def write_file(root: Path, path: str, change: Callable[[bytes | None], bytes]) -
         return len(data)
 
 
-def walk(root: Path, path: str, *, recursive: bool) -> Iterator[Entry]:
-    """What is in a folder, sorted by name, and with `recursive` in those below it. An unmade workspace is empty."""
+def walk(root: Path, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Entry]:
+    """What is in a folder, sorted by name, and with `recursive` in those below it. An unmade workspace is empty.
+    What bears a name to skip is not told, nor is what it holds."""
     parts = parts_of(path)
     if not parts and not root.exists():
         return
     with _explained(path), _folder(root, parts) as folder:
         prefix = "".join(f"{part}/" for part in parts)
-        yield from islice(_entries(folder, prefix, DEPTH_LIMIT if recursive else 1), WALK_LIMIT)
+        yield from islice(_entries(folder, prefix, DEPTH_LIMIT if recursive else 1, skip), WALK_LIMIT)
 
 
-def _entries(folder: int, prefix: str, depth: int) -> Iterator[Entry]:
+def _entries(folder: int, prefix: str, depth: int, skip: frozenset[str]) -> Iterator[Entry]:
     with os.scandir(folder) as scan:
-        names = sorted(entry.name for entry in islice(scan, FOLDER_LIMIT))
+        names = sorted(entry.name for entry in islice(scan, FOLDER_LIMIT) if entry.name not in skip)
     for name in names:
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -163,7 +164,7 @@ def _entries(folder: int, prefix: str, depth: int) -> Iterator[Entry]:
         yield Entry(prefix + _readable(name), name, folder, status)
         if depth > 1 and stat.S_ISDIR(status.st_mode):
             with suppress(OSError), _opened(name, folder) as below:
-                yield from _entries(below, f"{prefix}{_readable(name)}/", depth - 1)
+                yield from _entries(below, f"{prefix}{_readable(name)}/", depth - 1, skip)
 
 
 def _readable(name: str) -> str:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import io
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-import jsonschema_rs
 from pydantic import Field
 
 from capabilities.builtin import _workspace as workspace
+from capabilities.builtin._search import line_matcher, lines_of, searched_lines, text_of
 from capabilities.builtin._syntax import CHECKS, SUFFIXES, first_flaw
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
@@ -41,18 +39,11 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Entries of one listing, matches of one search, characters of a line shown with a match.
+#: Entries of one listing, and matches of one search.
 LIST_LIMIT = 500
 MATCH_LIMIT = 200
-SHOWN_LINE = 400
-#: A search skips longer lines, and ends after so many bytes or seconds.
-LINE_LIMIT = 2_000
-SEARCH_BYTES = 20_000_000
-SEARCH_SECONDS = 10.0
 #: Lines of a text that is compared: difflib takes quadratic time.
 DIFF_LINES = 5_000
-#: Bytes that a compiled pattern may take.
-PATTERN_BYTES = 1_000_000
 
 Path = Annotated[str, Field(description="Relative to the workspace.", max_length=1_000)]
 Glob = Annotated[str | None, Field(description="Only names like *.py.", max_length=200)]
@@ -67,10 +58,10 @@ def file_read(
 ) -> dict[str, Any]:
     """Read lines of a text file in the workspace."""
     content = workspace.read_file(context.workspace, path)
-    text = _text(content)
+    text = text_of(content)
     if text is None:
         return {"path": path, "binary": True, "bytes": content.size}
-    lines = _lines(text)
+    lines = lines_of(text)
     shown = lines[offset - 1 : offset - 1 + limit]
     result: dict[str, Any] = {"path": path, "text": "".join(shown), "total_lines": len(lines)}
     if len(shown) < len(lines):
@@ -148,17 +139,9 @@ def file_grep(
 
     With regex the pattern is a regular expression without look-around and back references.
     """
-    matches = _matcher(pattern, regex, ignore_case)
-    found: list[dict[str, Any]] = []
-    notes: set[str] = set()
-    for name, number, line in _searched(context, path, glob, notes):
-        if len(line) > LINE_LIMIT:
-            notes.add(f"Lines over {LINE_LIMIT} characters were skipped.")
-        elif matches(line.rstrip("\r\n")):
-            found.append({"file": name, "line": number, "text": line.strip()[:SHOWN_LINE]})
-        if len(found) > MATCH_LIMIT:
-            return {"matches": found[:MATCH_LIMIT], "notes": [*sorted(notes), "There are more matches."]}
-    return {"matches": found} | ({"notes": sorted(notes)} if notes else {})
+    matches = line_matcher(pattern, regex, ignore_case)
+    wanted = partial(fnmatchcase, pat=glob or "*")
+    return searched_lines(context, path, matches, limit=MATCH_LIMIT, wanted=wanted)
 
 
 @tool(category="file", effect="read", human_format="Checking the syntax of {path}")
@@ -191,21 +174,9 @@ def file_stat(context: ToolContext, path: Path) -> dict[str, Any]:
     return row | {"modified": modified.isoformat(timespec="seconds")}
 
 
-def _text(content: workspace.Content) -> str | None:
-    """The text of a file, or None where it is no UTF-8 text. A character cut in two at the end is left out."""
-    if b"\0" in content.data:
-        return None
-    for cut in range(4 if content.truncated else 1):
-        try:
-            return content.data[: len(content.data) - cut].decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-    return None
-
-
 def _whole_text(context: ToolContext, path: str) -> str:
     content = workspace.read_file(context.workspace, path)
-    text = _text(content)
+    text = text_of(content)
     if text is None:
         raise ToolError(f"{path} is no UTF-8 text.")
     if content.truncated:
@@ -213,59 +184,8 @@ def _whole_text(context: ToolContext, path: str) -> str:
     return text
 
 
-def _lines(text: str) -> list[str]:
-    """Lines with their endings. Only a line feed ends one, as in every editor; str.splitlines knows eight more ends."""
-    return list(io.StringIO(text, newline="\n"))
-
-
 def _comparable(name: str, text: str) -> list[str]:
-    lines = [line.rstrip("\r\n") for line in _lines(text)]
+    lines = [line.rstrip("\r\n") for line in lines_of(text)]
     if len(lines) > DIFF_LINES:
         raise ToolError(f"{name} has {len(lines)} lines; at most {DIFF_LINES} can be compared.")
     return lines
-
-
-def _searched(context: ToolContext, path: str, glob: str | None, notes: set[str]) -> Iterator[tuple[str, int, str]]:
-    """File, number and text of each line to search, until the bytes or the time are used up."""
-    deadline = time.monotonic() + min(SEARCH_SECONDS, context.timeout / 2)
-    left = SEARCH_BYTES
-    for name, content in _contents(context, path, glob):
-        left -= len(content.data)
-        if content.truncated:
-            notes.add(f"Of files over {workspace.READ_LIMIT} bytes only the beginning was searched.")
-        for number, line in enumerate(_lines(_text(content) or ""), start=1):
-            if context.stopped.is_set() or time.monotonic() > deadline or left < 0:
-                notes.add("The search stopped before its end: name a smaller folder, or a glob.")
-                return
-            yield name, number, line
-
-
-def _contents(context: ToolContext, path: str, glob: str | None) -> Iterator[tuple[str, workspace.Content]]:
-    if workspace.parts_of(path) and workspace.kind_of(workspace.status_of(context.workspace, path)) == "file":
-        yield path, workspace.read_file(context.workspace, path)
-        return
-    for entry in workspace.walk(context.workspace, path, recursive=True):
-        if entry.kind != "file" or (glob and not fnmatchcase(entry.name, glob)):
-            continue
-        try:
-            yield entry.path, workspace.read_in(entry.folder, entry.name)
-        except (OSError, ToolError):
-            continue  # gone or exchanged since it was listed, or not ours to read
-
-
-def _matcher(pattern: str, regex: bool, ignore_case: bool) -> Callable[[str], bool]:
-    """Whether a line matches. A regular expression runs on an engine without backtracking, in time linear in the line:
-    Python's own can take hours for `(a+)+$`, holds every other thread meanwhile, and cannot be interrupted. The one at
-    hand is Rust's, behind the `pattern` of a JSON Schema.
-    """
-    if not regex:
-        wanted = pattern.casefold() if ignore_case else pattern
-        return lambda line: wanted in (line.casefold() if ignore_case else line)
-    schema = {"pattern": f"(?i:{pattern})" if ignore_case else pattern}
-    limits = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
-    try:
-        return jsonschema_rs.Draft202012Validator(schema, pattern_options=limits).is_valid
-    except jsonschema_rs.ValidationError:
-        raise ToolError(
-            "The regular expression is malformed, too large, or uses look-around or back references."
-        ) from None

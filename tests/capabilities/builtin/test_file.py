@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.builtin import file as file_tools
+from capabilities.builtin import _search
 from capabilities.contract.context import ToolContext, ToolError
 from tests.capabilities.builtin.conftest import NOW, Call
 
@@ -246,12 +246,12 @@ def test_a_stopped_search_says_so(call: Call, workspace: Path, context: ToolCont
 
     assert call("file_grep", pattern="x") == {
         "matches": [],
-        "notes": ["The search stopped before its end: name a smaller folder, or a glob."],
+        "notes": ["The search stopped before its end: name a smaller folder, or fewer files."],
     }
 
 
 def test_a_search_ends_when_its_time_is_up(call: Call, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_tools, "SEARCH_SECONDS", -1)
+    monkeypatch.setattr(_search, "SEARCH_SECONDS", -1)
     (workspace / "a").write_text("x")
 
     assert call("file_grep", pattern="x")["matches"] == []
