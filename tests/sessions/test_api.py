@@ -449,11 +449,13 @@ def test_a_stream_is_told_whatever_is_asked_for(rest: Rest, turn: Turn, accept: 
 # -- Tools ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_tools_of_a_session_are_told_as_the_model_gets_them_and_why(rest: Rest, bob: Membership) -> None:
+def test_the_tools_of_a_session_are_told_as_the_model_gets_them_and_why(
+    rest: Rest, alice: Membership, bob: Membership
+) -> None:
     make_tool(bob.organisation, "calculator")
     off = make_tool(bob.organisation, "off")
     with organisation_scope(bob.organisation):
-        set_tool_enabled(off, False, actor=bob)
+        set_tool_enabled(off, False, actor=alice)
     make_role(bob.organisation, bob)
     session = make_session(bob)
 
