@@ -44,7 +44,8 @@ def feed_by_secret(secret: str) -> CalendarFeed | None:
         return None
     with system_scope():
         feeds = CalendarFeed.objects.select_related("membership__user", "membership__organisation")
-        return feeds.filter(digest=digest_of(secret), membership__user__is_active=True).first()
+        current = feeds.filter(membership__user__is_active=True, membership__ended_at=None)
+        return current.filter(digest=digest_of(secret)).first()
 
 
 def has_feed(membership_id: int) -> bool:

@@ -109,7 +109,7 @@ def run_schedule(schedule_id: int) -> Turn | None:
 
 
 def _why_not(schedule: Schedule) -> str:
-    if not schedule.membership.user.is_active:
+    if not schedule.membership.user.is_active or schedule.membership.ended_at is not None:
         return "The member may not sign in any more."
     if not schedule.agent.is_enabled:
         return f"The agent {schedule.agent} is switched off."

@@ -69,7 +69,7 @@ def message_list(
 
 def _member(who: str) -> Membership:
     """The member meant: by e-mail address, else by a name that only one has."""
-    members = Membership.objects.select_related("user").filter(user__is_active=True)
+    members = Membership.objects.select_related("user").filter(user__is_active=True, ended_at=None)
     found = list(members.filter(user__email__iexact=who)[:1]) or list(_named(members, who)[:2])
     if not found:
         raise ToolError(f"There is no member {who} in this organisation.")
