@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from capabilities.contract.context import ToolError
 
@@ -101,6 +102,22 @@ def read_file(root: Path, path: str) -> Content:
     folders, name = _folders_and_name(path)
     with _explained(path), _folder(root, folders) as folder:
         return read_in(folder, name)
+
+
+@contextmanager
+def open_file(root: Path, path: str) -> Iterator[BinaryIO | None]:
+    """A regular file, to be read without READ_LIMIT; None where there is none."""
+    folders, name = _folders_and_name(path)
+    with _explained(path), _folder(root, folders) as folder:
+        try:
+            descriptor = os.open(name, FILE_FLAGS, dir_fd=folder)
+        except FileNotFoundError:
+            yield None
+            return
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ToolError(f"{name} is no regular file.")
+            yield file
 
 
 def read_in(folder: int, name: str) -> Content:
