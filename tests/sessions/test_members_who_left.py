@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from capabilities.active import rights_of
 from capabilities.builtin.communication import _member
+from capabilities.contract.context import ToolError
 from capabilities.feeds import digest_of, feed_by_secret
 from capabilities.models import CalendarFeed
-from capabilities.registry import ToolError
 from sessions.models import Schedule, Turn
 from sessions.periodic import run_schedule
 from tests.cast import make_agent, make_role, make_tool
