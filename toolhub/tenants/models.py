@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from toolhub.tenants.guarded import AppendOnlyManager, TenantModel
 
@@ -145,12 +146,17 @@ class Membership(TenantModel):
         return self.reach(right).covers(category)
 
     def reach(self, right: Right) -> Reach:
-        """Where this member holds one admin right. One query for a delegated one."""
+        """Where this member holds one admin right. One query for the first delegated one that is asked for."""
         if self.ended_at is not None:
             return Reach(frozenset())
         if self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS):
             return EVERYWHERE
-        return Reach(frozenset(each.category for each in self.admin_rights.all() if each.right == right))
+        return Reach(frozenset(category for name, category in self._delegated if name == right))
+
+    @cached_property
+    def _delegated(self) -> tuple[tuple[str, str], ...]:
+        """The delegated rights with their categories, as they were when they were first asked for."""
+        return tuple((each.right, each.category) for each in self.admin_rights.all())
 
 
 class AdminRight(TenantModel):
