@@ -7,6 +7,7 @@ conversation here calls fails the test.
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Wor
     settings.WORKSPACES_DIR = tmp_path / "workspaces"
     workspace = settings.WORKSPACES_DIR / str(alice.organisation_id)
     workspace.mkdir(parents=True)
+    make_repository(workspace / "repo")
     database = workspace / "shop.sqlite3"
     with sqlite3.connect(database) as connection:
         connection.executescript("CREATE TABLE shop (id INTEGER, name TEXT); CREATE VIEW cheap AS SELECT * FROM shop;")
@@ -88,6 +90,16 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Wor
                 "duckduckgo": {"base_url": duck.url},
             },
         )
+
+
+def make_repository(folder: Path) -> None:
+    """A git repository with one commit and one change that is not committed."""
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-C", str(folder)]
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "First"]):
+        subprocess.run([*git, *command], check=True)
+    (folder / "a.txt").write_text("two\n")
 
 
 def conversations(world: World) -> dict[str, list[tuple[str, dict[str, Any]]]]:
@@ -132,6 +144,22 @@ def conversations(world: World) -> dict[str, list[tuple[str, dict[str, Any]]]]:
             ("file_grep", {"pattern": "hello"}),
             ("file_diff", {"path": "notes/a.py", "other_text": "def hello():\n    return 2\n"}),
             ("file_syntax_check", {"path": "notes/a.py"}),
+        ],
+        "source": [
+            ("code_search", {"query": "hello"}),
+            ("code_outline", {"path": "notes/a.py"}),
+            ("code_references", {"name": "hello"}),
+            ("git_status", {"repository": "repo"}),
+            ("git_log", {"repository": "repo"}),
+            ("git_diff", {"repository": "repo"}),
+            ("claude_allow_dir", {"path": "notes"}),
+        ],
+        "calendar": [
+            ("calendar_add", {"title": "Lunch", "start": "2026-12-01 12:00"}),
+            ("calendar_update", {"number": 1, "place": "Canteen"}),
+            ("calendar_list", {"start": "2026-12-01"}),
+            ("calendar_feed", {}),
+            ("calendar_remove", {"number": 1}),
         ],
         "web": [
             ("web_read", {"url": world.page}),
