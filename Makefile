@@ -12,7 +12,7 @@ run: $(VENV)/.run
 	@exec $(PY) manage.py up
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n auto --dist loadfile
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -1,9 +1,13 @@
 """The service's own settings, on a data folder that is thrown away."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
-os.environ.setdefault("TOOLHUB_DATA_DIR", tempfile.mkdtemp(prefix="toolhub-tests-"))
+if "TOOLHUB_DATA_DIR" not in os.environ:
+    os.environ["TOOLHUB_DATA_DIR"] = tempfile.mkdtemp(prefix="toolhub-tests-")
+    atexit.register(shutil.rmtree, os.environ["TOOLHUB_DATA_DIR"], ignore_errors=True)
 os.environ.setdefault("TOOLHUB_LOG_LEVEL", "WARNING")
 
 from toolhub.settings import *  # noqa: F403
