@@ -6,6 +6,9 @@ RUN python -m venv /opt/venv \
  && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --compile-bytecode -r /tmp/run.txt
 
 FROM python:3.12-slim
+RUN apt-get update -qq \
+ && apt-get install -y -qq --no-install-recommends git \
+ && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 toolhub \
  && useradd --uid 10001 --gid toolhub --home-dir /data --shell /usr/sbin/nologin toolhub \
  && install -d -o toolhub -g toolhub -m 0700 /data /data/workspaces

@@ -37,7 +37,7 @@ def test_reminders_are_listed_by_their_moment_and_removed_by_number(use: Use) ->
     assert use("reminders_clear") == {"removed": 1}
 
 
-@pytest.mark.parametrize(("when", "said"), [("2020-01-01T10:00", "is in the past"), ("whenever", "is no moment")])
+@pytest.mark.parametrize(("when", "said"), [("2020-01-01T10:00", "is in the past"), ("whenever", "is not a date")])
 def test_a_moment_that_cannot_be_is_told(use: Use, when: str, said: str) -> None:
     assert said in use("reminders_add", text="x", when=when)["error"]
 

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 22, 13, 30, tzinfo=UTC)
         ("friday at 12 am", "2026-11-26T23:00+00:00"),
         ("friday", "2026-11-27T08:00+00:00"),
         ("15:00", "2026-11-22T14:00+00:00"),
-        ("at 8", "2026-11-23T07:00+00:00"),
+        ("at 8:00", "2026-11-23T07:00+00:00"),
         ("2026-12-24", "2026-12-24T08:00+00:00"),
         ("2026-12-24T18:00", "2026-12-24T17:00+00:00"),
         ("2026-12-24 18:00", "2026-12-24T17:00+00:00"),
@@ -36,10 +36,10 @@ def test_a_moment_is_read_as_people_write_it(text: str, moment: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "tomorrow at 13 pm", "2026-02-30T10:00", "in 999999 weeks x"])
 def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
-    with pytest.raises(ToolError, match="is no moment: write it as"):
+    with pytest.raises(ToolError, match=r"is (not a date|no time): write it as"):
         parse_moment(text, NOW, "Europe/Berlin")
 
 
 def test_an_unknown_zone_is_told() -> None:
-    with pytest.raises(ToolError, match="'Mars/Olympus' is no time zone"):
+    with pytest.raises(ToolError, match="There is no time zone 'Mars/Olympus'"):
         parse_moment("tomorrow", NOW, "Mars/Olympus")
