@@ -1,18 +1,52 @@
-"""The pages of catalogue and providers, under /o/<org>/."""
+"""The pages of catalogue, agents and permissions, under /o/<org>/."""
 
 from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities import views
+from capabilities.views import agents, categories, permissions, providers, services, tools
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
+CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
-    path("tools/", views.tool_list, name="tool_list"),
-    re_path(TOOL + r"\Z", views.tool_detail, name="tool_detail"),
-    re_path(TOOL + r"switch/\Z", views.tool_switch, name="tool_switch"),
-    path("providers/", views.provider_list, name="provider_list"),
-    path("providers/new/", views.provider_create, name="provider_create"),
-    path("providers/<slug:slug>/edit/", views.provider_update, name="provider_update"),
+    path("tools/", tools.tool_list, name="tool_list"),
+    path("catalogue/switch/", tools.tools_switch, name="tools_switch"),
+    re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
+    re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
+    re_path(TOOL + r"switch/\Z", tools.tool_switch, name="tool_switch"),
+    re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
+    path("categories/", categories.category_list, name="category_list"),
+    path("categories/new/", categories.category_create, name="category_create"),
+    re_path(CATEGORY + r"\Z", categories.category_update, name="category_update"),
+    re_path(CATEGORY + r"delete/\Z", categories.category_delete, name="category_delete"),
+    path("services/", services.service_list, name="service_list"),
+    path("services/<str:service>/", services.service_update, name="service_update"),
+    path("services/<str:service>/clear/", services.service_clear, name="service_clear"),
+    path("agents/", agents.agent_list, name="agent_list"),
+    path("agents/new/", agents.agent_create, name="agent_create"),
+    path("agents/<slug:slug>/", agents.agent_detail, name="agent_detail"),
+    path("agents/<slug:slug>/edit/", agents.agent_update, name="agent_update"),
+    path("agents/<slug:slug>/delete/", agents.agent_delete, name="agent_delete"),
+    path("providers/", providers.provider_list, name="provider_list"),
+    path("providers/new/", providers.provider_create, name="provider_create"),
+    path("providers/<slug:slug>/edit/", providers.provider_update, name="provider_update"),
+    path("providers/<slug:slug>/delete/", providers.provider_delete, name="provider_delete"),
+    path("providers/<slug:slug>/models/new/", providers.model_create, name="model_create"),
+    path("providers/<slug:slug>/models/<int:model_id>/", providers.model_update, name="model_update"),
+    path("providers/<slug:slug>/models/<int:model_id>/delete/", providers.model_delete, name="model_delete"),
+    path("roles/", permissions.role_list, name="role_list"),
+    path("roles/new/", permissions.role_create, name="role_create"),
+    path("roles/<slug:slug>/", permissions.role_detail, name="role_detail"),
+    path("roles/<slug:slug>/rules/", permissions.role_rules, name="role_rules"),
+    path("roles/<slug:slug>/members/", permissions.role_members, name="role_members"),
+    path("roles/<slug:slug>/delete/", permissions.role_delete, name="role_delete"),
+    re_path(
+        r"^roles/(?P<slug>[-a-zA-Z0-9_]+)/tools/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/\Z",
+        permissions.role_tools,
+        name="role_tools",
+    ),
+    path("grants/", permissions.grant_list, name="grant_list"),
+    path("grants/new/", permissions.grant_create, name="grant_create"),
+    path("grants/<int:grant_id>/revoke/", permissions.grant_revoke, name="grant_revoke"),
 ]

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,17 @@ def outcome_unknown() -> Outcome:
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
     """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. Two queries."""
+    return refusal_to(turn.membership_id, spec)
+
+
+def refusal_to(membership_id: int, spec: ToolSpec) -> Outcome | None:
+    """Why this tool may not run for this member now, or None. Two queries."""
     if not spec.is_enabled:
         return denied(spec.name, "the tool was switched off")
     if not spec.is_ready:
         title = service_title(spec.service)
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
-    answer = may_use(turn.membership_id, spec)
+    answer = may_use(membership_id, spec)
     return None if answer.allowed else denied(spec.name, answer.reason)
 
 
@@ -183,20 +188,31 @@ def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
 
 
 def context_for(turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str) -> ToolContext:
+    context = context_of(spec, turn.organisation_id, turn.membership_id, seconds_left=seconds_left)
+    return replace(
+        context,
+        agent=turn.agent.slug,
+        session_id=turn.session_id,
+        turn_id=turn.pk,
+        idempotency_key=idempotency_key,
+    )
+
+
+def context_of(
+    spec: ToolSpec, organisation_id: int, membership_id: int, *, seconds_left: float = math.inf
+) -> ToolContext:
+    """What a call is given that belongs to no turn."""
     service = registry.services.get(spec.service)
     values = service_values(service) if service else {}
     return ToolContext(
-        organisation_id=turn.organisation_id,
-        membership_id=turn.membership_id,
-        agent=turn.agent.slug,
-        workspace=Path(settings.WORKSPACES_DIR) / str(turn.organisation_id),
+        organisation_id=organisation_id,
+        membership_id=membership_id,
+        agent="",
+        workspace=Path(settings.WORKSPACES_DIR) / str(organisation_id),
         now=timezone.now,
         timeout=max(0.0, min(spec.timeout, seconds_left)),
         service=values,
         secrets=secrets_of(service, values) if service else (),
-        session_id=turn.session_id,
-        turn_id=turn.pk,
-        idempotency_key=idempotency_key,
     )
 
 

@@ -13,7 +13,7 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from sessions.ledger import earlier_open_turn
-from sessions.models import ChatSession, Notice, Step, Turn
+from sessions.models import ChatSession, Notice, Step, StepKind, Turn
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -23,6 +23,8 @@ ALL_CHARS = 200_000
 TURNS_A_PAGE = 20
 NOTICES_SHOWN = 10
 SESSIONS_A_PAGE = 30
+#: Calls that a tool's page shows.
+CALLS_SHOWN = 20
 
 
 def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
@@ -150,3 +152,28 @@ def session_place(cursor: str) -> tuple[datetime, UUID] | None:
 def agents_to_talk_to() -> QuerySet[Agent]:
     """In the order they were made: the first one is what a newcomer meets."""
     return Agent.objects.filter(is_enabled=True).order_by("pk")
+
+
+def calls_of_tool(member: Membership, name: str) -> list[Step]:
+    """The last calls of a tool in sessions that the member may see. One query, or two."""
+    calls = (
+        Step.objects.filter(kind=StepKind.TOOL, tool_name=name, turn__session__in=visible_sessions(member))
+        .select_related("turn__membership__user", "turn__session")
+        .only(
+            "organisation_id",
+            "index",
+            "status",
+            "started_at",
+            "ended_at",
+            "display",
+            "turn__organisation_id",
+            "turn__seq",
+            "turn__membership__organisation_id",
+            "turn__membership__user__email",
+            "turn__membership__user__first_name",
+            "turn__membership__user__last_name",
+            "turn__session__organisation_id",
+            "turn__session__title",
+        )
+    )
+    return list(calls.order_by("-pk")[:CALLS_SHOWN])

@@ -87,6 +87,7 @@ class Side:
     pk: int
     invitation_id: int
     secret: str = "no-such-secret"
+    email: str = "nobody@example.com"
 
 
 MISSING = Side(
@@ -149,6 +150,7 @@ def provider_form(side: Side) -> dict[str, Any]:
         "base_url": "",
         "model_name": "m",
         "context_window": 8000,
+        "tool_limit": 128,
         "is_enabled": "on",
         "agents": [side.agent],
     }
@@ -166,6 +168,22 @@ def agent_body(side: Side) -> dict[str, Any]:
 
 def role_body(side: Side) -> dict[str, Any]:
     return {"slug": "fresh", "name": "Fresh", "mode": "listed", "rules": [{"tool": side.name, "effect": "allow"}]}
+
+
+def agent_form(side: Side) -> dict[str, Any]:
+    return {"slug": "fresh", "name": "Fresh", "model": side.model_id, "tools": [side.name]}
+
+
+def model_form(side: Side) -> dict[str, Any]:
+    return {"name": "fresh", "context_window": 8000, "agents": [side.agent]}
+
+
+def role_form(side: Side) -> dict[str, Any]:
+    return {"slug": "fresh", "name": "Fresh", "mode": "listed", f"tool-{side.name}": "allow"}
+
+
+def grant_form(side: Side) -> dict[str, Any]:
+    return {"member": side.email, "effect": "deny", "category": side.category, "reason": "None."}
 
 
 MESSAGE = {"message": "hello"}
@@ -338,10 +356,67 @@ ROUTES: dict[str, Route] = {
     # Pages: the catalogue
     "tool_list": Route((Ask(), Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200))),
     "tool_detail": Route(),
+    "tool_members": Route(right=Right.ROLES),
+    "tool_calls": Route(),
+    "tool_try": Route((Ask(), Ask("POST"))),
+    "tool_move": Route(
+        (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
+    ),
+    "tools_switch": Route(
+        (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "0"}, refused=302),), right=Right.CATALOGUE
+    ),
+    "category_list": Route(),
+    "category_create": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"title": "Fresh", "name": "fresh"})), right=Right.CATALOGUE
+    ),
+    "category_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"title": "Fresh"})),
+        args={"name": "empty_category"},
+        right=Right.CATALOGUE,
+    ),
+    "category_delete": Route((Ask("POST", 302),), args={"name": "empty_category"}, right=Right.CATALOGUE),
+    "service_list": Route(right=Right.CATALOGUE),
+    # Nothing can be said of a service that this version does not know.
+    "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
+    "service_clear": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    "agent_list": Route(),
+    "agent_create": Route((Ask(), Ask("POST", 302, body=agent_form, refused=422)), right=Right.AGENTS),
+    "agent_detail": Route(args={"slug": "idle_agent"}),
+    "agent_update": Route(
+        (Ask(), Ask("POST", 302, body=agent_form, refused=422)), args={"slug": "idle_agent"}, right=Right.AGENTS
+    ),
+    "agent_delete": Route((Ask("POST", 302),), args={"slug": "idle_agent"}, right=Right.AGENTS),
     "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),), right=Right.CATALOGUE),
     "provider_list": Route(right=Right.PROVIDERS),
     "provider_create": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
-    "provider_update": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
+    "provider_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: provider_form(MISSING))), right=Right.PROVIDERS
+    ),
+    "provider_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
+    "model_create": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
+    "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
+    "model_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
+    # Pages: permissions
+    "role_list": Route(right=Right.ROLES),
+    "role_create": Route((Ask(), Ask("POST", 302, body=role_form, refused=422)), right=Right.ROLES),
+    "role_detail": Route(
+        (Ask(), Ask("POST", 302, body=role_form, refused=422)), args={"slug": "role"}, right=Right.ROLES
+    ),
+    "role_rules": Route(
+        (Ask("POST", 302, body=lambda side: {f"tool-{side.name}": "allow"}, refused=302),),
+        args={"slug": "role"},
+        right=Right.ROLES,
+    ),
+    "role_members": Route(
+        (Ask("POST", 302, body=lambda side: {"members": side.member_id}, refused=302),),
+        args={"slug": "role"},
+        right=Right.ROLES,
+    ),
+    "role_tools": Route(args={"slug": "role", "name": "category"}, right=Right.ROLES),
+    "role_delete": Route((Ask("POST", 302),), args={"slug": "role"}, right=Right.ROLES),
+    "grant_list": Route((Ask(), Ask(query=lambda side: {"q": side.name}, refused=200)), right=Right.ROLES),
+    "grant_create": Route((Ask(), Ask("POST", 302, body=grant_form, refused=422)), right=Right.ROLES),
+    "grant_revoke": Route((Ask("POST", 302),), right=Right.ROLES),
 }
 
 
@@ -475,6 +550,7 @@ def fill(member: Membership, word: str) -> Side:
         member_id=member.pk,
         grant_id=grant.pk,
         model_id=model_row.pk,
+        email=member.user.email,
         colleague=colleague.pk,
         token_id=token.pk,
         own_token=own_token.pk,
@@ -721,7 +797,18 @@ def names_rows(way: Ask) -> bool:
     """Whether its body or query names a row that may be another organisation's."""
     named = way.body or way.query
     return named is not None and named(MISSING) != named(
-        replace(MISSING, agent="a", category="a", name="a", slug="a", role="a", member_id=1)
+        replace(
+            MISSING,
+            agent="a",
+            category="a",
+            name="a",
+            slug="a",
+            role="a",
+            member_id=1,
+            empty_category="a",
+            model_id=1,
+            email="a@b.example",
+        )
     )
 
 

@@ -46,14 +46,14 @@ def parameter_rows(schema: Mapping[str, Any]) -> list[Parameter]:
 
 
 def _rows(node: Any, root: Mapping[str, Any], prefix: str, depth: int) -> Iterator[Parameter]:
-    node = _resolved(node, root)
+    node = resolved(node, root)
     properties = node.get("properties")
     if not isinstance(properties, Mapping) or depth == MAX_DEPTH:
         return
     listed = node.get("required")
     required = listed if isinstance(listed, list) else []
     for name, child in properties.items():
-        child = _resolved(child, root)
+        child = resolved(child, root)
         yield Parameter(
             name=f"{prefix}{name}",
             type=_type(child, root),
@@ -67,7 +67,7 @@ def _rows(node: Any, root: Mapping[str, Any], prefix: str, depth: int) -> Iterat
         yield from _rows(inner, root, f"{prefix}{name}{mark}", depth + 1)
 
 
-def _resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """The node itself, or what its local reference names; what is said beside a reference stays."""
     for _ in range(MAX_DEPTH):
         if not isinstance(node, Mapping):
@@ -90,11 +90,11 @@ def _type(node: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> s
         return " | ".join(_value(each) for each in node["enum"][:20])
     for word in ("anyOf", "oneOf"):
         if isinstance(node.get(word), list) and depth < MAX_DEPTH:
-            kinds = [_type(_resolved(each, root), root, depth + 1) for each in node[word]]
+            kinds = [_type(resolved(each, root), root, depth + 1) for each in node[word]]
             return " | ".join(dict.fromkeys(kinds))
     kind = node.get("type", "any")
     if kind == "array" and depth < MAX_DEPTH:
-        return f"list of {_type(_resolved(node.get('items', {}), root), root, depth + 1)}"
+        return f"list of {_type(resolved(node.get('items', {}), root), root, depth + 1)}"
     return " | ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
 
 

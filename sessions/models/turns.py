@@ -200,6 +200,9 @@ class Step(TenantModel):
                 fields=["turn", "round", "call_index"], condition=Q(kind="tool"), name="step_answers_a_call_once"
             ),
         )
+        indexes = (
+            models.Index(fields=["organisation", "tool_name", "-id"], condition=Q(kind="tool"), name="calls_of_tool"),
+        )
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.index}"

@@ -160,7 +160,7 @@ def test_the_catalogue_takes_the_same_queries_for_one_and_three(
 ) -> None:
     make_many(acme, count)
 
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(8):
         as_bob.get(TOOLS)
 
 
@@ -287,7 +287,7 @@ def test_a_tool_takes_the_same_queries_for_one_and_three_versions(
             make_agent(acme, slug=f"agent-{number}")
             update_tool(tool, Definition(tool.name, f"Text {number}", {"type": "object"}), actor=alice)
 
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(8):
         as_bob.get(f"{TOOLS}{tool}/")
 
 
@@ -339,6 +339,7 @@ def form(**fields: Any) -> dict[str, Any]:
         "base_url": "https://api.openai.com/v1",
         "api_key": KEY,
         "model_name": "gpt-5-mini",
+        "tool_limit": "128",
         "context_window": "400000",
         "is_enabled": "on",
     } | fields
@@ -375,7 +376,7 @@ def test_the_key_is_in_no_page_and_in_no_audit_row(as_alice: Client, acme: Organ
     assert "••••5678" in pages[1]
     with organisation_scope(acme):
         said = [str((row.action, row.before, row.after)) for row in AuditEntry.objects.order_by("pk")]
-    assert [text[:20] for text in said] == ["('provider.create', ", "('provider.update', "]
+    assert [text[:20] for text in said] == ["('provider.create', ", "('model.create', {},", "('provider.update', "]
     assert not [text for text in said + pages if KEY in text or "second-key" in text]
 
 
@@ -508,17 +509,19 @@ def test_agents_of_another_organisation_cannot_be_named(
         assert theirs.model_id == model
 
 
-def test_editing_renames_the_default_model_and_leaves_its_agents(as_alice: Client, acme: Organisation) -> None:
+def test_editing_a_provider_leaves_its_models_and_their_agents(as_alice: Client, acme: Organisation) -> None:
     agent = make_agent(acme)
 
     page = as_alice.get(f"{PROVIDERS}scripted/edit/").content.decode()
-    answer = as_alice.post(f"{PROVIDERS}scripted/edit/", form(slug="scripted", model_name="newer"))
+    answer = as_alice.post(f"{PROVIDERS}scripted/edit/", form(slug="scripted", model_name="newer", tool_limit="20"))
 
-    assert 'value="scripted"' in page
+    assert 'name="model_name"' not in page
+    assert re.search(r'href="/o/acme/providers/scripted/models/\d+/">scripted</a>', page)
     assert answer.status_code == 302
     with organisation_scope(acme):
         agent.refresh_from_db()
-        assert str(agent.model) == "OpenAI: newer"
+        assert str(agent.model) == "OpenAI: scripted"
+        assert Provider.objects.get(slug="scripted").tool_limit == 20
 
 
 def test_the_list_shows_models_agents_and_whether_there_is_a_key(as_alice: Client, acme: Organisation) -> None:

@@ -12,7 +12,7 @@ from toolhub.tenants.scope import organisation_scope
 
 def menu(page: bytes) -> list[str]:
     side = page.decode().split('id="side"')[1].split("</nav>")[0]
-    return re.findall(r"</svg>(\w+)</a>", side)
+    return re.findall(r"</svg>([\w-]+)</a>", side)
 
 
 def test_home_goes_straight_into_the_only_organisation(client: Client, bob: Membership) -> None:
@@ -107,16 +107,18 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     client.force_login(alice.user)
     admin = menu(client.get("/o/acme/").content)
 
-    assert plain == ["Home", "Sessions", "Tools"]
-    assert delegated == ["Home", "Sessions", "Tools", "Providers"]
-    assert admin == ["Home", "Sessions", "Tools", "Providers", "Members", "Audit"]
+    open_to_all = ["Home", "Sessions", "Tools", "Categories", "Agents"]
+    catalogue = ["Tools", "Categories", "Set-up", "Agents", "Providers"]
+    assert plain == open_to_all
+    assert delegated == [*open_to_all, "Providers"]
+    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Audit"]
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
     client.force_login(alice.user)
     side = client.get("/o/acme/").content.decode().split('id="side"')[1].split("</nav>")[0]
 
-    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 6
+    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 11
 
 
 def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bob: Membership) -> None:

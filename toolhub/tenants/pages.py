@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET
 from django_htmx.http import HttpResponseClientRedirect
 
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, User
+from toolhub.tenants.models import Membership, Right, User
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -106,6 +106,9 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         "Catalogue",
         (
             ("Tools", "tools", "tool_list", "tool", None),
+            ("Categories", "tags", "category_list", "category", None),
+            ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
+            ("Agents", "robot", "agent_list", "agent", None),
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
         ),
     ),
@@ -113,6 +116,8 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         "Access",
         (
             ("Members", "people", "member_list", "member", Right.MEMBERS),
+            ("Roles", "shield-check", "role_list", "role", Right.ROLES),
+            ("Grants", "person-check", "grant_list", "grant", Right.ROLES),
             ("Audit", "journal-text", "audit_list", "audit", Right.AUDIT),
         ),
     ),
@@ -148,14 +153,8 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
 
 
 def held_rights(member: Membership) -> frozenset[Right]:
-    """Every admin right that this member holds for all categories: by level without a query, by delegation with one."""
-    if member.access == Access.ADMIN:
-        return frozenset(Right)
-    whole = member.admin_rights.filter(category=EVERY_CATEGORY)
-    delegated = frozenset(Right(row) for row in whole.values_list("right", flat=True))
-    if member.access == Access.OPERATOR:
-        return delegated | (frozenset(Right) - ADMIN_ONLY_RIGHTS)
-    return delegated
+    """Every admin right that this member holds for all categories. At most one query."""
+    return frozenset(right for right in Right if member.has_right(right))
 
 
 def _memberships(request: HttpRequest) -> list[Membership]:

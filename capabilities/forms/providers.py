@@ -1,4 +1,4 @@
-"""The forms of catalogue and providers: they shape and check, the domain functions write."""
+"""The forms of providers and their models: they shape and check, the domain functions write."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from typing import Any
 from django import forms
 
 from capabilities.models import Agent, LanguageModel, Provider
-from capabilities.providers import ProviderContent, ProviderRefused, check_base_url
-from capabilities.queries import agents_by_name
+from capabilities.providers import (
+    MAX_CONTEXT_WINDOW,
+    MAX_ROUNDS,
+    MAX_TOOL_LIMIT,
+    ModelContent,
+    ProviderContent,
+    ProviderRefused,
+    check_base_url,
+)
+from capabilities.queries.agents import agents_by_name
 from toolhub.tenants.models import slug_validator
-
-
-class CatalogueFilter(forms.Form):
-    """The catalogue's address: what is looked for, and where the page begins. A value that cannot be is left out."""
-
-    q = forms.CharField(required=False, max_length=100)
-    category = forms.CharField(required=False, max_length=64)
-    state = forms.ChoiceField(
-        required=False, choices=[("", "Any state"), ("on", "On"), ("off", "Off"), ("set-up", "Needs set-up")]
-    )
-    after = forms.CharField(required=False, max_length=64)
-    before = forms.CharField(required=False, max_length=64)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name, "") for name in self.fields}
 
 
 class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
@@ -34,7 +26,7 @@ class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
 
 
 class ProviderForm(forms.Form):
-    """A provider and its first model. The stored key is never in it, only the mask beside the field."""
+    """A provider and, if new, its first model. The stored key is never in it, only the mask beside the field."""
 
     name = forms.CharField(max_length=100)
     slug = forms.CharField(
@@ -58,14 +50,21 @@ class ProviderForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     remove_key = forms.BooleanField(required=False, label="Remove the stored key")
+    tool_limit = forms.IntegerField(
+        min_value=0,
+        max_value=MAX_TOOL_LIMIT,
+        initial=128,
+        label="Tools in one request",
+        help_text="At most; 128 at OpenAI.",
+    )
     model_name = forms.CharField(
         max_length=200,
-        label="Default model",
+        label="First model",
         help_text="As the provider spells it.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     context_window = forms.IntegerField(
-        min_value=1_000, max_value=100_000_000, initial=128_000, label="Context window", help_text="In tokens."
+        min_value=1_000, max_value=MAX_CONTEXT_WINDOW, initial=128_000, label="Context window", help_text="In tokens."
     )
     is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
     agents = AgentChoices(
@@ -81,7 +80,6 @@ class ProviderForm(forms.Form):
         self,
         *args: Any,
         provider: Provider | None = None,
-        model: LanguageModel | None = None,
         mask: str = "",
         **kwargs: Any,
     ) -> None:
@@ -90,9 +88,8 @@ class ProviderForm(forms.Form):
                 "name": provider.name,
                 "slug": provider.slug,
                 "base_url": provider.base_url,
+                "tool_limit": provider.tool_limit,
                 "is_enabled": provider.is_enabled,
-                "model_name": model.name if model else "",
-                "context_window": model.context_window if model else 128_000,
             }
         super().__init__(*args, **kwargs)
         self.fields["api_key"].help_text = (
@@ -100,8 +97,11 @@ class ProviderForm(forms.Form):
         )
         if not mask:
             del self.fields["remove_key"]
-        others = agents_by_name()
-        self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
+        if provider is None:
+            self.fields["agents"].queryset = agents_by_name()  # type: ignore[attr-defined]
+        else:  # its models have forms of their own
+            for name in ("model_name", "context_window", "agents"):
+                del self.fields[name]
 
     def clean_base_url(self) -> str:
         url: str = self.cleaned_data["base_url"].strip().rstrip("/")
@@ -120,8 +120,56 @@ class ProviderForm(forms.Form):
             slug=data["slug"],
             name=data["name"],
             base_url=data["base_url"],
-            model_name=data["model_name"],
-            context_window=data["context_window"],
+            model_name=data.get("model_name", ""),
+            context_window=data.get("context_window", 128_000),
+            tool_limit=data["tool_limit"],
             is_enabled=data["is_enabled"],
             api_key=key,
         )
+
+
+class ModelForm(forms.Form):
+    """One model of a provider."""
+
+    name = forms.CharField(
+        max_length=200,
+        help_text="As the provider spells it.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    context_window = forms.IntegerField(
+        min_value=1_000, max_value=MAX_CONTEXT_WINDOW, initial=128_000, label="Context window", help_text="In tokens."
+    )
+    tool_limit = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_TOOL_LIMIT,
+        label="Tools in one request",
+        help_text="At most. Blank: as its provider says.",
+    )
+    max_rounds = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_ROUNDS,
+        label="Rounds at most",
+        help_text="Model calls that a turn may take; it beats an agent's own number. Blank: as the agent says.",
+    )
+    agents = AgentChoices(
+        queryset=Agent.objects.none(),
+        required=False,
+        to_field_name="slug",
+        label="Use this model for agents",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        error_messages={"invalid_choice": "There is no such agent."},
+    )
+
+    def __init__(self, *args: Any, model: LanguageModel | None = None, **kwargs: Any) -> None:
+        if model is not None:
+            fields = ("name", "context_window", "tool_limit", "max_rounds")
+            kwargs["initial"] = {field: getattr(model, field) for field in fields}
+        super().__init__(*args, **kwargs)
+        others = agents_by_name()
+        self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
+
+    def content(self) -> ModelContent:
+        data = self.cleaned_data
+        return ModelContent(data["name"], data["context_window"], data["tool_limit"], data["max_rounds"])

@@ -1,16 +1,15 @@
-"""What pages read of the catalogue, each in a fixed number of queries. The scope says whose rows they are."""
+"""Tools and categories, as pages show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import BooleanField, Case, Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sum, Value, When
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 from django.db.models.functions import Left
 from django.http import Http404
 
-from capabilities.models import Agent, AgentTool, Category, LanguageModel, Provider, Tool, ToolVersion
-from capabilities.secrets import SecretUnreadable, masked
+from capabilities.models import Agent, AgentTool, Category, Tool, ToolVersion
 from capabilities.services import is_ready
 
 TOOLS_A_PAGE = 50
@@ -131,41 +130,25 @@ def _agents_with(tool: Tool) -> QuerySet[Agent]:
     return Agent.objects.annotate(is_own=own).filter(brings).order_by("name", "pk")
 
 
-def providers_shown() -> Sequence[Provider]:
-    """Providers with their models and these models' agents; keys stay where they are. Three queries."""
-    models = LanguageModel.objects.order_by("pk").prefetch_related(
-        Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name"))
-    )
+def categories_shown() -> Sequence[Category]:
+    """With how many tools each has, how many are on, and the tokens of these. One query."""
+    on = Q(tools__is_enabled=True)
     return list(
-        Provider.objects.defer("api_key")
-        .annotate(has_key=Case(When(api_key="", then=Value(False)), default=Value(True), output_field=BooleanField()))
-        .prefetch_related(Prefetch("models", models))
-        .order_by("name", "pk")
+        Category.objects.annotate(
+            tool_count=Count("tools"),
+            on_count=Count("tools", filter=on),
+            tokens=Sum("tools__current_version__tokens", filter=on),
+        ).order_by("title", "name")
     )
 
 
-def provider_or_404(slug: str) -> Provider:
-    """Without its key."""
-    provider = Provider.objects.defer("api_key").filter(slug=slug).first()
-    if provider is None:
-        raise Http404("No such provider.")
-    return provider
+def category_or_404(name: str) -> Category:
+    category = Category.objects.filter(name=name).first()
+    if category is None:
+        raise Http404("No such category.")
+    return category
 
 
-def default_model(provider: Provider) -> LanguageModel | None:
-    """The model that the provider's form names: its first."""
-    return LanguageModel.objects.filter(provider=provider).order_by("pk").first()
-
-
-def shown_key(provider: Provider) -> str:
-    """The mask of the provider's key, "" where there is none; a sentence where it cannot be read."""
-    try:
-        key = Provider.objects.values_list("api_key", flat=True).get(pk=provider.pk)
-    except SecretUnreadable:
-        return "a key that cannot be read any more; enter it again"
-    return masked(key)
-
-
-def agents_by_name() -> QuerySet[Agent]:
-    """With model and provider at hand."""
-    return Agent.objects.select_related("model__provider").defer("model__provider__api_key").order_by("name", "pk")
+def tools_of_service(service: str) -> Sequence[str]:
+    """Names of the tools that need it. One query."""
+    return list(Tool.objects.filter(service=service).order_by("name").values_list("name", flat=True))

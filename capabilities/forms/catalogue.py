@@ -1,0 +1,99 @@
+"""Forms of tools, categories and services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from capabilities.categories import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
+from capabilities.models import Category
+from capabilities.services import MAX_VALUE, ShownService
+
+
+class CatalogueFilter(forms.Form):
+    """The catalogue's address: what is looked for, and where the page begins. A value that cannot be is left out."""
+
+    q = forms.CharField(required=False, max_length=100)
+    category = forms.CharField(required=False, max_length=64)
+    state = forms.ChoiceField(
+        required=False, choices=[("", "Any state"), ("on", "On"), ("off", "Off"), ("set-up", "Needs set-up")]
+    )
+    after = forms.CharField(required=False, max_length=64)
+    before = forms.CharField(required=False, max_length=64)
+
+    def values(self) -> dict[str, str]:
+        self.full_clean()
+        return {name: self.cleaned_data.get(name, "") for name in self.fields}
+
+
+class CategoryForm(forms.Form):
+    """A category; its name is asked for once."""
+
+    title = forms.CharField(max_length=100)
+    name = forms.RegexField(
+        CATEGORY_NAME,
+        max_length=64,
+        help_text="For rules and the API: letters, digits, _ and -. It stays for good.",
+        error_messages={"invalid": "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -."},
+    )
+    description = forms.CharField(
+        required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}), help_text="For people."
+    )
+    keywords = forms.CharField(
+        required=False,
+        max_length=MAX_KEYWORDS * 61,
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
+        help_text="Words that call for this category, one a line.",
+    )
+    is_core = forms.BooleanField(required=False, label="Core: every agent that starts with the core has its tools")
+
+    def __init__(self, *args: Any, category: Category | None = None, **kwargs: Any) -> None:
+        if category is not None:
+            kwargs["initial"] = {
+                "title": category.title,
+                "description": category.description,
+                "keywords": "\n".join(category.keywords),
+                "is_core": category.is_core,
+            }
+        super().__init__(*args, **kwargs)
+        if category is not None:
+            del self.fields["name"]
+
+    def content(self) -> CategoryContent:
+        data = self.cleaned_data
+        return CategoryContent(
+            data["title"], data["description"], tuple(data["keywords"].splitlines()), data["is_core"]
+        )
+
+
+class ServiceForm(forms.Form):
+    """The fields that a service declares. What is stored of a secret is never in it, only the mask beside the field."""
+
+    def __init__(self, *args: Any, service: ShownService, **kwargs: Any) -> None:
+        kwargs["initial"] = {each.field.name: each.value for each in service.fields if not each.field.is_secret}
+        super().__init__(*args, **kwargs)
+        for each in service.fields:
+            self.fields[each.field.name] = _service_field(each.field, each.value)
+
+    def values(self) -> dict[str, str]:
+        return {name: self.cleaned_data.get(name, "") for name in self.fields}
+
+
+def _service_field(field: Any, value: str) -> forms.Field:
+    attrs = {"autocomplete": "off", "spellcheck": "false"}
+    notes: Sequence[str] = [field.help]
+    if field.is_secret:
+        attrs["autocomplete"] = "new-password"
+        notes = [field.help, f"Stored: {value}. Leave blank to keep it." if value else "Encrypted when stored."]
+    elif field.default:
+        attrs["placeholder"] = field.default
+    return forms.CharField(
+        # A stored secret or a default stands in for an empty field.
+        required=field.is_required and not field.default and not (field.is_secret and value),
+        max_length=MAX_VALUE,
+        label=field.label,
+        help_text=" ".join(note for note in notes if note),
+        widget=(forms.PasswordInput if field.is_secret else forms.TextInput)(attrs=attrs),
+    )

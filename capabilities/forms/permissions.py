@@ -1,0 +1,127 @@
+"""Forms of roles and grants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from capabilities.grants import MAX_REASON, GrantContent
+from capabilities.models import Category, Effect, Role, RoleMode
+from capabilities.roles import RoleContent, Rule
+from toolhub.tenants.models import slug_validator
+
+
+class RoleForm(forms.Form):
+    """What a role says of itself. Its rules come beside it: a select for each category and tool that is shown."""
+
+    name = forms.CharField(max_length=100)
+    slug = forms.CharField(
+        max_length=63,
+        validators=[slug_validator],
+        label="Short name",
+        help_text="For addresses and the API: lower-case letters, digits and hyphens.",
+    )
+    description = forms.CharField(required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}))
+    mode = forms.ChoiceField(
+        choices=[
+            (RoleMode.ALL, "All tools, those that come later too"),
+            (RoleMode.LISTED, "The tools that are listed below"),
+            (RoleMode.NONE, "No tools"),
+        ],
+        initial=RoleMode.LISTED,
+        label="What it opens",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+
+    def __init__(self, *args: Any, role: Role | None = None, **kwargs: Any) -> None:
+        if role is not None:
+            fields = ("name", "slug", "description", "mode")
+            kwargs["initial"] = {field: getattr(role, field) for field in fields}
+        super().__init__(*args, **kwargs)
+
+    def content(self, rules: tuple[Rule, ...]) -> RoleContent:
+        data = self.cleaned_data
+        return RoleContent(data["slug"], data["name"], data["description"], data["mode"], rules)
+
+
+def posted_rules(data: Mapping[str, Any], stored: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The role's rules as the form leaves them: what it shows is as it says, what it does not show stays."""
+    found = {("tool", rule.tool) if rule.tool else ("category", rule.category): rule for rule in stored}
+    for key in data:
+        kind, dash, name = key.partition("-")
+        if not dash or kind not in ("category", "tool"):
+            continue
+        effect = data[key]
+        found.pop((kind, name), None)
+        if effect in Effect.values:
+            found[kind, name] = Rule(effect, **{kind: name})
+    return tuple(sorted(found.values()))
+
+
+class GrantFilter(forms.Form):
+    """The address of the grants: a value that cannot be is left out."""
+
+    q = forms.CharField(required=False, max_length=100)
+    effect = forms.ChoiceField(required=False, choices=[("", "Allow or deny"), *Effect.choices])
+    state = forms.ChoiceField(
+        required=False, choices=[("", "In force or expired"), ("in_force", "In force"), ("expired", "Expired")]
+    )
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+
+    def values(self) -> dict[str, Any]:
+        self.full_clean()
+        return {name: self.cleaned_data.get(name) or "" for name in self.fields}
+
+
+class GrantForm(forms.Form):
+    """One member's own allow or deny. Names are typed, with the organisation's own as suggestions."""
+
+    member = forms.EmailField(
+        max_length=254,
+        help_text="The member's e-mail address.",
+        widget=forms.EmailInput(attrs={"list": "members", "autocomplete": "off"}),
+    )
+    effect = forms.ChoiceField(
+        choices=[(Effect.ALLOW, "Allow: adds to the roles"), (Effect.DENY, "Deny: beats everything")],
+        initial=Effect.ALLOW,
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    tool = forms.CharField(
+        required=False,
+        max_length=64,
+        help_text="Its name. Blank, where the grant is of a whole category.",
+        widget=forms.TextInput(attrs={"list": "tools", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    category = forms.ModelChoiceField(
+        queryset=Category.objects.none(),
+        required=False,
+        to_field_name="name",
+        empty_label="",
+        error_messages={"invalid_choice": "There is no such category."},
+    )
+    reason = forms.CharField(
+        max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 2}), help_text="Who reads the audit will ask."
+    )
+    expires_at = forms.DateTimeField(
+        required=False,
+        label="Expires",
+        help_text="Blank: when it is revoked. In UTC.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["category"].queryset = Category.objects.order_by("title")  # type: ignore[attr-defined]
+
+    def content(self, member: int) -> GrantContent:
+        data = self.cleaned_data
+        return GrantContent(
+            member=member,
+            effect=data["effect"],
+            tool=data["tool"],
+            category=data["category"].name if data["category"] else "",
+            reason=data["reason"],
+            expires_at=data["expires_at"],
+        )

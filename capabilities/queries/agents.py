@@ -1,0 +1,139 @@
+"""Agents, providers and models, as pages show them. Keys stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Value, When
+from django.http import Http404
+
+from capabilities.active import ToolSpec, candidates_for, rights_of
+from capabilities.models import Agent, LanguageModel, Provider, Tool
+from capabilities.secrets import SecretUnreadable, masked
+from capabilities.services import service_title
+from toolhub.tenants.models import Membership
+
+#: Tools that a search among them finds, at most.
+TOOLS_FOUND = 50
+
+
+def providers_shown() -> Sequence[Provider]:
+    """Providers with their models and these models' agents; keys stay where they are. Three queries."""
+    models = LanguageModel.objects.order_by("pk").prefetch_related(
+        Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name"))
+    )
+    return list(
+        Provider.objects.defer("api_key")
+        .annotate(has_key=Case(When(api_key="", then=Value(False)), default=Value(True), output_field=BooleanField()))
+        .prefetch_related(Prefetch("models", models))
+        .order_by("name", "pk")
+    )
+
+
+def provider_or_404(slug: str) -> Provider:
+    """Without its key."""
+    provider = Provider.objects.defer("api_key").filter(slug=slug).first()
+    if provider is None:
+        raise Http404("No such provider.")
+    return provider
+
+
+def model_or_404(provider: Provider, model_id: int) -> LanguageModel:
+    model = LanguageModel.objects.filter(provider=provider, pk=model_id).first()
+    if model is None:
+        raise Http404("No such model.")
+    return model
+
+
+def models_by_name() -> QuerySet[LanguageModel]:
+    """With their provider at hand."""
+    models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
+    return models.order_by("provider__name", "name")
+
+
+def models_of(provider: Provider) -> Sequence[LanguageModel]:
+    """With the agents that use each. Two queries."""
+    agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
+    models = LanguageModel.objects.filter(provider=provider).prefetch_related(Prefetch("agents", agents))
+    return list(models.order_by("pk"))
+
+
+def shown_key(provider: Provider) -> str:
+    """The mask of the provider's key, "" where there is none; a sentence where it cannot be read."""
+    try:
+        key = Provider.objects.values_list("api_key", flat=True).get(pk=provider.pk)
+    except SecretUnreadable:
+        return "a key that cannot be read any more; enter it again"
+    return masked(key)
+
+
+def agents_by_name() -> QuerySet[Agent]:
+    """With model and provider at hand."""
+    return Agent.objects.select_related("model__provider").defer("model__provider__api_key").order_by("name", "pk")
+
+
+def agents_shown() -> Sequence[Agent]:
+    """With how many tools of their own each has. One query."""
+    return list(agents_by_name().annotate(own_count=Count("agent_tools")))
+
+
+def agent_or_404(slug: str) -> Agent:
+    agent = agents_by_name().filter(slug=slug).first()
+    if agent is None:
+        raise Http404("No such agent.")
+    return agent
+
+
+@dataclass(frozen=True)
+class StartingTool:
+    """A tool that an agent brings: what brought it, and why it would not be sent, if so."""
+
+    spec: ToolSpec
+    source: str
+    obstacle: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a member's turn with the agent would begin with."""
+
+    sent: Sequence[StartingTool]
+    kept_back: Sequence[StartingTool]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.spec.tokens for each in self.sent)
+
+
+def start_of(agent: Agent, member: Membership) -> Start:
+    """Three queries, whatever the size of the catalogue."""
+    rights = rights_of(member)
+    own = agent.model.tool_limit
+    limit = agent.model.provider.tool_limit if own is None else own
+    sent: list[StartingTool] = []
+    kept_back: list[StartingTool] = []
+    for candidate in candidates_for(agent):
+        spec = candidate.spec
+        permission = rights.decide(spec.tool_id, spec.category_id)
+        obstacle = ""
+        if not spec.is_enabled:
+            obstacle = "switched off"
+        elif not spec.is_ready:
+            obstacle = f"needs set-up: {service_title(spec.service)}"
+        elif not permission.allowed:
+            obstacle = permission.reason
+        elif len(sent) >= limit:
+            obstacle = f"over the limit of {limit} tools"
+        (kept_back if obstacle else sent).append(StartingTool(spec, candidate.source, obstacle))
+    return Start(sent, kept_back)
+
+
+def tools_named_like(q: str) -> list[Tool]:
+    """The first tools whose name or category has these letters. One query."""
+    from_name = Tool.objects.select_related("category", "current_version").defer(
+        "current_version__wire", "current_version__parameters", "current_version__description"
+    )
+    if q:
+        from_name = from_name.filter(name__icontains=q) | from_name.filter(category__title__icontains=q)
+    return list(from_name.order_by("name")[:TOOLS_FOUND])

@@ -1,0 +1,290 @@
+"""Roles, grants, and who may use a tool, as pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models.functions import Now
+from django.http import Http404
+
+from capabilities.contract.permission import Decision, RoleRules
+from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleMode, RoleRule, Tool
+from capabilities.roles import RoleContent, Rule
+from toolhub.tenants.models import Membership
+
+#: With more tools than this in the catalogue, those of a category are fetched when it is opened.
+TOOLS_INLINE = 300
+#: Tools of one category that a role's page shows, at most.
+TOOLS_OF_CATEGORY = 300
+MEMBERS_SHOWN = 100
+GRANTS_A_PAGE = 50
+USERS_SHOWN = 50
+NAMES_TOLD = 8
+
+
+def roles_shown() -> Sequence[Role]:
+    """With how many members and rules each has. One query."""
+    active = Q(role_memberships__membership__ended_at=None)
+    return list(
+        Role.objects.annotate(
+            member_count=Count("role_memberships", filter=active, distinct=True),
+            rule_count=Count("rules", distinct=True),
+        ).order_by("name", "pk")
+    )
+
+
+def role_or_404(slug: str) -> Role:
+    role = Role.objects.filter(slug=slug).first()
+    if role is None:
+        raise Http404("No such role.")
+    return role
+
+
+# -- The matrix of one role -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToolLine:
+    """A tool under its category; `said` is allow, deny or, where the category's word counts, empty."""
+
+    name: str
+    said: str
+
+
+@dataclass(frozen=True)
+class CategoryLine:
+    """A category of a role's matrix. Without `is_whole` only the tools that differ are in it."""
+
+    name: str
+    title: str
+    count: int
+    said: str
+    tools: Sequence[ToolLine] = field(default_factory=tuple)
+    is_whole: bool = True
+
+
+def role_matrix(rules: Iterable[Rule]) -> list[CategoryLine]:
+    """Every category with what the rules say of it and of its tools. Two queries."""
+    said = {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
+    categories = list(Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name"))
+    is_whole = sum(each.tool_count for each in categories) <= TOOLS_INLINE
+    shown = Tool.objects.order_by("name")
+    if not is_whole:
+        shown = shown.filter(name__in=[name for kind, name in said if kind == "tool"])
+    tools: dict[int, list[ToolLine]] = {}
+    for name, category_id in shown.values_list("name", "category_id"):
+        tools.setdefault(category_id, []).append(ToolLine(name, said.get(("tool", name), "")))
+    return [
+        CategoryLine(
+            each.name,
+            each.title,
+            each.tool_count,
+            said.get(("category", each.name), ""),
+            tools.get(each.pk, ()),
+            is_whole or len(tools.get(each.pk, ())) == each.tool_count,
+        )
+        for each in categories
+    ]
+
+
+def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
+    """One category with its first tools, for a catalogue that is too long to show whole. Two queries."""
+    category = Category.objects.filter(name=name).first()
+    if category is None:
+        raise Http404("No such category.")
+    said = {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
+    names = list(Tool.objects.filter(category=category).order_by("name").values_list("name", flat=True))
+    first = [ToolLine(each, said.get(("tool", each), "")) for each in names[:TOOLS_OF_CATEGORY]]
+    differ = [ToolLine(each, said["tool", each]) for each in names[TOOLS_OF_CATEGORY:] if ("tool", each) in said]
+    return CategoryLine(category.name, category.title, len(names), said.get(("category", name), ""), first + differ)
+
+
+@dataclass(frozen=True)
+class RoleEffect:
+    """What saving a role's form would open and close, and how many members have the role."""
+
+    opened: Sequence[str]
+    closed: Sequence[str]
+    members: int
+
+    @property
+    def opened_told(self) -> str:
+        return _told(self.opened)
+
+    @property
+    def closed_told(self) -> str:
+        return _told(self.closed)
+
+
+def role_effect(role: Role | None, stored: Iterable[Rule], content: RoleContent) -> RoleEffect:
+    """Three queries, or two for a role that is not there yet."""
+    rows = list(Tool.objects.order_by("name").values_list("pk", "name", "category_id"))
+    categories = dict(Category.objects.values_list("name", "pk"))
+    tools = {name: key for key, name, _ in rows}
+    old = _compiled(role.slug if role else "", role.mode if role else RoleMode.NONE, stored, categories, tools)
+    new = _compiled(content.slug, content.mode, content.rules or (), categories, tools)
+    opened: list[str] = []
+    closed: list[str] = []
+    for key, name, category_id in rows:
+        was, will = old.opens(key, category_id), new.opens(key, category_id)
+        if was != will:
+            (opened if will else closed).append(name)
+    members = RoleMembership.objects.filter(role=role, membership__ended_at=None).count() if role else 0
+    return RoleEffect(opened, closed, members)
+
+
+def _compiled(
+    slug: str, mode: str, rules: Iterable[Rule], categories: dict[str, int], tools: dict[str, int]
+) -> RoleRules:
+    by_category: dict[int, Decision] = {}
+    by_tool: dict[int, Decision] = {}
+    for rule in rules:
+        decision: Decision = "allow" if rule.effect == Effect.ALLOW else "deny"
+        if rule.tool in tools:
+            by_tool[tools[rule.tool]] = decision
+        elif rule.category in categories:
+            by_category[categories[rule.category]] = decision
+    return RoleRules(slug, mode, by_category, by_tool)
+
+
+def _told(names: Sequence[str]) -> str:
+    rest = len(names) - NAMES_TOLD
+    return ", ".join(names[:NAMES_TOLD]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def members_for_role(role: Role, q: str = "") -> Sequence[Membership]:
+    """Members with whether each `has` the role, those who have it first. One query."""
+    has = Exists(RoleMembership.objects.filter(role=role, membership=OuterRef("pk")))
+    members = Membership.objects.select_related("user").filter(ended_at=None).annotate(has=has)
+    if q:
+        members = members.filter(
+            Q(user__email__icontains=q) | Q(user__first_name__icontains=q) | Q(user__last_name__icontains=q)
+        )
+    return list(members.order_by("-has", "user__email")[: MEMBERS_SHOWN + 1])
+
+
+# -- Grants -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GrantsPage:
+    """Some grants, newest first; where to go on, None at the end."""
+
+    grants: Sequence[Grant]
+    next: int | None
+
+
+def grants_shown() -> QuerySet[Grant]:
+    in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
+    return Grant.objects.select_related("membership__user", "tool__category", "category", "created_by__user").annotate(
+        in_force=Exists(Grant.objects.filter(in_force, pk=OuterRef("pk")))
+    )
+
+
+def grants_page(*, q: str = "", effect: str = "", state: str = "", before: int | None = None) -> GrantsPage:
+    """`q` is looked for in members and in names of tools and categories. One query."""
+    grants = grants_shown()
+    if q:
+        grants = grants.filter(
+            Q(membership__user__email__icontains=q)
+            | Q(membership__user__first_name__icontains=q)
+            | Q(membership__user__last_name__icontains=q)
+            | Q(tool__name__icontains=q)
+            | Q(category__name__icontains=q)
+        )
+    if effect:
+        grants = grants.filter(effect=effect)
+    if state:
+        in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
+        grants = grants.filter(in_force) if state == "in_force" else grants.exclude(in_force)
+    if before:
+        grants = grants.filter(pk__lt=before)
+    found = list(grants.order_by("-pk")[: GRANTS_A_PAGE + 1])
+    page = found[:GRANTS_A_PAGE]
+    return GrantsPage(page, page[-1].pk if len(found) > GRANTS_A_PAGE else None)
+
+
+def grant_numbers() -> tuple[int, int]:
+    """Grants in all, and in force. One query."""
+    in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
+    row = Grant.objects.aggregate(every=Count("pk"), in_force=Count("pk", filter=in_force))
+    return row["every"], row["in_force"]
+
+
+def grant_or_404(grant_id: int) -> Grant:
+    grant = grants_shown().filter(pk=grant_id).first()
+    if grant is None:
+        raise Http404("No such grant.")
+    return grant
+
+
+def names_to_suggest() -> tuple[Sequence[str], Sequence[str]]:
+    """E-mail addresses and tool names that a grant's form suggests, not all of them in a large house. Two queries."""
+    members = Membership.objects.filter(ended_at=None).order_by("user__email")
+    tools = Tool.objects.order_by("name")
+    return list(members.values_list("user__email", flat=True)[:200]), list(tools.values_list("name", flat=True)[:500])
+
+
+# -- Who may use a tool -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A member and why he or she may use a tool."""
+
+    member: Membership
+    reason: str
+
+
+def members_who_may_use(tool: Tool) -> tuple[Sequence[Reader], bool]:
+    """The first members who may use the tool, by address, and whether there are more. Four queries, for any number."""
+    opening = _roles_that_open(tool)
+    named = Q(tool=tool) | Q(category=tool.category_id)
+    now = Q(expires_at=None) | Q(expires_at__gt=Now())
+    grants = Grant.objects.filter(named, now, membership=OuterRef("pk"))
+    by_role = Exists(RoleMembership.objects.filter(membership=OuterRef("pk"), role__in=list(opening)))
+    members = (
+        Membership.objects.select_related("user")
+        .filter(ended_at=None, user__is_active=True)
+        .annotate(
+            denied=Exists(grants.filter(effect=Effect.DENY)),
+            granted=Exists(grants.filter(effect=Effect.ALLOW)),
+            by_role=by_role,
+        )
+        .filter(Q(granted=True) | Q(by_role=True), denied=False)
+        .prefetch_related(
+            Prefetch("role_memberships", RoleMembership.objects.filter(role__in=list(opening)).order_by("role__slug"))
+        )
+        .order_by("user__email")
+    )
+    found = list(members[: USERS_SHOWN + 1])
+    readers = [
+        Reader(
+            member,
+            "a grant of their own"
+            if member.granted
+            else f"role {opening[next(iter(member.role_memberships.all())).role_id]}",
+        )
+        for member in found[:USERS_SHOWN]
+    ]
+    return readers, len(found) > USERS_SHOWN
+
+
+def _roles_that_open(tool: Tool) -> dict[int, str]:
+    """Names by key. Two queries."""
+    rules = RoleRule.objects.filter(Q(tool=tool) | Q(category=tool.category_id))
+    found = {}
+    for role in Role.objects.prefetch_related(Prefetch("rules", rules)):
+        categories: dict[int, Decision] = {}
+        tools: dict[int, Decision] = {}
+        for rule in role.rules.all():
+            decision: Decision = "allow" if rule.effect == Effect.ALLOW else "deny"
+            if rule.tool_id is not None:
+                tools[rule.tool_id] = decision
+            elif rule.category_id is not None:
+                categories[rule.category_id] = decision
+        if RoleRules(role.slug, role.mode, categories, tools).opens(tool.pk, tool.category_id):
+            found[role.pk] = role.name
+    return found

@@ -1,0 +1,1 @@
+"""The pages of catalogue, agents and permissions. One module a noun."""

@@ -1,0 +1,90 @@
+"""The pages of agents: the list, one with what a turn would start with, and the form."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.agents import create_agent, delete_agent, own_tools, update_agent
+from capabilities.forms.agents import AgentForm, posted_tools
+from capabilities.models import Agent
+from capabilities.queries.agents import agent_or_404, agents_shown, start_of, tools_named_like
+from capabilities.refused import ChangeRefused
+from capabilities.views.shared import refused, show_refusal, status_of
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def agent_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    agents = agents_shown()
+    context = {
+        "agents": agents,
+        "on_count": sum(agent.is_enabled for agent in agents),
+        "may_change": member.has_right(Right.AGENTS),
+    }
+    return render(request, "capabilities/agent_list.html", context)
+
+
+@require_GET
+@signed_in
+def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """What a turn with it would start with, for the member who looks."""
+    member = member_or_404(request)
+    agent = agent_or_404(slug)
+    context = {"agent": agent, "start": start_of(agent, member), "may_change": member.has_right(Right.AGENTS)}
+    return render(request, "capabilities/agent_detail.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def agent_create(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.AGENTS)
+    return _agent_form(request, member, None)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.AGENTS)
+    return _agent_form(request, member, agent_or_404(slug))
+
+
+def _agent_form(request: MemberRequest, member: Membership, agent: Agent | None) -> HttpResponse:
+    """`find` in the body only looks for tools: the form comes back as it was filled in, with what was found."""
+    is_search = "find" in request.POST
+    form = AgentForm(request.POST or None, agent=agent)
+    if is_search:
+        form.errors.clear()
+    elif form.is_valid():
+        try:
+            content = form.content(posted_tools(request.POST))
+            saved = update_agent(agent, content, actor=member) if agent else create_agent(content, actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{saved} is saved: sessions have it from their next turn on.")
+            return redirect("agent_detail", member.organisation.slug, saved.slug)
+    q = request.POST.get("q", "")[:64].replace("\x00", "")
+    own = posted_tools(request.POST) if request.method == "POST" else tuple(own_tools(agent) if agent else ())
+    found = [tool for tool in tools_named_like(q) if tool.name not in own]
+    context = {"form": form, "agent": agent, "own": own, "found": found, "q": q, "is_search": is_search}
+    return render(request, "capabilities/agent_form.html", context, status=200 if is_search else status_of(form))
+
+
+@require_POST
+@signed_in
+def agent_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.AGENTS)
+    agent = agent_or_404(slug)
+    try:
+        delete_agent(agent, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "agent_update", org, slug)
+    messages.success(request, f"{agent} is removed.")
+    return redirect("agent_list", org)

@@ -1,0 +1,235 @@
+"""The pages of roles and grants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.forms.permissions import GrantFilter, GrantForm, RoleForm, posted_rules
+from capabilities.grants import give_grant, revoke_grant
+from capabilities.models import Role
+from capabilities.queries.permissions import (
+    MEMBERS_SHOWN,
+    grant_numbers,
+    grant_or_404,
+    grants_page,
+    members_for_role,
+    names_to_suggest,
+    role_category,
+    role_effect,
+    role_matrix,
+    role_or_404,
+    roles_shown,
+)
+from capabilities.refused import ChangeRefused
+from capabilities.roles import (
+    Rule,
+    assign_role,
+    create_role,
+    delete_role,
+    rules_of,
+    set_role_rules,
+    unassign_role,
+    update_role,
+)
+from capabilities.views.shared import show_refusal, status_of
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def role_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    context = {"roles": roles_shown(), "may_add": member.has_right(Right.ROLES)}
+    return render(request, "capabilities/role_list.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_create(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.ROLES)
+    form = RoleForm(request.POST or None)
+    rules = posted_rules(request.POST, ())
+    context: dict[str, Any] = {}
+    if form.is_valid() and "preview" in request.POST:
+        context["effect"] = role_effect(None, (), form.content(rules))
+    elif form.is_valid():
+        try:
+            role = create_role(form.content(rules), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{role} is added. Nobody has it yet: choose its members here.")
+            return redirect("role_detail", org, role.slug)
+    context |= {"form": form, "matrix": role_matrix(rules), "may_change": True}
+    return render(request, "capabilities/role_form.html", context, status=status_of(form))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """One role: its form with the matrix, and its members beside. With a right for a category only rules are saved."""
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    role = role_or_404(slug)
+    may_change = member.has_right(Right.ROLES)
+    stored = rules_of(role)
+    rules = posted_rules(request.POST, stored)
+    form = RoleForm(request.POST if request.method == "POST" and may_change else None, role=role)
+    context: dict[str, Any] = {}
+    if request.method == "POST" and (not may_change or form.is_valid()):
+        if "preview" in request.POST and may_change:
+            context["effect"] = role_effect(role, stored, form.content(rules))
+        else:
+            try:
+                _save_role(role, form, rules, actor=member, may_change=may_change)
+            except ChangeRefused as error:
+                show_refusal(form, error)
+            else:
+                messages.success(request, f"{role} is saved: it counts from the next call on.")
+                return redirect("role_detail", org, role.slug)
+    return _role_page(request, role, form, rules, may_change, context)
+
+
+def _save_role(role: Role, form: RoleForm, rules: tuple[Rule, ...], *, actor: Membership, may_change: bool) -> None:
+    if may_change:
+        update_role(role, form.content(rules), actor=actor)
+    else:
+        set_role_rules(role, rules, actor=actor)
+
+
+def _role_page(
+    request: MemberRequest,
+    role: Role,
+    form: RoleForm,
+    rules: tuple[Rule, ...],
+    may_change: bool,
+    more: dict[str, Any],
+) -> HttpResponse:
+    q = request.GET.get("q", "")[:100].replace("\x00", "")
+    members = members_for_role(role, q)
+    context = {
+        "role": role,
+        "form": form,
+        "matrix": role_matrix(rules),
+        "members": members[:MEMBERS_SHOWN],
+        "has_more_members": len(members) > MEMBERS_SHOWN,
+        "q": q,
+        "may_change": may_change,
+        **more,
+    }
+    return render(request, "capabilities/role_form.html", context, status=status_of(form))
+
+
+@require_GET
+@signed_in
+def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpResponse:
+    """The tools of one category in a role's matrix, where the catalogue is too long to show them all at once."""
+    member_or_404(request, right=Right.ROLES, category=None)
+    role = role_or_404(slug)
+    line = role_category(rules_of(role), name)
+    template = "capabilities/_role_tools.html" if request.htmx else "capabilities/role_tools.html"
+    return render(request, template, {"role": role, "line": line})
+
+
+@require_POST
+@signed_in
+def role_rules(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """Save the lines of a part of the matrix; what the part does not show stays."""
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    role = role_or_404(slug)
+    try:
+        set_role_rules(role, posted_rules(request.POST, rules_of(role)), actor=member)
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{role} is saved: it counts from the next call on.")
+    return redirect("role_detail", org, slug)
+
+
+@require_POST
+@signed_in
+def role_members(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """Give and take the role as the checkboxes say; members who were not shown keep what they have."""
+    actor = member_or_404(request, right=Right.ROLES)
+    role = role_or_404(slug)
+    shown, ticked = (
+        {int(key) for key in request.POST.getlist(name) if key.isascii() and key.isdigit() and len(key) < 19}
+        for name in ("shown", "members")
+    )
+    found = Membership.objects.select_related("user").filter(ended_at=None, pk__in=sorted(shown | ticked))
+    given = assign_role(role, [each for each in found if each.pk in ticked], actor=actor)
+    taken = unassign_role(role, [each for each in found if each.pk in shown - ticked], actor=actor)
+    messages.success(request, f"{role}: given to {given}, taken from {taken}.")
+    return redirect("role_detail", org, slug)
+
+
+@require_POST
+@signed_in
+def role_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.ROLES)
+    role = role_or_404(slug)
+    losing = delete_role(role, actor=member)
+    messages.success(request, f"{role} is removed; {losing} member{'s' if losing != 1 else ''} had it.")
+    return redirect("role_list", org)
+
+
+@require_GET
+@signed_in
+def grant_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    chosen = GrantFilter(request.GET).values()
+    filters = {name: chosen[name] for name in ("q", "effect", "state")}
+    every, in_force = grant_numbers()
+    page = grants_page(**filters, before=chosen["before"] or None)
+    reach = member.reach(Right.ROLES)
+    for grant in page.grants:
+        name = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
+        grant.may_revoke = reach.covers(name)  # type: ignore[attr-defined]
+    context = {
+        "page": page,
+        "every": every,
+        "in_force": in_force,
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+    }
+    return render(request, "capabilities/grant_list.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def grant_create(request: MemberRequest, org: str) -> HttpResponse:
+    actor = member_or_404(request, right=Right.ROLES, category=None)
+    form = GrantForm(
+        request.POST or None, initial={name: request.GET.get(name, "")[:254] for name in ("member", "tool")}
+    )
+    if form.is_valid():
+        member = Membership.objects.filter(user__email=form.cleaned_data["member"].lower(), ended_at=None).first()
+        try:
+            grant = give_grant(form.content(member.pk if member else 0), actor=actor)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"Given: {grant}. It counts from the next call on.")
+            return redirect("grant_list", org)
+    emails, tools = names_to_suggest()
+    context = {"form": form, "emails": emails, "tools": tools}
+    return render(request, "capabilities/grant_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def grant_revoke(request: MemberRequest, org: str, grant_id: int) -> HttpResponse:
+    actor = member_or_404(request, right=Right.ROLES, category=None)
+    grant = grant_or_404(grant_id)
+    told = str(grant)
+    revoke_grant(grant, actor=actor)
+    messages.success(request, f"Revoked: {told}.")
+    return redirect("grant_list", org)

@@ -1,0 +1,68 @@
+"""The pages of set-up: the services that tools need, and the form of each."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.forms.catalogue import ServiceForm
+from capabilities.queries.catalogue import tools_of_service
+from capabilities.refused import ChangeRefused
+from capabilities.services import ShownService, clear_service, save_service, shown_service, shown_services
+from capabilities.views.shared import show_refusal, status_of
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def service_list(request: MemberRequest, org: str) -> HttpResponse:
+    member_or_404(request, right=Right.CATALOGUE)
+    services = shown_services()
+    waiting = [each for each in services if each.state == "needs_set_up"]
+    context = {
+        "services": services,
+        "ready_count": sum(each.state == "ready" for each in services),
+        "waiting_count": len(waiting),
+        "waiting_tools": sum(each.tools for each in waiting),
+    }
+    return render(request, "capabilities/service_list.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def service_update(request: MemberRequest, org: str, service: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE)
+    shown = _service_or_404(service)
+    form = ServiceForm(request.POST if request.method == "POST" else None, service=shown)
+    if form.is_valid():
+        try:
+            row = save_service(shown.spec, form.values(), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            works = "its tools can be used" if row.is_complete else "something is still missing"
+            messages.success(request, f"{shown.title} is saved: {works}.")
+            return redirect("service_list", org)
+    context = {"form": form, "service": shown, "tools": tools_of_service(service)}
+    return render(request, "capabilities/service_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def service_clear(request: MemberRequest, org: str, service: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE)
+    shown = _service_or_404(service)
+    clear_service(shown.spec, actor=member)
+    messages.success(request, f"What was set up of {shown.title} is forgotten.")
+    return redirect("service_list", org)
+
+
+def _service_or_404(name: str) -> ShownService:
+    shown = shown_service(name)
+    if shown is None:
+        raise Http404("No such service.")
+    return shown
