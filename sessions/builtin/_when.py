@@ -25,7 +25,7 @@ def parse_moment(text: str, now: datetime, zone: str) -> datetime:
     when = parse_when(text, now, tz)
     if not isinstance(when, datetime):
         return datetime.combine(when, MORNING, tz)
-    is_clock_alone = words[:1].isdigit() and "-" not in words or words.startswith("at ")
+    is_clock_alone = (words[:1].isdigit() and "-" not in words) or words.startswith("at ")
     return when + timedelta(days=1) if is_clock_alone and when <= now else when
 
 
