@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from django.db.models import IntegerField, Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter
