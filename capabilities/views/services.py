@@ -20,7 +20,7 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def service_list(request: MemberRequest, org: str) -> HttpResponse:
-    member_or_404(request, right=Right.CATALOGUE)
+    member_or_404(request, right=Right.CATALOGUE, category=None)
     services = shown_services()
     waiting = [each for each in services if each.state == "needs_set_up"]
     context = {
@@ -35,7 +35,7 @@ def service_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def service_update(request: MemberRequest, org: str, service: str) -> HttpResponse:
-    member = member_or_404(request, right=Right.CATALOGUE)
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
     shown = _service_or_404(service)
     form = ServiceForm(request.POST if request.method == "POST" else None, service=shown)
     if form.is_valid():
@@ -47,7 +47,12 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
             works = "its tools can be used" if row.is_complete else "something is still missing"
             messages.success(request, f"{shown.title} is saved: {works}.")
             return redirect("service_list", org)
-    context = {"form": form, "service": shown, "tools": tools_of_service(service)}
+    context = {
+        "form": form,
+        "service": shown,
+        "tools": tools_of_service(service),
+        "may_save": member.has_right(Right.CATALOGUE),
+    }
     return render(request, "capabilities/service_form.html", context, status=status_of(form))
 
 

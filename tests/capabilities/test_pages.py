@@ -531,4 +531,6 @@ def test_the_menu_names_the_pages_that_would_let_one_in(client: Client, bob: Mem
 
     assert {"categories", "agents"} <= set(entries(bob))
     assert not {"services", "roles", "grants"} & set(entries(bob))
+    give_right(bob, Right.ROLES, "web")
+    assert {"roles", "grants"} <= set(entries(bob))
     assert {"services", "roles", "grants", "providers"} <= set(entries(operator))

@@ -136,8 +136,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 
 
 def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
-    """The entries whose pages would let this member in. At most one query."""
-    rights = held_rights(member)
+    """The entries whose pages would let this member in, if only for one category. At most one query."""
     here = getattr(request.resolver_match, "url_name", None) or ""
     slug = member.organisation.slug
     sections = []
@@ -145,16 +144,11 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
         entries = tuple(
             Entry(title, icon, reverse(view, args=[slug]), here.partition("_")[0] == word)
             for title, icon, view, word, right in lines
-            if right is None or right in rights
+            if right is None or member.reach(right)
         )
         if entries:
             sections.append(Section(heading, entries))
     return tuple(sections)
-
-
-def held_rights(member: Membership) -> frozenset[Right]:
-    """Every admin right that this member holds for all categories. At most one query."""
-    return frozenset(right for right in Right if member.has_right(right))
 
 
 def _memberships(request: HttpRequest) -> list[Membership]:
