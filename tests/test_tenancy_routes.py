@@ -42,7 +42,7 @@ from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit import record
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.invitations import invite
-from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
@@ -435,6 +435,11 @@ class Address:
     @property
     def is_page(self) -> bool:
         return self.pattern.startswith("o/")
+
+    @property
+    def has_organisation(self) -> bool:
+        """Whether it is asked inside an organisation; what is not is a person's own."""
+        return self.is_api or self.is_page
 
     @property
     def names_rows(self) -> bool:
@@ -954,3 +959,50 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: World) -> None:
 
     with system_scope():
         assert Turn.objects.count() == before
+
+
+# -- The other levels of access ---------------------------------------------------------------------------------------
+
+#: What a viewer may do beyond reading: these are the viewer's own, not the organisation's.
+VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke"})
+
+#: What runs something, and is shown to those who may: not to a viewer.
+FOR_MEMBERS = frozenset({"tool_try"})
+
+
+def with_access(world: World, access: Access) -> Membership:
+    """Bob at another level, with no right of his own."""
+    with organisation_scope(world.bob.organisation):
+        Membership.objects.filter(pk=world.bob.pk).update(access=access)
+        world.bob.refresh_from_db()
+    return world.bob
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat or right_for(*each)]
+)
+def test_an_operator_may_do_all_but_what_is_for_admins(world: World, name: str, number: int) -> None:
+    way, right = ROUTES[name].asks[number], right_for(name, number)
+    operator = with_access(world, Access.OPERATOR)
+
+    answer = ask(client_of(operator, ADDRESSES[name]), name, way, world.acme)
+
+    assert answer.status == (403 if right in ADMIN_ONLY_RIGHTS else way.status)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat or right_for(*each)]
+)
+def test_a_viewer_reads_and_changes_nothing(world: World, name: str, number: int) -> None:
+    way, right = ROUTES[name].asks[number], right_for(name, number)
+    client = client_of(with_access(world, Access.VIEWER), ADDRESSES[name])
+    before = snapshot()
+
+    answer = ask(client, name, way, world.acme)
+
+    is_own = name in VIEWERS_OWN or not ADDRESSES[name].has_organisation
+    if right is None and name not in FOR_MEMBERS and (way.method == "GET" or is_own):
+        assert answer.status == way.status
+    else:
+        assert answer.status == 403
+        assert snapshot() == before
