@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,12 +97,13 @@ def test_ctrl_c_ends_all_parts_and_a_second_start_keeps_the_data(start: Start, t
 
 def test_a_data_folder_longer_than_a_socket_path_works(start: Start, tmp_path: Path) -> None:
     data_dir = tmp_path / ("long" * 30)
-    up = start(data_dir, TMPDIR=str(tmp_path))
-    up.wait_ready()
+    with tempfile.TemporaryDirectory(prefix="up-") as short:
+        up = start(data_dir, TMPDIR=short)
+        up.wait_ready()
 
-    assert [path.parent.parent for path in tmp_path.rglob("valkey.sock")] == [tmp_path]
-    assert up.interrupt(signal.SIGTERM) == 0
-    assert list(tmp_path.glob("toolhub-*")) == []
+        assert [path.parent.parent for path in Path(short).rglob("valkey.sock")] == [Path(short)]
+        assert up.interrupt(signal.SIGTERM) == 0
+        assert list(Path(short).glob("toolhub-*")) == []
 
 
 def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(start: Start, tmp_path: Path) -> None:
