@@ -1,0 +1,60 @@
+"""The names that the source documents promise are all there."""
+
+from __future__ import annotations
+
+import pytest
+
+from capabilities.registry import registry
+
+#: 004_674c0e77c8340e61.txt, appendix: 18 categories, 63 tools.
+CORTEX = {
+    "web": "web_search web_read http_fetch",
+    "web_post": "http_post",
+    "file": "file_read file_list file_write file_diff file_grep file_syntax_check file_stat",
+    "git": "git_status git_log git_diff",
+    "system": "cortex_status cortex_logs cortex_restart cortex_update shell_exec",
+    "tasks": "task_list task_create task_update task_complete",
+    "cron": "cron_list cron_add cron_remove cron_toggle",
+    "reminders": "reminders_add reminders_list reminders_remove reminders_clear",
+    "scratchpad": "scratch_read scratch_write scratch_append scratch_clear",
+    "ha": "ha_get_state ha_get_states ha_call_service",
+    "aether": "ae_journal_list ae_journal_search ae_journal_entry_read ae_journal_entries_list ae_journal_entry_create "
+    "ae_journal_entry_update ae_journal_entry_disable ae_journal_entry_append ae_journal_entry_prepend",
+    "aether_db": "ae_db_query ae_db_describe ae_db_show_view",
+    "notifications": "web_push email_send nc_talk_send nc_talk_history",
+    "agents": "spawn_agent",
+    "notes": "agent_notes_read agent_notes_write agent_notes_append agent_notes_clear",
+    "session": "session_read session_search",
+    "ae_tasks": "ae_task_list",
+    "claude": "claude_allow_dir",
+}
+#: 000_8dadf0124804c805.txt: 16 core categories; `files` and `search` are `file` and `web` here.
+CORE = (
+    "communication reminders tasks calendar grocery web file memory "
+    "utility location people list food automation weather dynamic"
+)
+
+
+@pytest.mark.parametrize(("category", "names"), CORTEX.items())
+def test_cx_23_each_category_has_its_tools(category: str, names: str) -> None:
+    here = {tool.name for tool in registry.tools.values() if tool.category == category}
+
+    assert set(names.split()) <= here
+
+
+def test_cx_03_there_are_63_of_them() -> None:
+    assert len({name for names in CORTEX.values() for name in names.split()}) == 63
+
+
+def test_zk_07_the_core_set_is_exactly_these_16() -> None:
+    assert sorted(each.name for each in registry.categories.values() if each.is_core) == sorted(CORE.split())
+
+
+@pytest.mark.parametrize("name", ["knowledgeGraph", "predictions", "codebase"])
+def test_zk_08_and_zk_09_what_is_loaded_on_request_is_not_core(name: str) -> None:
+    assert not registry.categories[name].is_core
+
+
+@pytest.mark.parametrize("name", ["docker", "aws_lambda", "github", "duckduckgo", "arxiv", "wikipedia"])
+def test_mr_29_the_tools_of_the_example_are_there(name: str) -> None:
+    assert name in registry.tools
