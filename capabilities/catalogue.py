@@ -175,8 +175,14 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
                 category=categories[builtin.category],
                 service=builtin.service,
             )
-        elif tool.kind != ToolKind.BUILTIN or (tool.current_version and _same(tool.current_version, definition)):
+        elif tool.kind != ToolKind.BUILTIN:
             continue
+        else:
+            if tool.service != builtin.service:
+                tool.service = builtin.service
+                tool.save(update_fields=["service"])
+            if tool.current_version and _same(tool.current_version, definition):
+                continue
         to_write.append((tool, definition))
     if to_write:
         _write_versions(to_write, actor=None)

@@ -44,7 +44,7 @@ def first_steps(organisation: Organisation) -> list[FirstStep]:
         FirstStep(
             "Let an agent use it",
             "Agents talk to the offline model until one of the provider's models is chosen for them.",
-            "provider_list",
+            "agent_list",
             "Choose agents",
             done["agent"],
         ),

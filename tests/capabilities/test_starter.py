@@ -61,6 +61,15 @@ def test_what_exists_is_not_made_again(admin: Membership) -> None:
         assert add_agents(admin.organisation, model) == []
 
 
+def test_a_new_version_s_need_of_a_service_reaches_an_older_organisation(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        Tool.objects.filter(name="web_search").update(service="")
+
+        assert install_builtin(admin.organisation) == []
+
+        assert Tool.objects.get(name="web_search").service == "searxng"
+
+
 def test_an_existing_user_joins_with_the_password_they_have(admin: Membership) -> None:
     second = create_organisation("Penetrode", "penetrode", FirstAdmin("peter@example.com", "another-password"))
 
