@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db.models import Count, Exists, OuterRef, Subquery
-from django.db.models.functions import Now
 
 from capabilities.models import Agent, Provider
 from sessions.models import Turn, TurnStatus
-from toolhub.tenants.models import Invitation, Membership, Organisation
+from toolhub.tenants.invitations import open_invitations
+from toolhub.tenants.models import Membership, Organisation
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _done(organisation: Organisation) -> dict[str, bool]:
             provider=Exists(Provider.objects.filter(**own).exclude(base_url="")),
             agent=Exists(Agent.objects.filter(**own, is_enabled=True).exclude(model__provider__base_url="")),
             members=Subquery(members.values("organisation").annotate(count=Count("pk")).values("count")),
-            invited=Exists(Invitation.objects.filter(**own, expires_at__gt=Now())),
+            invited=Exists(open_invitations().filter(**own)),
         )
         .values("turn", "provider", "agent", "members", "invited")
         .get()

@@ -58,6 +58,10 @@ def test_an_open_invitation_counts_as_a_member(alice: Membership) -> None:
 
     assert ticked(alice)[3] is True
 
+    with organisation_scope(alice.organisation):
+        Invitation.objects.update(revoked_at=timezone.now())
+    assert ticked(alice)[3] is False
+
 
 def test_what_others_did_ticks_nothing_here(alice: Membership, charlie: Membership) -> None:
     make_turn(
