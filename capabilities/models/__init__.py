@@ -1,6 +1,6 @@
 """What tools exist, who may use them, and what the built-in ones keep. One module a noun."""
 
-from capabilities.models.agents import Agent, AgentTool, LanguageModel, Provider
+from capabilities.models.agents import Agent, AgentScope, AgentTool, LanguageModel, LoadingMode, Provider
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
@@ -8,13 +8,25 @@ from capabilities.models.journals import AgentNote, Journal, JournalEntry
 from capabilities.models.knowledge import Entity, Relation, Series, SeriesPoint
 from capabilities.models.notebook import Memory, Scratchpad, Task
 from capabilities.models.people import Message, Person
-from capabilities.models.permissions import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
+from capabilities.models.permissions import (
+    Effect,
+    Grant,
+    GrantRequest,
+    RequestStatus,
+    Role,
+    RoleMembership,
+    RoleMode,
+    RoleRule,
+)
 from capabilities.models.services import ServiceSetting
+from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
 __all__ = [
     "Agent",
     "AgentNote",
+    "AgentScope",
     "AgentTool",
+    "AgentToolkit",
     "CalendarEvent",
     "CalendarFeed",
     "Category",
@@ -22,11 +34,13 @@ __all__ = [
     "Entity",
     "FoodEntry",
     "Grant",
+    "GrantRequest",
     "GroceryItem",
     "Journal",
     "JournalEntry",
     "LanguageModel",
     "ListItem",
+    "LoadingMode",
     "Memory",
     "Message",
     "NamedList",
@@ -35,6 +49,7 @@ __all__ = [
     "Provider",
     "Recipe",
     "Relation",
+    "RequestStatus",
     "Role",
     "RoleMembership",
     "RoleMode",
@@ -47,4 +62,7 @@ __all__ = [
     "Tool",
     "ToolKind",
     "ToolVersion",
+    "Toolkit",
+    "ToolkitCategory",
+    "ToolkitTool",
 ]

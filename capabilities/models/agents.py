@@ -48,8 +48,27 @@ class LanguageModel(TenantModel):
         return f"{self.provider.name}: {self.name}"
 
 
+class LoadingMode(models.TextChoices):
+    """When a load or unload shows in what is sent."""
+
+    #: With the session's next turn; the tools of a turn stay as they are.
+    NEXT_REQUEST = "next_request", "With the next message"
+    #: With the next model call of the same turn, never within the batch of calls that loaded it.
+    SAME_RUN = "same_run", "In the same turn"
+    #: Never: what can be loaded is searched with `search_tools` and called with `call_tool`.
+    CONSTANT = "constant", "Never: search and call"
+
+
+class AgentScope(models.TextChoices):
+    """With whose credentials an agent's tools may act."""
+
+    ORGANISATION = "organisation", "The organisation’s"
+    #: No tool that acts with a credential that the whole organisation shares.
+    MEMBER = "member", "Only the member’s own"
+
+
 class Agent(TenantModel):
-    """What a turn talks to: a prompt, a model, and the tools it starts with."""
+    """What a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
     name = models.CharField(max_length=100)
@@ -60,6 +79,8 @@ class Agent(TenantModel):
     starts_with_core = models.BooleanField(default=True)
     tools = models.ManyToManyField(Tool, through="capabilities.AgentTool", related_name="agents")
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
+    loading_mode = models.CharField(max_length=16, choices=LoadingMode, default=LoadingMode.NEXT_REQUEST)
+    scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
     is_enabled = models.BooleanField(default=True)
 
     class Meta(TenantModel.Meta):
@@ -76,6 +97,8 @@ class AgentTool(TenantModel):
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="agent_tools")
     #: Its place among the agent's own; those with the same one stand by category and name.
     position = models.PositiveIntegerField(default=0)
+    #: Not sent before it is loaded by its name (MR-39).
+    is_deferred = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["agent", "tool"], name="agent_tool_once"),)

@@ -83,8 +83,17 @@ class Grant(TenantModel):
     expires_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+    #: When its end was put on record, after `expires_at` had passed.
+    lapsed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
+        indexes = (
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(lapsed_at__isnull=True, expires_at__isnull=False),
+                name="grants_that_lapse",
+            ),
+        )
         constraints = (
             models.CheckConstraint(
                 condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="grant_names_one_thing"
@@ -93,3 +102,51 @@ class Grant(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.membership}: {self.effect} {self.tool or self.category}"
+
+
+class RequestStatus(models.TextChoices):
+    """Where a request for a grant stands."""
+
+    #: Somebody with the right has to look at it.
+    WAITING = "waiting", "Waiting"
+    #: It became a grant.
+    GRANTED = "granted", "Granted"
+    REFUSED = "refused", "Refused"
+    #: Whoever asked took it back.
+    WITHDRAWN = "withdrawn", "Withdrawn"
+
+
+class GrantRequest(TenantModel):
+    """A member asks to use a tool or a category for a time, and says why."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grant_requests")
+    category = models.ForeignKey(Category, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    reason = models.TextField()
+    #: Hours that were asked for.
+    hours = models.PositiveIntegerField()
+    status = models.CharField(max_length=16, choices=RequestStatus, default=RequestStatus.WAITING)
+    created_at = models.DateTimeField(auto_now_add=True)
+    decided_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    #: What whoever decided said to it.
+    answer = models.TextField(blank=True)
+    grant = models.OneToOneField(Grant, on_delete=models.SET_NULL, null=True, blank=True, related_name="request")
+
+    class Meta(TenantModel.Meta):
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="grant_request_names_one_thing"
+            ),
+            models.UniqueConstraint(
+                fields=["membership", "tool"], condition=Q(status="waiting"), name="open_request_for_a_tool_once"
+            ),
+            models.UniqueConstraint(
+                fields=["membership", "category"],
+                condition=Q(status="waiting"),
+                name="open_request_for_a_category_once",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.tool or self.category}"

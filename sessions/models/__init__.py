@@ -1,6 +1,7 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
 from sessions.models.chats import ChatSession, Notice
+from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.turns import (
     OPEN_STATUSES,
@@ -16,6 +17,8 @@ from sessions.models.turns import (
 __all__ = [
     "OPEN_STATUSES",
     "ChatSession",
+    "LoadSource",
+    "LoadedToolkit",
     "Notice",
     "Reminder",
     "Routine",
@@ -27,4 +30,5 @@ __all__ = [
     "Turn",
     "TurnEvent",
     "TurnStatus",
+    "UnloadReason",
 ]

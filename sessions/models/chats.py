@@ -22,6 +22,23 @@ class ChatSession(TenantModel):
     #: When its last turn was accepted.
     active_at = models.DateTimeField(auto_now_add=True)
 
+    #: Whether what one agent loaded is there for the session's other agents too, as far as they may load it.
+    shares_loads = models.BooleanField(default=False)
+    #: Rises with every load and unload: whoever changes what is loaded begins by raising it, and so holds the row.
+    load_count = models.PositiveIntegerField(default=0)
+    #: For each agent, by its key: the tools that were last sent, in their order, which never changes in a session.
+    tool_order = models.JSONField(default=dict)
+    #: For each agent, by its key: what its last model call carried, to tell how much of the next one is the same.
+    last_prompt = models.JSONField(default=dict)
+
+    #: For a session that an agent opened by delegation: the turn that waits for it, how deep it is (a member's own: 0),
+    #: and the keys of the tools that it may use at most; null for a member's own.
+    parent_turn = models.ForeignKey(
+        "toolhub_sessions.Turn", on_delete=models.CASCADE, null=True, blank=True, related_name="child_sessions"
+    )
+    depth = models.PositiveSmallIntegerField(default=0)
+    delegated_tools = models.JSONField(null=True, blank=True)
+
     class Meta(TenantModel.Meta):
         indexes = (models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),)
 

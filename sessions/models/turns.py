@@ -17,7 +17,7 @@ from toolhub.tenants.models import Membership
 class ToolSet(TenantModel):
     """The exact bytes of a `tools` array that was sent. Rounds with the same tools share one row."""
 
-    #: SHA-256 of the keys of its tool versions in order: versions never change, so they determine the bytes.
+    #: SHA-256 of the keys of its tool versions in order, and of the overrides: they determine everything else.
     key = models.CharField(max_length=64)
     #: The JSON array itself, canonical, and its SHA-256.
     sha256 = models.CharField(max_length=64)
@@ -25,6 +25,10 @@ class ToolSet(TenantModel):
     tokens = models.PositiveIntegerField()
     #: Keys of the tool versions in it, in order.
     version_ids = models.JSONField()
+    #: What toolkits say of their tools in place of the tools' own: {key of a version: [timeout, max_result_chars]}.
+    overrides = models.JSONField(default=dict)
+    #: What its tools tell the model beside, as it stands in the prompt.
+    instructions = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(TenantModel.Meta):
@@ -41,6 +45,8 @@ class TurnStatus(models.TextChoices):
     QUEUED = "queued", "Queued"
     #: A worker holds it, or did until a moment ago.
     RUNNING = "running", "Running"
+    #: It waits, without a worker, for turns that its agent gave to others.
+    WAITING_CHILD = "waiting_child", "Waiting for another agent"
     #: It has its answer.
     DONE = "done", "Done"
     #: It ended without one; `error_code` says why.
@@ -52,7 +58,7 @@ class TurnStatus(models.TextChoices):
 
 
 #: A turn in one of these may still move on.
-OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING)
+OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD)
 
 
 class Turn(TenantModel):
@@ -71,6 +77,10 @@ class Turn(TenantModel):
     error_message = models.TextField(blank=True)
 
     idempotency_key = models.CharField(max_length=255, blank=True)
+    #: The call of another turn that this one answers, for a turn by delegation.
+    parent_step = models.OneToOneField(
+        "toolhub_sessions.Step", on_delete=models.CASCADE, null=True, blank=True, related_name="child_turn"
+    )
 
     #: Rises with every claim; whoever writes with an older one is a zombie.
     epoch = models.PositiveIntegerField(default=0)
@@ -84,6 +94,8 @@ class Turn(TenantModel):
     rang_at = models.DateTimeField(null=True, blank=True)
     #: While it is queued: until when it may wait. From its first claim on: until when it may run.
     deadline_at = models.DateTimeField()
+    #: Since when it waits for somebody else: its deadline moves by as much as it waited.
+    waiting_since = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -109,7 +121,9 @@ class Turn(TenantModel):
         )
         indexes = (
             models.Index(
-                fields=["status", "lease_until"], condition=Q(status__in=["queued", "running"]), name="open_turns"
+                fields=["status", "lease_until"],
+                condition=Q(status__in=["queued", "running", "waiting_child"]),
+                name="open_turns",
             ),
         )
 
@@ -178,11 +192,19 @@ class Step(TenantModel):
     #: What went out with a model call: its tools, and the verdicts of their selection (first round of a selection).
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     verdicts = models.JSONField(default=list)
+    #: Model call: the session's count of loads that its tools were selected at.
+    load_count = models.PositiveIntegerField(default=0)
+    #: Model call: bytes of its tools and messages, and how many of them, from the front, are those of the same agent's
+    #: last call in the session: what a provider's prompt cache can know already. A message counts whole or not at all.
+    prompt_bytes = models.PositiveBigIntegerField(default=0)
+    prefix_bytes = models.PositiveBigIntegerField(default=0)
 
     #: Tool call: its place in the model's reply, from 0, and the id that its result answers to.
     call_index = models.PositiveIntegerField(default=0)
     tool_call_id = models.CharField(max_length=64, blank=True)
     tool_name = models.CharField(max_length=200, blank=True)
+    #: The tool that the model called in order to call this one, or empty.
+    called_through = models.CharField(max_length=64, blank=True)
     tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     arguments = models.TextField(blank=True)
     #: One line for people (TX-27).

@@ -1,0 +1,22 @@
+"""The tools that load other tools, and the names that no toolkit may hold. Constants only."""
+
+from __future__ import annotations
+
+#: Where they live (ZK-24).
+META_CATEGORY = "dynamic"
+LIST_TOOLKITS = "list_toolkits"
+LOAD_TOOLS = "load_tools"
+UNLOAD_TOOLS = "unload_tools"
+LOAD_CATEGORY = "load_tool_category"
+SEARCH_TOOLS = "search_tools"
+CALL_TOOL = "call_tool"
+#: They change nothing but what a session has at hand, and only within what its member may use. So no role need list
+#: them; a grant that denies one, and the switch in the catalogue, count as for any tool.
+META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
+
+#: Delegation is given to an agent itself, never loaded.
+SPAWN_AGENT = "spawn_agent"
+#: Tools that no toolkit holds, neither by name nor through a category: ours, and those of MR-32.
+RESERVED_TOOLS = META_TOOLS | {SPAWN_AGENT, "delegate", "dynamic_tools", "self_config"}
+#: The name under which MR-04 knows the meta-tools together: no toolkit is called that.
+RESERVED_TOOLKITS = frozenset({"dynamic_tools"})

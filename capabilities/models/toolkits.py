@@ -1,0 +1,70 @@
+"""Toolkits: named bundles of tools and whole categories, and which agents may load them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from capabilities.models.agents import Agent
+from capabilities.models.catalogue import Category, Tool
+from toolhub.tenants.guarded import TenantModel
+
+
+class Toolkit(TenantModel):
+    """A named bundle that a session can load. Shared in the organisation: any agent may allow it."""
+
+    name = models.CharField(max_length=64)
+    description = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="toolkit_name_once"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ToolkitTool(TenantModel):
+    """A tool of a toolkit, with what this toolkit says of it in place of the tool's own version (its overrides)."""
+
+    toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_tools")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="toolkit_tools")
+    #: Its place in the toolkit, from 1.
+    position = models.PositiveIntegerField(default=0)
+    #: Seconds, and characters of a result; empty: the tool's own.
+    timeout = models.FloatField(null=True, blank=True)
+    max_result_chars = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["toolkit", "tool"], name="toolkit_tool_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.toolkit}: {self.tool}"
+
+
+class ToolkitCategory(TenantModel):
+    """A whole category in a toolkit: the tools that are in it now, whatever they are."""
+
+    toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_categories")
+    category = models.ForeignKey(Category, on_delete=models.CASCADE, related_name="toolkit_categories")
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["toolkit", "category"], name="toolkit_category_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.toolkit}: {self.category}"
+
+
+class AgentToolkit(TenantModel):
+    """An agent may load the toolkit. Initial ones are loaded with a session's first turn, and stay."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_toolkits")
+    toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="agent_toolkits")
+    is_initial = models.BooleanField(default=False)
+    #: Its place among the agent's own, from 1: the order in which initial ones are sent.
+    position = models.PositiveIntegerField(default=0)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["agent", "toolkit"], name="agent_toolkit_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.toolkit}"
