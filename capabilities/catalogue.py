@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -22,6 +22,8 @@ from toolhub.tenants.models import Membership, Organisation, Right
 
 #: A provider that takes more is not known; longer ones are cut there without a word.
 MAX_DESCRIPTION = 8_000
+#: Characters of a tool's instructions.
+MAX_INSTRUCTIONS = 4_000
 #: Tools that one bulk switch names.
 MAX_BULK = 1_000
 #: Names that stand for something else in our addresses.
@@ -34,7 +36,11 @@ class ToolRefused(ChangeRefused):
 
 @dataclass(frozen=True)
 class Definition:
-    """The content of a tool version, before it is one. `timeout` is in seconds."""
+    """The content of a tool version, before it is one.
+
+    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model is told them beside,
+    while the tool is at hand.
+    """
 
     name: str
     description: str
@@ -43,6 +49,7 @@ class Definition:
     on_crash: str = "never"
     timeout: float = 20.0
     max_result_chars: int = 40_000
+    instructions: str = ""
 
     def check(self) -> None:
         """Raise ToolRefused where a provider would refuse it, or a reader could not use it."""
@@ -54,12 +61,14 @@ class Definition:
             raise ToolRefused("description", "Say what the tool does: the model chooses by this text.")
         if len(self.description) > MAX_DESCRIPTION:
             raise ToolRefused("description", f"Keep the description under {MAX_DESCRIPTION:,} characters.")
+        if len(self.instructions) > MAX_INSTRUCTIONS:
+            raise ToolRefused("instructions", f"Keep the instructions under {MAX_INSTRUCTIONS:,} characters.")
         try:
             check_schema(self.parameters)
         except ValueError as error:
             raise ToolRefused("parameters", str(error)) from error
-        for field, value in (("description", self.description), ("parameters", self.parameters)):
-            if not is_whole(value):
+        for field in ("description", "parameters", "instructions"):
+            if not is_whole(getattr(self, field)):
                 raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
 
 
@@ -98,6 +107,33 @@ def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None)
     (version,) = _write_versions([(tool, definition)], actor=actor)
     before = {"version": current.number, "sha256": current.sha256} if current else {}
     record("tool.update", tool, actor=actor, before=before, after=_content(definition) | {"version": version.number})
+    touch_registry(tool.organisation_id)
+    return version
+
+
+@transaction.atomic
+def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
+    """Say what the model is told beside, while the tool is at hand: the tool's next version, if the text is another.
+
+    Empty for nothing. A right limited to the tool's category is enough.
+    """
+    require(actor, Right.CATALOGUE, [tool.category.name])
+    tool.refresh_from_db(fields=["current_version"])
+    current = tool.current_version
+    if current is None:
+        raise ToolRefused("instructions", "This tool has no version yet: there is nothing to instruct about.")
+    definition = replace(_definition_of(tool, current), instructions=text.replace("\r\n", "\n").strip())
+    definition.check()
+    if definition.instructions == current.instructions:
+        return current
+    (version,) = _write_versions([(tool, definition)], actor=actor)
+    record(
+        "tool.instruct",
+        tool,
+        actor=actor,
+        before={"version": current.number, "instructions": current.instructions},
+        after={"version": version.number, "instructions": version.instructions},
+    )
     touch_registry(tool.organisation_id)
     return version
 
@@ -152,7 +188,8 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
 def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
     """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
 
-    What the organisation switched off, moved or re-worded in its categories stays as it is. Returns the changed tools.
+    What the organisation switched off, moved, re-worded in its categories or told the model of a tool stays as it is.
+    Returns the changed tools.
     """
     categories = {category.name: category for category in Category.objects.filter(organisation=organisation)}
     for spec in source.categories.values():
@@ -181,8 +218,10 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
             if tool.service != builtin.service:
                 tool.service = builtin.service
                 tool.save(update_fields=["service"])
-            if tool.current_version and _same(tool.current_version, definition):
-                continue
+            if tool.current_version:
+                definition = replace(definition, instructions=tool.current_version.instructions)
+                if _same(tool.current_version, definition):
+                    continue
         to_write.append((tool, definition))
     if to_write:
         _write_versions(to_write, actor=None)
@@ -223,6 +262,7 @@ def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membersh
             on_crash=content.on_crash,
             timeout=content.timeout,
             max_result_chars=content.max_result_chars,
+            instructions=content.instructions,
             created_by=actor,
         )
         tool.current_version = version
@@ -231,14 +271,29 @@ def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membersh
     return versions
 
 
+def _definition_of(tool: Tool, version: ToolVersion) -> Definition:
+    """The content of a version that is there."""
+    return Definition(
+        tool.name,
+        version.description,
+        version.parameters,
+        version.effect,
+        version.on_crash,
+        version.timeout,
+        version.max_result_chars,
+        version.instructions,
+    )
+
+
 def _same(version: ToolVersion, content: Definition) -> bool:
     wire = tool_wire(content.name, content.description, content.parameters)
-    knobs = (content.effect, content.on_crash, content.timeout, content.max_result_chars)
+    knobs = (content.effect, content.on_crash, content.timeout, content.max_result_chars, content.instructions)
     return version.wire == wire and knobs == (
         version.effect,
         version.on_crash,
         version.timeout,
         version.max_result_chars,
+        version.instructions,
     )
 
 
@@ -249,4 +304,5 @@ def _content(content: Definition) -> dict[str, Any]:
         "effect": content.effect,
         "on_crash": content.on_crash,
         "timeout": content.timeout,
+        "instructions": content.instructions,
     }

@@ -15,7 +15,13 @@ from rest_framework.views import APIView
 
 from capabilities.active import rights_of
 from capabilities.api.shared import checked_part, refusals
-from capabilities.catalogue import MAX_BULK, set_tool_enabled, set_tools_enabled
+from capabilities.catalogue import (
+    MAX_BULK,
+    MAX_INSTRUCTIONS,
+    set_instructions,
+    set_tool_enabled,
+    set_tools_enabled,
+)
 from capabilities.categories import (
     MAX_KEYWORD,
     MAX_KEYWORDS,
@@ -62,6 +68,9 @@ class ToolOut(serializers.Serializer[Tool]):
     is_ready = serializers.BooleanField(help_text="Whether that is set up.")
     description = serializers.CharField(source="current_version.description", default="")
     parameters: Any = serializers.JSONField(source="current_version.parameters", default=dict)
+    instructions = serializers.CharField(
+        source="current_version.instructions", default="", help_text="What the model is told beside it."
+    )
     effect = serializers.CharField(source="current_version.effect", default="")
     tokens = serializers.IntegerField(source="current_version.tokens", default=0)
     version = serializers.IntegerField(source="current_version.number", default=0)
@@ -70,6 +79,13 @@ class ToolOut(serializers.Serializer[Tool]):
 class ToolPart(serializers.Serializer[Any]):
     is_enabled = serializers.BooleanField(required=False)
     category = serializers.CharField(max_length=64, required=False, help_text="Name of the category to move it to.")
+    instructions = serializers.CharField(
+        max_length=MAX_INSTRUCTIONS,
+        allow_blank=True,
+        required=False,
+        help_text="What the model is told beside, while the tool is at hand; empty for nothing. Another text is a new "
+        "version of the tool.",
+    )
 
 
 class ToolBulkIn(serializers.Serializer[Any]):
@@ -81,6 +97,7 @@ class ToolVersionOut(serializers.Serializer[ToolVersion]):
     number = serializers.IntegerField()
     description = serializers.CharField()
     parameters: Any = serializers.JSONField()
+    instructions = serializers.CharField()
     sha256 = serializers.CharField()
     tokens = serializers.IntegerField()
     effect = serializers.CharField()
@@ -208,7 +225,9 @@ class ToolDetail(APIView):
         api_member(request)
         return Response(ToolOut(get_object_or_404(shown_tools(), name=name)).data)
 
-    @extend_schema(operation_id="tools_update", summary="Switch or move a tool", request=ToolPart, responses=ToolOut)
+    @extend_schema(
+        operation_id="tools_update", summary="Switch, move or instruct a tool", request=ToolPart, responses=ToolOut
+    )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the right `catalogue` for its category, and for the one that it moves to."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
@@ -219,6 +238,8 @@ class ToolDetail(APIView):
                 move_tool(tool, body["category"], actor=member)
             if "is_enabled" in body:
                 set_tool_enabled(tool, body["is_enabled"], actor=member)
+            if "instructions" in body:
+                set_instructions(tool, body["instructions"], actor=member)
         return Response(ToolOut(tool).data)
 
 

@@ -4,15 +4,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 
-from capabilities.catalogue import Definition, ToolRefused, create_tool, install_builtin, set_tool_enabled, update_tool
+from capabilities.catalogue import (
+    Definition,
+    ToolRefused,
+    create_tool,
+    install_builtin,
+    set_instructions,
+    set_tool_enabled,
+    update_tool,
+)
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolVersion
 from capabilities.registry import CategorySpec, Registry
 from capabilities.registry import tool as register
 from capabilities.tokens import count_tokens
 from tests.cast import make_category
-from toolhub.tenants.models import AuditEntry, Membership, Organisation
+from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +58,12 @@ def actions() -> list[str]:
         (
             {"parameters": {"type": "object", "description": "\x00"}},
             "parameters",
+            "The text holds half a character, or one that databases refuse (U+0000).",
+        ),
+        ({"instructions": "x" * 4_001}, "instructions", "Keep the instructions under 4,000 characters."),
+        (
+            {"instructions": "a\ud800"},
+            "instructions",
             "The text holds half a character, or one that databases refuse (U+0000).",
         ),
         ({"parameters": []}, "parameters", "The parameters must be a JSON Schema object."),
@@ -136,7 +151,8 @@ def test_the_same_content_is_no_new_version(category: Category) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"effect": "read"}, {"on_crash": "retry"}, {"timeout": 1.0}, {"max_result_chars": 9}]
+    "changed",
+    [{"effect": "read"}, {"on_crash": "retry"}, {"timeout": 1.0}, {"max_result_chars": 9}, {"instructions": "Ask."}],
 )
 def test_a_knob_alone_is_a_new_version(category: Category, changed: dict[str, Any]) -> None:
     tool = create_tool(category, ADD, actor=None)
@@ -170,6 +186,52 @@ def test_a_switch_is_written_down_once(category: Category, alice: Membership) ->
 
     assert actions() == ["tool.create", "tool.disable", "tool.enable"]
     assert (tool.is_enabled, version_of(category.organisation)) == (True, registry_version + 2)
+
+
+def test_mr_41_instructions_are_a_version_of_their_own_and_leave_the_wire_as_it_is(
+    category: Category, alice: Membership
+) -> None:
+    tool = create_tool(category, ADD, actor=alice)
+    first, registry_version = tool.current_version, version_of(category.organisation)
+
+    version = set_instructions(tool, " Add money\r\nin cents. ", actor=alice)
+    same = set_instructions(tool, "Add money\nin cents.", actor=alice)
+
+    assert first is not None
+    assert (version, version.number, version.created_by) == (same, 2, alice)
+    assert (version.instructions, version.wire, version.tokens) == ("Add money\nin cents.", first.wire, first.tokens)
+    entry = AuditEntry.objects.get(action="tool.instruct")
+    assert (entry.before, entry.after) == (
+        {"version": 1, "instructions": ""},
+        {"version": 2, "instructions": "Add money\nin cents."},
+    )
+    assert version_of(category.organisation) == registry_version + 1
+
+
+def test_mr_41_instructions_ask_for_the_right_of_the_category(category: Category, bob: Membership) -> None:
+    tool = create_tool(category, ADD, actor=None)
+    with pytest.raises(PermissionDenied):
+        set_instructions(tool, "Ask.", actor=bob)
+
+    AdminRight.objects.create(
+        organisation=category.organisation, membership=bob, right=Right.CATALOGUE, category=category.name
+    )
+    member = Membership.objects.get(pk=bob.pk)
+
+    assert set_instructions(tool, "Ask.", actor=member).number == 2
+
+
+def test_mr_41_a_new_release_keeps_what_an_operator_instructs(in_acme: Organisation, alice: Membership) -> None:
+    install_builtin(in_acme, a_source())
+    set_instructions(Tool.objects.get(name="roll"), "Fair dice only.", actor=alice)
+
+    again = install_builtin(in_acme, a_source())
+    install_builtin(in_acme, a_source("Rolls a die of any sides."))
+
+    version = Tool.objects.select_related("current_version").get(name="roll").current_version
+    assert version is not None
+    assert (again, version.number, version.instructions) == ([], 3, "Fair dice only.")
+    assert version.description == "Rolls a die of any sides."
 
 
 def a_source(description: str = "Rolls a die.") -> Registry:
