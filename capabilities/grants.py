@@ -17,8 +17,11 @@ from capabilities.refused import ChangeRefused, not_there
 from capabilities.rights import require
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.scope import organisation_scope, system_scope
 
 MAX_REASON = 2_000
+#: Grants whose end one sweep puts on record.
+LAPSED_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
     member = Membership.objects.select_related("user").filter(pk=content.member, ended_at=None).first()
     if member is None:
         raise ChangeRefused("member", "There is no such member.", code="unknown")
-    tool, category = _thing(content)
-    require(actor, Right.ROLES, [tool.category.name if tool else category.name if category else ""])
+    tool, category = named_thing(content.tool, content.category)
+    require(actor, Right.ROLES, [category_of(tool, category)])
     _check_text(content.reason, content.expires_at)
     twins = Grant.objects.filter(membership=member, tool=tool, category=category, effect=content.effect)
     if twins.filter(Q(expires_at=None) | Q(expires_at__gt=Now())).exists():
@@ -64,12 +67,19 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
 
 @transaction.atomic
 def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, actor: Membership) -> Grant:
-    """Change why it is there and until when; what it says of whom stays: give another one for that."""
-    require(actor, Right.ROLES, [_category_of(grant)])
+    """Change why it is there and until when; what it says of whom stays: give another one for that.
+
+    One that had lapsed is in force again with a later end.
+    """
+    require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
     _check_text(reason, expires_at if expires_at != grant.expires_at else None)
     before = _told(grant)
+    fields = ["reason", "expires_at"]
+    if expires_at != grant.expires_at:
+        grant.lapsed_at = None
+        fields.append("lapsed_at")
     grant.reason, grant.expires_at = reason.strip(), expires_at
-    grant.save(update_fields=["reason", "expires_at"])
+    grant.save(update_fields=fields)
     after = _told(grant)
     if before != after:
         record("grant.update", grant, actor=actor, before=before, after=after)
@@ -79,26 +89,61 @@ def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, acto
 
 @transaction.atomic
 def revoke_grant(grant: Grant, *, actor: Membership) -> None:
-    """Take it back, from the member's next call on."""
-    require(actor, Right.ROLES, [_category_of(grant)])
-    record("grant.revoke", grant, actor=actor, before=_told(grant))
-    grant.delete()
-    touch_registry(actor.organisation_id)
+    """Take it back, from the member's next call on. A second time changes nothing."""
+    require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
+    # The grant before the audit, as everywhere here: two that hold one each would wait for each other.
+    if Grant.objects.filter(pk=grant.pk).delete()[0]:
+        record("grant.revoke", grant, actor=actor, before=_told(grant))
+        touch_registry(actor.organisation_id)
 
 
-def _thing(content: GrantContent) -> tuple[Tool | None, Category | None]:
-    """The one row that the content names."""
-    if bool(content.tool) == bool(content.category):
+def lapse_grants() -> int:
+    """Put on record which grants have come to their end; returns how many. Safe in any number of workers at once.
+
+    They do nothing from the moment they expire: what is asked of them reads the clock.
+    """
+    with system_scope():
+        over = Grant.objects.filter(lapsed_at=None, expires_at__lte=Now()).order_by("expires_at", "pk")
+        found = list(over.values_list("pk", "organisation_id")[:LAPSED_AT_ONCE])
+    lapsed = 0
+    for pk, organisation_id in found:
+        with organisation_scope(organisation_id):
+            lapsed += lapse_grant(pk)
+    return lapsed
+
+
+@transaction.atomic
+def lapse_grant(grant_id: int) -> bool:
+    """Put the end of one grant on record; False if another worker has, or it was extended or revoked meanwhile."""
+    over = Grant.objects.filter(pk=grant_id, lapsed_at=None, expires_at__lte=Now())
+    if not over.update(lapsed_at=Now()):
+        return False
+    grant = Grant.objects.select_related("membership__user", "tool", "category").get(pk=grant_id)
+    record("grant.lapse", grant, actor=None, before=_told(grant))
+    touch_registry(grant.organisation_id)
+    return True
+
+
+def named_thing(tool: str, category: str) -> tuple[Tool | None, Category | None]:
+    """The one row that is named, a tool with its category at hand. Raises ChangeRefused unless there is just one."""
+    if bool(tool) == bool(category):
         raise ChangeRefused("tool", "Name a tool or a category, one of the two.")
-    if content.tool:
-        tool = Tool.objects.select_related("category").filter(name=content.tool).first()
-        if tool is None:
-            raise not_there("tool", "tool", content.tool)
-        return tool, None
-    category = Category.objects.filter(name=content.category).first()
-    if category is None:
-        raise not_there("category", "category", content.category)
-    return None, category
+    if tool:
+        found = Tool.objects.select_related("category").filter(name=tool).first()
+        if found is None:
+            raise not_there("tool", "tool", tool)
+        return found, None
+    group = Category.objects.filter(name=category).first()
+    if group is None:
+        raise not_there("category", "category", category)
+    return None, group
+
+
+def category_of(tool: Tool | None, category: Category | None) -> str:
+    """Name of the category that the thing is, or is in: a right for it is enough."""
+    if category is not None:
+        return category.name
+    return tool.category.name if tool else ""
 
 
 def _check_text(reason: str, expires_at: datetime | None) -> None:
@@ -106,12 +151,6 @@ def _check_text(reason: str, expires_at: datetime | None) -> None:
         raise ChangeRefused("reason", f"Keep the reason under {MAX_REASON:,} characters.")
     if expires_at is not None and expires_at <= timezone.now():
         raise ChangeRefused("expires_at", "This time has passed: a grant that has expired does nothing.")
-
-
-def _category_of(grant: Grant) -> str:
-    if grant.category is not None:
-        return grant.category.name
-    return grant.tool.category.name if grant.tool else ""
 
 
 def _told(grant: Grant) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.grants import lapse_grants
 from sessions import ledger
 from sessions.chats import open_session
 from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
@@ -25,7 +26,7 @@ AT_ONCE = 100
 
 
 def sweep() -> None:
-    """Tell what is due and submit what is scheduled. Safe in any number of workers at once."""
+    """Tell what is due, submit what is scheduled, end what was for a time. Safe in any number of workers at once."""
     with system_scope():
         reminders = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).order_by("due_at")
         due_reminders = list(reminders.values_list("pk", "organisation_id")[:AT_ONCE])
@@ -37,6 +38,7 @@ def sweep() -> None:
     for pk, organisation_id in due_schedules:
         with organisation_scope(organisation_id):
             run_schedule(pk)
+    lapse_grants()
 
 
 # -- Reminders --------------------------------------------------------------------------------------------------------

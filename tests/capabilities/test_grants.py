@@ -8,11 +8,12 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from capabilities.active import rights_of
-from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.grants import GrantContent, give_grant, lapse_grants, revoke_grant, update_grant
 from capabilities.models import Grant, Tool
 from capabilities.refused import ChangeRefused
 from tests.cast import make_category, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope
 
 
 @pytest.fixture
@@ -106,6 +107,78 @@ def test_charlie_cannot_be_given_anything_in_acme(alice: Membership, charlie: Me
         give_grant(content(charlie), actor=alice)
 
     assert (refused.value.field, refused.value.code) == ("member", "unknown")
+
+
+def expired(grant: Grant) -> Grant:
+    """The same grant, an hour after its end."""
+    Grant.objects.filter(pk=grant.pk).update(expires_at=timezone.now() - timedelta(hours=1))
+    grant.refresh_from_db()
+    return grant
+
+
+def lapses() -> list[tuple[str, str]]:
+    rows = AuditEntry.objects.filter(action="grant.lapse").order_by("pk")
+    return [(row.actor_label, row.target_label) for row in rows]
+
+
+def test_what_was_given_for_a_time_lapses_by_itself_and_once(
+    alice: Membership, bob: Membership, tool: Tool, acme: Organisation
+) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    over = expired(give_grant(content(bob, expires_at=later), actor=alice))
+    give_grant(content(bob, tool="", category="web", expires_at=later), actor=alice)
+    give_grant(content(bob, effect="deny"), actor=alice)
+    before = Organisation.objects.get(pk=acme.pk).registry_version
+
+    assert (lapse_grants(), lapse_grants()) == (1, 0)
+
+    over.refresh_from_db()
+    assert over.lapsed_at is not None
+    assert Grant.objects.exclude(lapsed_at=None).count() == 1
+    assert lapses() == [("toolhub", "Bob: allow http_post")]
+    assert Organisation.objects.get(pk=acme.pk).registry_version == before + 1
+
+
+def test_a_lapse_of_each_organisation_is_on_its_own_record(
+    alice: Membership, bob: Membership, charlie: Membership, tool: Tool, globex: Organisation
+) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    expired(give_grant(content(bob, expires_at=later), actor=alice))
+    make_tool(globex, "http_post")
+    with organisation_scope(globex):
+        expired(give_grant(content(charlie, expires_at=later), actor=charlie))
+
+    assert lapse_grants() == 2
+
+    assert lapses() == [("toolhub", "Bob: allow http_post")]
+    with organisation_scope(globex):
+        assert lapses() == [("toolhub", "Charlie: allow http_post")]
+
+
+def test_a_later_end_brings_a_lapsed_grant_back(alice: Membership, bob: Membership, tool: Tool) -> None:
+    grant = expired(give_grant(content(bob, expires_at=timezone.now() + timedelta(hours=1)), actor=alice))
+    lapse_grants()
+    grant.refresh_from_db()
+
+    update_grant(grant, reason="Still over.", expires_at=grant.expires_at, actor=alice)
+    grant.refresh_from_db()
+    assert grant.lapsed_at is not None
+    update_grant(grant, reason="Longer.", expires_at=timezone.now() + timedelta(days=1), actor=alice)
+
+    grant.refresh_from_db()
+    assert grant.lapsed_at is None
+    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert lapse_grants() == 0
+
+
+def test_revoking_twice_is_on_record_once(alice: Membership, bob: Membership, tool: Tool) -> None:
+    grant = give_grant(content(bob), actor=alice)
+    again = Grant.objects.get(pk=grant.pk)
+
+    revoke_grant(grant, actor=alice)
+    revoke_grant(again, actor=alice)
+
+    assert AuditEntry.objects.filter(action="grant.revoke").count() == 1
 
 
 def test_a_right_for_one_category_is_for_grants_in_it_alone(

@@ -9,11 +9,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from capabilities.models import Agent
+from capabilities.models import Agent, Grant
 from sessions import periodic
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
-from tests.cast import make_session, make_turn
-from toolhub.tenants.models import Membership
+from tests.cast import make_session, make_tool, make_turn
+from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 
 AGO = timedelta(minutes=1)
@@ -48,6 +48,19 @@ def schedule(chat: ChatSession, **fields: object) -> Schedule:
             organisation=chat.organisation,
             membership=chat.membership,
             **values,
+        )
+
+
+def overdue_grant(chat: ChatSession, name: str) -> Grant:
+    """Of the session's member, over for a minute."""
+    tool = make_tool(chat.organisation, name)
+    with organisation_scope(chat.organisation_id):
+        return Grant.objects.create(
+            organisation=chat.organisation,
+            membership=chat.membership,
+            tool=tool,
+            effect="allow",
+            expires_at=timezone.now() - AGO,
         )
 
 
@@ -164,6 +177,8 @@ def test_three_workers_at_once_do_each_thing_once(session: ChatSession) -> None:
     for number in range(1, 6):
         remind(session, number=number, text=f"stretch {number}")
     row = schedule(session)
+    for number in range(1, 6):
+        overdue_grant(session, f"tool_{number}")
     start = threading.Barrier(3)
     failures: list[BaseException] = []
 
@@ -185,6 +200,10 @@ def test_three_workers_at_once_do_each_thing_once(session: ChatSession) -> None:
     assert failures == []
     assert sorted(notices(session)) == [f"Reminder: stretch {number}" for number in range(1, 6)]
     assert len(turns(row)) == 1
+    with organisation_scope(session.organisation_id):
+        lapsed = AuditEntry.objects.filter(action="grant.lapse").values_list("target_label", flat=True)
+        assert sorted(lapsed) == [f"Bob: allow tool_{number}" for number in range(1, 6)]
+        assert not Grant.objects.filter(lapsed_at=None).exists()
 
 
 @pytest.mark.parametrize(
