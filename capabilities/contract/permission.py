@@ -41,11 +41,14 @@ class Rights:
     category_grants: Mapping[int, Decision] = field(default_factory=dict)
     tool_grants: Mapping[int, Decision] = field(default_factory=dict)
 
+    def denies(self, tool_id: int, category_id: int) -> bool:
+        """Whether a grant of this member's own denies it."""
+        return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
+
     def decide(self, tool_id: int, category_id: int) -> Permission:
-        own = (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
-        if "deny" in own:
+        if self.denies(tool_id, category_id):
             return Permission(False, "grants", "denied by a grant of this member")
-        if "allow" in own:
+        if "allow" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id)):
             return Permission(True, "grants", "allowed by a grant of this member")
         for role in self.roles:
             if role.opens(tool_id, category_id):

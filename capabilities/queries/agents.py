@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Value, When
 from django.http import Http404
 
-from capabilities.active import ToolSpec, candidates_for, rights_of
-from capabilities.models import Agent, LanguageModel, Provider, Tool
+from capabilities.active import ToolSpec, rights_of
+from capabilities.models import Agent, AgentTool, AgentToolkit, LanguageModel, Provider, Tool
+from capabilities.offers import candidates_for
+from capabilities.queries.toolkits import shown_toolkits
 from capabilities.secrets import SecretUnreadable, masked
 from capabilities.services import service_title
 from toolhub.tenants.models import Membership
@@ -74,8 +76,10 @@ def agents_by_name() -> QuerySet[Agent]:
 
 
 def agents_shown() -> Sequence[Agent]:
-    """With how many tools of their own each has. One query."""
-    return list(agents_by_name().annotate(own_count=Count("agent_tools")))
+    """With how many tools of their own each has, and its toolkits' lines. Two queries."""
+    toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
+    agents = agents_by_name().annotate(own_count=Count("agent_tools"))
+    return list(agents.prefetch_related(Prefetch("agent_toolkits", toolkits)))
 
 
 def agent_or_404(slug: str) -> Agent:
@@ -83,6 +87,12 @@ def agent_or_404(slug: str) -> Agent:
     if agent is None:
         raise Http404("No such agent.")
     return agent
+
+
+def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
+    """What the agent may load, in its order, each with its numbers. Three queries."""
+    lines = AgentToolkit.objects.filter(agent=agent).order_by("position", "toolkit__name")
+    return list(lines.prefetch_related(Prefetch("toolkit", shown_toolkits())))
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,8 @@ class Start:
 
     sent: Sequence[StartingTool]
     kept_back: Sequence[StartingTool]
+    #: Names of its own that are not sent before they are loaded.
+    deferred: Sequence[str] = ()
 
     @property
     def tokens(self) -> int:
@@ -107,7 +119,7 @@ class Start:
 
 
 def start_of(agent: Agent, member: Membership) -> Start:
-    """Three queries, whatever the size of the catalogue."""
+    """Its own tools, the core and the initial toolkits. Few queries, whatever the size of the catalogue."""
     rights = rights_of(member)
     own = agent.model.tool_limit
     limit = agent.model.provider.tool_limit if own is None else own
@@ -126,7 +138,8 @@ def start_of(agent: Agent, member: Membership) -> Start:
         elif len(sent) >= limit:
             obstacle = f"over the limit of {limit} tools"
         (kept_back if obstacle else sent).append(StartingTool(spec, candidate.source, obstacle))
-    return Start(sent, kept_back)
+    deferred = AgentTool.objects.filter(agent=agent, is_deferred=True).order_by("position", "tool__name")
+    return Start(sent, kept_back, list(deferred.values_list("tool__name", flat=True)))
 
 
 def tools_named_like(q: str) -> list[Tool]:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from capabilities.active import candidates_for
 from capabilities.agents import AgentContent, create_agent, delete_agent, own_tools, update_agent
 from capabilities.models import Agent, LanguageModel
+from capabilities.offers import candidates_for
 from capabilities.refused import ChangeRefused
 from tests.cast import make_agent, make_category, make_session, make_tool
 from toolhub.tenants.models import AuditEntry, Membership, Organisation

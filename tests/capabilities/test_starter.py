@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from capabilities.active import candidates_for
 from capabilities.catalogue import install_builtin
 from capabilities.models import Agent, Provider, Role, Tool
+from capabilities.offers import candidates_for
 from capabilities.starter import FirstAdmin, add_agents, create_organisation, use_provider_of_environment
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.scope import organisation_scope

@@ -8,7 +8,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.active import Candidate, ToolSpec
+from capabilities.active import Standing, ToolSpec
 from capabilities.catalogue import Definition, update_tool
 from capabilities.contract.permission import Rights, RoleRules
 from capabilities.contract.wire import sha256_hex, tool_wire
@@ -24,10 +24,11 @@ from capabilities.models import (
     Tool,
     ToolVersion,
 )
+from capabilities.offers import Candidate
 from sessions.models import ChatSession, ToolSet, Turn
 from sessions.selection import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool, make_turn
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import NOWHERE, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -256,7 +257,7 @@ def test_the_active_tools_take_three_queries_however_many_they_are(
     make_many(bob.organisation, count)
     turn = make_turn(bobs)
     with organisation_scope(bob.organisation):
-        turn = Turn.objects.select_related("agent__model__provider").get(pk=turn.pk)
+        turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=turn.pk)
 
         with django_assert_num_queries(3):
             selection = select_tools(turn)
@@ -315,7 +316,7 @@ def test_every_stage_only_removes(switches: list[bool], rights: Rights, limit: i
     before = [each.spec.name for each in candidates]
 
     for stage in STAGES:
-        verdicts = stage(Situation(rights, limit), candidates)
+        verdicts = stage(Situation(Standing(rights, NOWHERE), limit), candidates)
         assert {verdict.tool for verdict in verdicts} <= {each.spec.name for each in candidates}
         assert all(verdict.reason for verdict in verdicts)
         gone = {verdict.tool for verdict in verdicts if not verdict.kept}

@@ -111,6 +111,7 @@ class Reach:
 
 
 EVERYWHERE = Reach(frozenset({EVERY_CATEGORY}))
+NOWHERE = Reach(frozenset())
 
 
 class Membership(TenantModel):
@@ -148,7 +149,7 @@ class Membership(TenantModel):
     def reach(self, right: Right) -> Reach:
         """Where this member holds one admin right. One query for the first delegated one that is asked for."""
         if self.ended_at is not None:
-            return Reach(frozenset())
+            return NOWHERE
         if self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS):
             return EVERYWHERE
         return Reach(frozenset(category for name, category in self._delegated if name == right))

@@ -1,0 +1,333 @@
+"""What a session loads and unloads: toolkits, whole categories, deferred tools of its agent. The writes, with history.
+
+Whoever changes what is loaded begins by raising the session's count of loads in the same transaction: on any database
+that holds the row, so that two at once come one after the other, and neither is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from capabilities.active import Overrides, Standing, standing_of
+from capabilities.models import Agent, AgentScope, Category, LoadingMode, Toolkit
+from capabilities.offers import Bundle, Candidate, Offer
+from capabilities.services import acts_as_organisation
+from sessions.models import ChatSession, LoadedToolkit, LoadSource, UnloadReason
+from sessions.reach import Holdings, holdings_of, offer_in_reach
+from sessions.selection import LOADABLE_STAGES, Selection, narrowed, situation_of
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership, Right
+
+#: When a load shows, by the agent's loading mode, and how that is said (MR-11, MR-14).
+TAKES_EFFECT = {
+    LoadingMode.NEXT_REQUEST: ("next_request", "will be available on the next request in this session"),
+    LoadingMode.SAME_RUN: ("next_round", "will be available with your next step, not within this batch of calls"),
+    LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose loads: an agent's in a session."""
+
+    session: ChatSession
+    agent: Agent
+
+
+@dataclass(frozen=True)
+class By:
+    """Who asks: a person, or a call of the model, which asks for the session's own member."""
+
+    member: Membership
+    source: LoadSource = LoadSource.PERSON
+    step_id: int | None = None
+    #: The turn has used up its continuations: what it loads comes with the next one.
+    next_turn: bool = False
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What came of it: one of the statuses of MR-10, and a sentence for whoever asked."""
+
+    status: str
+    name: str
+    message: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what was asked for is so now."""
+        return self.status in ("loaded", "already_loaded", "unloaded", "not_loaded")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"status": self.status, "toolkit": self.name, "message": self.message, **self.more}
+
+
+@dataclass(frozen=True)
+class Loadable:
+    """Something that this member could load here, with those of its tools that the member may use."""
+
+    bundle: Bundle
+    tools: tuple[Candidate, ...]
+    is_loaded: bool
+
+    @property
+    def needs_set_up(self) -> list[str]:
+        return [each.spec.name for each in self.tools if not each.spec.is_ready]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.spec.tokens for each in self.tools)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at a place: what is there, what could be, and what its member may do with it."""
+
+    place: Place
+    holdings: Holdings
+    standing: Standing
+    offer: Offer
+    #: Keys of the tools in the offer that the member may use here.
+    usable: frozenset[int]
+
+    @property
+    def loadable(self) -> list[Loadable]:
+        """In the agent's order. What holds no tool that the member may use is not listed."""
+        found = [self.loadable_of(bundle) for bundle in self.holdings.loadable]
+        return [each for each in found if each.tools]
+
+    def loadable_of(self, bundle: Bundle) -> Loadable:
+        return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
+
+    def usable_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
+        return tuple(each for each in self.offer.tools_of(bundle) if each.spec.tool_id in self.usable)
+
+
+def read_place(place: Place, *more: Bundle) -> Reading:
+    """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
+    holdings = holdings_of(place.session, place.agent)
+    standing = standing_of(place.session.membership_id)
+    offer = offer_in_reach(place.agent, holdings, more)
+    situation = situation_of(place.session, place.agent, standing)
+    usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
+    return Reading(place, holdings, standing, offer, frozenset(each.spec.tool_id for each in usable))
+
+
+# -- Load -------------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def load(place: Place, name: str, *, by: By) -> LoadResult:
+    """Load a toolkit, or a deferred tool of the agent's own, by its name."""
+    hold(place.session)
+    reading = read_place(place)
+    bundle = next((each for each in reading.holdings.loadable if each.name == name), None)
+    if bundle is None:
+        return _not_loadable(reading, name)
+    return _load_bundle(reading, bundle, by)
+
+
+@transaction.atomic
+def load_category(place: Place, name: str, *, by: By) -> LoadResult:
+    """Load a whole category by its name (ZK-20). The caller has checked the admin right for it; `may_load_category`."""
+    name = name.strip()
+    if not name:
+        return LoadResult("unknown", name, "A category name is required.")
+    category = Category.objects.filter(name=name).first()
+    if category is None:
+        return LoadResult("unknown", name, f"Unknown tool category: {name[:100]}")
+    hold(place.session)
+    bundle = Bundle(category.name, category_ids=frozenset({category.pk}))
+    return _load_bundle(read_place(place, bundle), bundle, by)
+
+
+def may_load_category(member: Membership, name: str) -> bool:
+    """Whether the member holds the admin right `load_categories`, whole or for this category (ZK-23)."""
+    return member.reach(Right.LOAD_CATEGORIES).covers(name.strip())
+
+
+def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
+    if bundle in reading.holdings.bundles:
+        return LoadResult("already_loaded", bundle.name, f"{bundle.name} is loaded already.")
+    refused = _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
+    if refused is not None:
+        return refused
+    row = LoadedToolkit.objects.create(
+        organisation_id=reading.place.session.organisation_id,
+        session=reading.place.session,
+        agent=reading.place.agent,
+        toolkit_id=bundle.toolkit_id,
+        category_id=next(iter(bundle.category_ids)) if bundle.toolkit_id is None and bundle.category_ids else None,
+        tool_id=bundle.tool_id,
+        name=bundle.name,
+        source=by.source,
+        loaded_by=by.member,
+        loaded_in_id=by.step_id,
+    )
+    count_load(reading.place.session)
+    if by.source == LoadSource.PERSON:
+        record("session.load", row, actor=by.member, after=_told(reading.place, bundle))
+    found = reading.loadable_of(bundle)
+    when, words = takes_effect(reading.place.agent, by)
+    more: dict[str, Any] = {"tools": [each.spec.name for each in found.tools], "takes_effect": when}
+    if found.needs_set_up:
+        more["needs_set_up"] = found.needs_set_up
+    return LoadResult("loaded", bundle.name, f"Toolkit '{bundle.name}' {words}.", more)
+
+
+def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
+    """When a change shows, as a word for programs and as words for the model."""
+    mode = LoadingMode(agent.loading_mode)
+    if mode == LoadingMode.SAME_RUN and by.next_turn:
+        mode = LoadingMode.NEXT_REQUEST
+    return TAKES_EFFECT[mode]
+
+
+def _not_loadable(reading: Reading, name: str) -> LoadResult:
+    """The toolkit is missing, or not for this agent; what could be loaded is told with it."""
+    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
+    if Toolkit.objects.filter(name=name).exists():
+        return LoadResult("not_allowed", name, f"This agent may not load the toolkit {name}.", allowed)
+    return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
+
+
+def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    if reading.place.agent.scope != AgentScope.MEMBER:
+        return None
+    specs = [each.spec for each in reading.offer.tools_of(bundle)]
+    tools = [spec.name for spec in specs if acts_as_organisation(spec.service)]
+    if not tools:
+        return None
+    message = "This agent acts only with its member's own credentials; these tools use the organisation's."
+    return LoadResult("scope_incompatible", bundle.name, message, {"tools": tools})
+
+
+def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    tools = reading.offer.tools_of(bundle)
+    if not tools or reading.usable_of(bundle):
+        return None
+    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
+    message = f"Access denied: this member may use none of the tools of {bundle.name}."
+    return LoadResult("not_allowed", bundle.name, message, allowed)
+
+
+def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    """Whether one of its tools is there already under other overrides (MR-22, MR-23)."""
+    there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
+    for candidate in reading.offer.tools_of(bundle):
+        known = there.get(candidate.spec.tool_id)
+        if known is not None and known.spec.overrides != candidate.spec.overrides:
+            message = (
+                f"Not loaded: {known.source} and {candidate.source} both have {candidate.spec.name}, "
+                "with different overrides. Unload the one first, or have the toolkits agree."
+            )
+            sides = {"existing": _side(known), "candidate": _side(candidate)}
+            return LoadResult("conflict", bundle.name, message, {"tool": candidate.spec.name, **sides})
+    return None
+
+
+def _at_hand(reading: Reading) -> list[Candidate]:
+    loaded = {None, *reading.holdings.bundles}
+    return [way for way in reading.offer.ways if way.bundle in loaded]
+
+
+def _side(candidate: Candidate) -> dict[str, Any]:
+    return {"from": candidate.source, "overrides": overrides_told(candidate.spec.overrides)}
+
+
+def overrides_told(overrides: Overrides) -> dict[str, float | int]:
+    named = {"timeout": overrides[0], "max_result_chars": overrides[1]}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+# -- Unload -----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def unload(place: Place, name: str, *, by: By) -> LoadResult:
+    """Unload a toolkit, a category or a deferred tool by its name. What is initial stays."""
+    hold(place.session)
+    holdings = holdings_of(place.session, place.agent)
+    loads = [each for each in holdings.loads if each.bundle.name == name]
+    known = [each for each in holdings.loadable if each.name == name]
+    if any(each.bundle.is_initial for each in loads) or any(each.is_initial for each in known):
+        return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
+    if not loads:
+        if not known and not Category.objects.filter(name=name).exists():
+            allowed = {"allowed": [each.bundle.name for each in read_place(place).loadable]}
+            return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
+        return LoadResult("not_loaded", name, f"{name} is not loaded.")
+    _end(place.session, [each.bundle for each in loads], by)
+    when = "now" if place.agent.loading_mode == LoadingMode.CONSTANT else "next_request"
+    message = f"Toolkit '{name}' will no longer be available on the next request in this session."
+    return LoadResult("unloaded", name, message, {"takes_effect": when})
+
+
+def _end(session: ChatSession, bundles: Sequence[Bundle], by: By) -> None:
+    """End the rows of these; where the session shares its loads, whichever agent loaded them."""
+    for bundle in bundles:
+        same: dict[str, Any] = {"toolkit": bundle.toolkit_id, "tool": bundle.tool_id}
+        if bundle.toolkit_id is None:
+            same["category"] = next(iter(bundle.category_ids), None)
+        rows = LoadedToolkit.objects.filter(session=session, unloaded_at=None, **same)
+        for row in rows:
+            LoadedToolkit.objects.filter(pk=row.pk).update(
+                unloaded_at=Now(),
+                unload_reason=UnloadReason.UNLOADED,
+                unloaded_by=by.member,
+                unloaded_in_id=by.step_id,
+            )
+            if by.source == LoadSource.PERSON:
+                record("session.unload", row, actor=by.member, before={"session": str(session.pk), "name": row.name})
+    count_load(session)
+
+
+# -- Upkeep -----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def settle(place: Place, selection: Selection) -> None:
+    """Put on record what a selection found: initial toolkits that have no row yet, rows that hold no longer (MR-17,
+    MR-19). Nothing else changes, so the selection stands."""
+    hold(place.session)
+    names = dict(Toolkit.objects.filter(pk__in=selection.new_initial).values_list("pk", "name"))
+    there = set(
+        LoadedToolkit.objects.filter(session=place.session, agent=place.agent, unloaded_at=None).values_list(
+            "toolkit_id", flat=True
+        )
+    )
+    LoadedToolkit.objects.bulk_create(
+        LoadedToolkit(
+            organisation_id=place.session.organisation_id,
+            session=place.session,
+            agent=place.agent,
+            toolkit_id=key,
+            name=names[key],
+            source=LoadSource.INITIAL,
+        )
+        for key in selection.new_initial
+        if key in names and key not in there
+    )
+    for load, reason in selection.stale:
+        LoadedToolkit.objects.filter(pk=load.id, unloaded_at=None).update(unloaded_at=Now(), unload_reason=reason)
+
+
+def hold(session: ChatSession) -> None:
+    """Hold the session's row until this transaction ends: what is read from here on, nobody changes meanwhile."""
+    ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count"))
+
+
+def count_load(session: ChatSession) -> None:
+    """What is loaded has changed: a running turn that may take notice does."""
+    ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count") + 1)
+
+
+def _told(place: Place, bundle: Bundle) -> dict[str, Any]:
+    return {"session": str(place.session.pk), "agent": place.agent.slug, "name": bundle.name, "what": bundle.source}

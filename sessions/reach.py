@@ -1,0 +1,227 @@
+"""What a session's agent has at hand, and what it could load: its configuration and the session's rows, read together.
+
+Asks for nobody's rights: that is the selection's work. A configuration that changed since a row was written is found
+here (`stale`), and put on record by `loading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import BooleanField, Case, Exists, IntegerField, OuterRef, Q, TextField, Value, When
+from django.db.models.functions import Cast
+
+from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode
+from capabilities.offers import Bundle, Offer, offer_of
+from sessions.models import ChatSession, LoadedToolkit, Turn, UnloadReason
+from toolhub.tenants.models import EVERY_CATEGORY, Access, AdminRight, Right
+
+
+@dataclass(frozen=True)
+class Load:
+    """One row of what is loaded, as far as it counts for an agent."""
+
+    id: int
+    agent_id: int
+    bundle: Bundle
+    source: str
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What an agent may load, what it has loaded, and what of that no longer holds."""
+
+    #: The toolkits of the agent's configuration, in its order.
+    allowed: tuple[Bundle, ...]
+    #: The agent's own tools that are not sent before they are loaded.
+    deferred: tuple[Bundle, ...]
+    #: What counts as loaded, in the order in which it was loaded.
+    loads: tuple[Load, ...]
+    #: Rows of this agent's that its configuration, or their loader's rights, no longer carry.
+    stale: tuple[tuple[Load, UnloadReason], ...]
+
+    @property
+    def new_initial(self) -> list[Bundle]:
+        """Initial toolkits that have no row yet: all of them at first, later those that became initial since."""
+        there = {load.bundle.toolkit_id for load in self.loads}
+        return [each for each in self.allowed if each.is_initial and each.toolkit_id not in there]
+
+    @property
+    def loadable(self) -> list[Bundle]:
+        """Everything that the agent may load by its name, loaded or not."""
+        return [*self.allowed, *self.deferred]
+
+    @property
+    def bundles(self) -> list[Bundle]:
+        """What is loaded, then what is about to be."""
+        return [*(load.bundle for load in self.loads), *self.new_initial]
+
+    @property
+    def initial(self) -> list[Bundle]:
+        """The same without what was loaded on purpose."""
+        return [each for each in self.bundles if each.is_initial]
+
+
+def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = None) -> Holdings:
+    """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over."""
+    rows = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)
+    return _holdings(agent, rows)
+
+
+def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = ()) -> Offer:
+    """The tools that a model call of the agent may carry. One query."""
+    constant = agent.loading_mode == LoadingMode.CONSTANT
+    return offer_of(agent, holdings.initial if constant else holdings.bundles, meta=meta)
+
+
+def offer_in_reach(agent: Agent, holdings: Holdings, more: Sequence[Bundle] = ()) -> Offer:
+    """All that the agent has or could load: what is loaded, then every allowed toolkit and deferred tool, then `more`.
+    One query."""
+    return offer_of(agent, list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more])))
+
+
+def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
+    """Keys of the tools that the agent has or could load here, whoever its member is. Two queries.
+
+    A session by delegation reaches no more than it was given.
+    """
+    offer = offer_in_reach(agent, holdings_of(session, agent))
+    found = {each.spec.tool_id for each in offer.candidates}
+    return found if session.delegated_tools is None else found & set(session.delegated_tools)
+
+
+# -- Rows -------------------------------------------------------------------------------------------------------------
+
+_NO_KEY = Value(None, output_field=IntegerField())
+
+
+def _allowed(agent: Agent) -> Any:
+    """A row for each toolkit of the agent and category in it."""
+    return AgentToolkit.objects.filter(agent=agent).values_list(
+        Value("allowed"),
+        "position",
+        "toolkit_id",
+        "toolkit__name",
+        Cast("toolkit__description", TextField()),
+        "toolkit__toolkit_categories__category_id",
+        _NO_KEY,
+        "is_initial",
+        _NO_KEY,
+        Value(""),
+    )
+
+
+def _deferred(agent: Agent) -> Any:
+    return AgentTool.objects.filter(agent=agent, is_deferred=True).values_list(
+        Value("deferred"),
+        "position",
+        _NO_KEY,
+        "tool__name",
+        Value("", output_field=TextField()),
+        _NO_KEY,
+        "tool_id",
+        "is_deferred",
+        _NO_KEY,
+        Value(""),
+    )
+
+
+def _loaded(session: ChatSession, agent: Agent, during: Turn | None) -> Any:
+    """A row for each load that counts, of this agent, or where the session shares them, of any."""
+    active = Q(unloaded_at=None)
+    if during is not None and during.started_at is not None:
+        active |= Q(unload_reason=UnloadReason.UNLOADED, unloaded_at__gte=during.started_at)
+    whose = Q() if session.shares_loads else Q(agent=agent)
+    return (
+        LoadedToolkit.objects.filter(active, whose, session=session)
+        .annotate(loader_may=_loader_may())
+        .values_list(
+            Value("load"),
+            "id",
+            "toolkit_id",
+            "name",
+            Value("", output_field=TextField()),
+            "category_id",
+            "tool_id",
+            "loader_may",
+            "agent_id",
+            "source",
+        )
+    )
+
+
+def _loader_may() -> Case:
+    """Whether whoever loaded a category may load it still."""
+    delegated = AdminRight.objects.filter(
+        membership=OuterRef("loaded_by"),
+        right=Right.LOAD_CATEGORIES,
+        category__in=[Value(EVERY_CATEGORY), OuterRef("category__name")],
+    )
+    return Case(
+        When(loaded_by__ended_at__isnull=False, then=False),
+        When(loaded_by__access__in=[Access.ADMIN, Access.OPERATOR], then=True),
+        default=Exists(delegated),
+        output_field=BooleanField(),
+    )
+
+
+def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
+    places: dict[int, tuple[int, str]] = {}
+    deferred: dict[tuple[int, str], Bundle] = {}
+    allowed: dict[int, Bundle] = {}
+    loaded: dict[int, tuple[Load, bool]] = {}
+    for kind, place, kit, name, text, category, tool, flag, agent_id, source in rows:
+        if kind == "allowed":
+            known = allowed[kit].category_ids if kit in allowed else frozenset()
+            categories = known if category is None else known | {category}
+            allowed[kit] = Bundle(name, kit, categories, None, bool(flag), text)
+            places[kit] = (place, name)
+        elif kind == "deferred":
+            deferred[place, name] = Bundle(name, tool_id=tool)
+        else:
+            categories = frozenset() if category is None else frozenset({category})
+            loaded[place] = (Load(place, agent_id, Bundle(name, kit, categories, tool), source), bool(flag))
+    order = sorted(allowed, key=lambda kit: places[kit])
+    return _sorted_out(
+        agent,
+        {kit: allowed[kit] for kit in order},
+        tuple(deferred[key] for key in sorted(deferred)),
+        [loaded[key] for key in sorted(loaded)],
+    )
+
+
+def _sorted_out(
+    agent: Agent, allowed: dict[int, Bundle], deferred: tuple[Bundle, ...], rows: Sequence[tuple[Load, bool]]
+) -> Holdings:
+    """Which rows count, and which do not any more. A toolkit that two agents of a shared session loaded counts once."""
+    loads: list[Load] = []
+    stale: list[tuple[Load, UnloadReason]] = []
+    seen: set[Any] = set()
+    own = {each.tool_id for each in deferred}
+    for load, loader_may in rows:
+        bundle = load.bundle
+        reason = _why_not(bundle, allowed, own, loader_may=loader_may)
+        if reason is not None:
+            if load.agent_id == agent.pk:
+                stale.append((load, reason))
+            continue
+        if bundle.toolkit_id is not None:
+            bundle = allowed[bundle.toolkit_id]
+        if bundle not in seen:
+            seen.add(bundle)
+            loads.append(replace(load, bundle=bundle))
+    return Holdings(tuple(allowed.values()), deferred, tuple(loads), tuple(stale))
+
+
+def _why_not(
+    bundle: Bundle, allowed: dict[int, Bundle], deferred: set[int | None], *, loader_may: bool
+) -> UnloadReason | None:
+    if bundle.toolkit_id is not None:
+        return None if bundle.toolkit_id in allowed else UnloadReason.NOT_ALLOWED
+    if bundle.category_ids:
+        return None if loader_may else UnloadReason.RIGHT_GONE
+    if bundle.tool_id is not None:
+        return None if bundle.tool_id in deferred else UnloadReason.NOT_ALLOWED
+    return UnloadReason.GONE
