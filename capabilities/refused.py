@@ -11,8 +11,8 @@ RESERVED = frozenset({"new"})
 class ChangeRefused(ValueError):
     """The change cannot be made; `field` is at fault, the message says what to do about it.
 
-    `code` is for programs: `invalid`, `unknown` (it names a row that is not there), `taken` (a name in use) or
-    `in_use` (something else still needs it).
+    `code` is for programs: `invalid`, `unknown` (it names a row that is not there), `taken` (a name in use), `in_use`
+    (something else still needs it) or `conflict` (what is on record by now stands in the way).
     """
 
     def __init__(self, field: str, message: str, *, code: str = "invalid") -> None:

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from capabilities.catalogue import Definition, update_tool
-from capabilities.models import AgentTool, Grant, LanguageModel, Provider, Role, RoleRule, Tool
+from capabilities.models import AgentTool, Grant, GrantRequest, LanguageModel, Provider, Role, RoleRule, Tool
 from sessions.models import ChatSession, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
@@ -61,6 +61,16 @@ def make_grant(member: Membership, number: int) -> None:
     Grant.objects.create(organisation=member.organisation, membership=member, tool=tool, effect="allow")
 
 
+def make_grant_request(member: Membership, number: int) -> None:
+    """Granted, so that its page has a grant to tell of."""
+    own = {"organisation": member.organisation, "membership": member}
+    tool = make_tool(member.organisation, f"tool_{number}")
+    grant = Grant.objects.create(**own, tool=tool, effect="allow")
+    GrantRequest.objects.create(
+        **own, tool=tool, reason="Deploys.", hours=8, status="granted", grant=grant, decided_by=member
+    )
+
+
 def make_version(member: Membership, number: int) -> None:
     tool = the_tool(member)
     update_tool(
@@ -100,6 +110,7 @@ MAKERS: dict[str, Maker] = {
     "api-models": make_model,
     "api-roles": make_role_with_rules,
     "api-grants": make_grant,
+    "api-grant-requests": make_grant_request,
     "api-members": lambda member, number: make_member(member.organisation, f"member{number}"),
     "api-tokens": lambda member, number: make_token(member),
     "api-invitations": lambda member, number: invite(f"guest{number}@example.com", Access.MEMBER, actor=member),

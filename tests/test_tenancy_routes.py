@@ -27,6 +27,7 @@ from django.utils import timezone
 from capabilities.models import (
     AgentTool,
     Grant,
+    GrantRequest,
     LanguageModel,
     Memory,
     Provider,
@@ -86,6 +87,9 @@ class Side:
     own_token: int
     pk: int
     invitation_id: int
+    #: Requests for a grant: the asking member's own, and another's.
+    own_request: int
+    request_id: int
     secret: str = "no-such-secret"
     email: str = "nobody@example.com"
 
@@ -104,6 +108,8 @@ MISSING = Side(
     "no_service",
     "no-idle-agent",
     "no_empty_category",
+    987654,
+    987654,
     987654,
     987654,
     987654,
@@ -277,6 +283,17 @@ ROUTES: dict[str, Route] = {
     "api-grant": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"reason": "None."}), Ask("DELETE", 204)), right=Right.ROLES
     ),
+    "api-grant-requests": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"status": "waiting"}),
+            Ask("POST", 201, body=lambda side: {"category": side.empty_category, "reason": "None.", "hours": 8}),
+        )
+    ),
+    "api-grant-request": Route(),
+    "api-grant-request-withdraw": Route((Ask("POST"),)),
+    "api-grant-request-grant": Route((Ask("POST", body=lambda side: {"hours": 8}),), right=Right.ROLES),
+    "api-grant-request-refuse": Route((Ask("POST", body=lambda side: {"answer": "No."}),), right=Right.ROLES),
     "api-registry": Route(),
     # REST: who is here
     "api-members": Route(right=Right.MEMBERS),
@@ -448,8 +465,8 @@ class Address:
 
     @property
     def names_chat(self) -> bool:
-        """Or something else of one member alone: a token, a passkey."""
-        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "pk"})
+        """Or something else of one member alone: a token, a passkey, a request."""
+        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "own_request", "pk"})
 
     def url(self, side: Side, route: Route) -> str:
         kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
@@ -502,7 +519,7 @@ def fill(member: Membership, word: str) -> Side:
     tool = make_tool(organisation, f"{word}_tool", category=category, description=f"Does {word}.")
     agent = make_agent(organisation, slug=f"{word}-agent", name=f"{word} agent", description=word, prompt=word)
     role = make_role(organisation, member, slug=f"{word}-role")
-    make_category(organisation, f"{word}_empty", title=f"{word} title")
+    empty = make_category(organisation, f"{word}_empty", title=f"{word} title")
     idle_agent = make_agent(organisation, slug=f"{word}-idle", name=f"{word} idle")
     session = make_session(member, agent, title=f"{word} talk")
     done = make_turn(session, f"{word} question", status=TurnStatus.DONE, answer=f"{word} answer", last_event=2)
@@ -520,6 +537,12 @@ def fill(member: Membership, word: str) -> Side:
         AgentTool.objects.create(**own, agent=agent, tool=tool)
         RoleRule.objects.create(**own, role=role, category=category)
         grant = Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
+        # What a member with every role may still ask for.
+        Grant.objects.create(**own, membership=member, category=empty, effect="deny", reason=word)
+        own_request, request = (
+            GrantRequest.objects.create(**own, membership=each, tool=tool, reason=word, hours=8, answer=word)
+            for each in (member, colleague)
+        )
         ServiceSetting.objects.create(**own, service=word)
         AdminRight.objects.create(**own, membership=member, right=Right.AUDIT)
         Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
@@ -561,6 +584,8 @@ def fill(member: Membership, word: str) -> Side:
         own_token=own_token.pk,
         pk=1,
         invitation_id=invitation.pk,
+        own_request=own_request.pk,
+        request_id=request.pk,
     )
 
 
@@ -840,10 +865,11 @@ def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_name
 def without_echo(answer: Answer, side: Side) -> Answer:
     """A page may say again what was looked for."""
     body = answer.body
-    for name in fields(side):
-        value = getattr(side, name.name)
-        if isinstance(value, str) and name.name != "org":
-            body = body.replace(value, "[asked]")
+    texts = {
+        value for name in fields(side) if name.name != "org" and isinstance(value := getattr(side, name.name), str)
+    }
+    for text in sorted(texts, key=len, reverse=True):  # one may be in another
+        body = body.replace(text, "[asked]")
     return replace(answer, body=body)
 
 

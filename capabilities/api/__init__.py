@@ -21,6 +21,13 @@ from capabilities.api.catalogue import (
     ToolList,
     ToolVersions,
 )
+from capabilities.api.grant_requests import (
+    GrantRequestDetail,
+    GrantRequestGrant,
+    GrantRequestList,
+    GrantRequestRefuse,
+    GrantRequestWithdraw,
+)
 from capabilities.api.permissions import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
 from capabilities.api.services import ServiceDetail, ServiceList
 
@@ -44,5 +51,14 @@ urlpatterns: list[URLPattern] = [
     path("members/<int:member_id>/roles", MemberRolesView.as_view(), name="api-member-roles"),
     path("grants", GrantList.as_view(), name="api-grants"),
     path("grants/<int:grant_id>", GrantDetail.as_view(), name="api-grant"),
+    path("grant-requests", GrantRequestList.as_view(), name="api-grant-requests"),
+    path("grant-requests/<int:own_request>", GrantRequestDetail.as_view(), name="api-grant-request"),
+    path(
+        "grant-requests/<int:own_request>/withdraw",
+        GrantRequestWithdraw.as_view(),
+        name="api-grant-request-withdraw",
+    ),
+    path("grant-requests/<int:request_id>/grant", GrantRequestGrant.as_view(), name="api-grant-request-grant"),
+    path("grant-requests/<int:request_id>/refuse", GrantRequestRefuse.as_view(), name="api-grant-request-refuse"),
     path("registry", RegistryView.as_view(), name="api-registry"),
 ]

@@ -78,6 +78,9 @@ class GrantOut(serializers.Serializer[Grant]):
     effect = serializers.CharField()
     reason = serializers.CharField()
     expires_at = serializers.DateTimeField(allow_null=True)
+    lapsed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When its end was put on record; it does nothing from `expires_at` on."
+    )
     created_at = serializers.DateTimeField()
 
 

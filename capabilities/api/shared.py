@@ -19,11 +19,11 @@ from toolhub.tenants.wire import Refused
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """A ChangeRefused as the API tells it: 409 where something else still needs the row, else 400 with the field."""
+    """A ChangeRefused as the API tells it: 409 where what is on record stands in the way, else 400 with the field."""
     try:
         yield
     except ChangeRefused as error:
-        if error.code == "in_use":
+        if error.code in ("in_use", "conflict"):
             raise Refused(error.code, str(error)) from error
         raise ValidationError({error.field: ErrorDetail(str(error), code=error.code)}) from error
 

@@ -1,0 +1,76 @@
+"""Requests for a grant, as pages and the API show them: one's own, and those that one may decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+from django.http import Http404
+
+from capabilities.models import GrantRequest, RequestStatus, Tool
+from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+
+REQUESTS_A_PAGE = 50
+#: Requests that wait for one who may decide them, the oldest first.
+WAITING_SHOWN = 50
+
+
+def requests_seen_by(member: Membership) -> QuerySet[GrantRequest]:
+    """The member's own, and with the right `roles` those of everybody in the categories that it reaches."""
+    requests = GrantRequest.objects.select_related(
+        "membership__user", "tool__category", "category", "decided_by__user", "grant"
+    )
+    reach = member.reach(Right.ROLES)
+    if reach.covers(EVERY_CATEGORY):
+        return requests
+    reached = Q(category__name__in=reach.categories) | Q(tool__category__name__in=reach.categories)
+    return requests.filter(Q(membership=member) | reached if reach else Q(membership=member))
+
+
+def request_or_404(member: Membership, request_id: int) -> GrantRequest:
+    """One that this member may see; another looks like a missing one."""
+    request = requests_seen_by(member).filter(pk=request_id).first()
+    if request is None:
+        raise Http404("No such request.")
+    return request
+
+
+@dataclass(frozen=True)
+class WaitingRequests:
+    """The first ones that wait for this member's word, and whether there are more."""
+
+    requests: Sequence[GrantRequest]
+    has_more: bool
+
+
+def waiting_for(member: Membership) -> WaitingRequests:
+    """Others' requests that this member may decide, of people who are still here. One query."""
+    waiting = requests_seen_by(member).filter(status=RequestStatus.WAITING, membership__ended_at=None)
+    found = list(waiting.exclude(membership=member).order_by("pk")[: WAITING_SHOWN + 1])
+    return WaitingRequests(found[:WAITING_SHOWN], len(found) > WAITING_SHOWN)
+
+
+@dataclass(frozen=True)
+class RequestsPage:
+    """Some requests, newest first; where to go on, None at the end."""
+
+    requests: Sequence[GrantRequest]
+    next: int | None
+
+
+def requests_page(member: Membership, *, before: int | None = None) -> RequestsPage:
+    """The member's own, and what became of those that he or she may see. One query."""
+    shown = requests_seen_by(member).filter(Q(membership=member) | ~Q(status=RequestStatus.WAITING))
+    if before:
+        shown = shown.filter(pk__lt=before)
+    found = list(shown.order_by("-pk")[: REQUESTS_A_PAGE + 1])
+    page = found[:REQUESTS_A_PAGE]
+    return RequestsPage(page, page[-1].pk if len(found) > REQUESTS_A_PAGE else None)
+
+
+def waiting_request(member: Membership, tool: Tool) -> GrantRequest | None:
+    """The member's own request for the tool or its category that waits. One query."""
+    named = Q(tool=tool) | Q(category=tool.category_id)
+    own = GrantRequest.objects.select_related("tool", "category").filter(named, membership=member)
+    return own.filter(status=RequestStatus.WAITING).order_by("-pk").first()
