@@ -53,6 +53,12 @@ def service_title(name: str) -> str:
     return spec.title if spec else name
 
 
+def acts_as_organisation(service: str) -> bool:
+    """Whether tools of this service act with a credential that the whole organisation shares (MR-35)."""
+    spec = registry.services.get(service)
+    return spec is not None and any(field.is_secret for field in spec.fields)
+
+
 @dataclass(frozen=True)
 class ShownField:
     """One field of a service as pages and the API show it: of a secret, the mask."""
