@@ -1,8 +1,9 @@
-"""What a new organisation begins with: the built-in catalogue, a provider, an agent, roles, an administrator."""
+"""What a new organisation begins with: the catalogue, toolkits, a provider, agents, roles, an administrator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -12,16 +13,20 @@ from capabilities.catalogue import install_builtin
 from capabilities.models import (
     Agent,
     AgentTool,
+    AgentToolkit,
     LanguageModel,
+    LoadingMode,
     Provider,
     Role,
     RoleMembership,
     RoleMode,
     RoleRule,
     Tool,
+    Toolkit,
 )
+from capabilities.toolkits import ToolkitContent, ToolkitLine, install_toolkit
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Access, Membership, Organisation, User
+from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope
 
 OFFLINE = "offline"
@@ -43,7 +48,28 @@ class StarterAgent:
     with_core: bool = False
     categories: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    #: Toolkits that it may load, and those of them that its sessions begin with.
+    allowed: tuple[str, ...] = ()
+    initial: tuple[str, ...] = ()
+    loading_mode: LoadingMode = LoadingMode.NEXT_REQUEST
 
+
+@dataclass(frozen=True)
+class StarterToolkit:
+    """A toolkit that a new organisation begins with."""
+
+    name: str
+    description: str
+    tools: tuple[str, ...]
+
+
+#: The example of 003_81c66ff2668a7df6.txt (MR-29).
+STARTER_TOOLKITS = (
+    StarterToolkit(
+        "devops", "Docker, AWS, and GitHub tools for infrastructure work", ("docker", "aws_lambda", "github")
+    ),
+    StarterToolkit("research", "Web search and academic paper tools", ("duckduckgo", "arxiv", "wikipedia")),
+)
 
 #: The one to begin with, and the six of 004_674c0e77c8340e61.txt, phase 1 (CX-04). What that document marks "(admin)"
 #: is left to the member's role: an agent offers, a role allows.
@@ -54,6 +80,15 @@ STARTER_AGENTS = (
         "Tasks, reminders, notes, memory, files and the web.",
         with_core=True,
         categories=("scratchpad", "session", "cron"),
+    ),
+    # The agent of that example, whose `file` and `shell` are called file_read and shell_exec here.
+    StarterAgent(
+        "assistant",
+        "Assistant",
+        "Reads files, looks things up, and loads what it needs for infrastructure work.",
+        tools=("file_read", "shell_exec"),
+        allowed=("devops", "research"),
+        initial=("research",),
     ),
     StarterAgent("chat", "Chat", "Talks, and uses no tools."),
     StarterAgent(
@@ -119,6 +154,7 @@ def create_organisation(name: str, slug: str, admin: FirstAdmin) -> Membership:
         provider = Provider.objects.create(organisation=organisation, slug=OFFLINE, name="Offline model")
         record("provider.create", provider, actor=None, after={"slug": OFFLINE})
         model = LanguageModel.objects.create(organisation=organisation, provider=provider, name="offline")
+        add_toolkits(organisation)
         add_agents(organisation, model)
         use_provider_of_environment(organisation)
     return membership
@@ -180,9 +216,42 @@ def _add_roles(organisation: Organisation, membership: Membership) -> None:
     record("role.assign", membership, actor=None, after={"role": everything.slug})
 
 
+@transaction.atomic
+def add_new_starters(organisation: Organisation) -> None:
+    """Bring an organisation the starter toolkits and agents that came with a newer version. Safe to repeat.
+
+    What it once had and removed stays away: the audit tells. Agents talk to the model that its starter agent has.
+    """
+    agents = Agent.objects.filter(organisation=organisation).select_related("model").order_by("pk")
+    pattern = agents.filter(slug="starter").first() or agents.first()
+    add_toolkits(organisation)
+    if pattern is not None:
+        add_agents(organisation, pattern.model)
+
+
+def add_toolkits(organisation: Organisation) -> list[Toolkit]:
+    """The starter toolkits that the organisation never had, each with those of its tools that exist."""
+    known = _ever_made(organisation, "toolkit.create", "name")
+    known |= set(Toolkit.objects.filter(organisation=organisation).values_list("name", flat=True))
+    return [_add_toolkit(organisation, each) for each in STARTER_TOOLKITS if each.name not in known]
+
+
+def _add_toolkit(organisation: Organisation, wanted: StarterToolkit) -> Toolkit:
+    there = set(Tool.objects.filter(organisation=organisation, name__in=wanted.tools).values_list("name", flat=True))
+    lines = tuple(ToolkitLine(name) for name in wanted.tools if name in there)
+    return install_toolkit(organisation, ToolkitContent(wanted.name, wanted.description, lines))
+
+
+def _ever_made(organisation: Organisation, action: str, field: str) -> set[str]:
+    """Names under which the audit knows that something was made."""
+    entries = AuditEntry.objects.filter(organisation=organisation, action=action)
+    return {entry[field] for entry in entries.values_list("after", flat=True) if field in entry}
+
+
 def add_agents(organisation: Organisation, model: LanguageModel) -> list[Agent]:
-    """The starter agents that the organisation does not have yet, each with those of its tools that exist."""
-    known = set(Agent.objects.filter(organisation=organisation).values_list("slug", flat=True))
+    """The starter agents that the organisation never had, each with those of its tools and toolkits that exist."""
+    known = _ever_made(organisation, "agent.create", "slug")
+    known |= set(Agent.objects.filter(organisation=organisation).values_list("slug", flat=True))
     return [_add_agent(organisation, model, each) for each in STARTER_AGENTS if each.slug not in known]
 
 
@@ -195,10 +264,26 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
         prompt=wanted.prompt,
         model=model,
         starts_with_core=wanted.with_core,
+        loading_mode=wanted.loading_mode,
     )
     own = Tool.objects.filter(organisation=organisation).order_by("category__name", "name")
     if wanted.categories != ("*",):
         own = own.filter(Q(category__name__in=wanted.categories) | Q(name__in=wanted.tools))
     AgentTool.objects.bulk_create(AgentTool(organisation=organisation, agent=agent, tool=tool) for tool in own)
-    record("agent.create", agent, actor=None, after={"slug": agent.slug, "model": model.name})
+    toolkits = {kit.name: kit for kit in Toolkit.objects.filter(organisation=organisation, name__in=wanted.allowed)}
+    allowed = [name for name in wanted.allowed if name in toolkits]
+    AgentToolkit.objects.bulk_create(
+        AgentToolkit(
+            organisation=organisation,
+            agent=agent,
+            toolkit=toolkits[name],
+            is_initial=name in wanted.initial,
+            position=number,
+        )
+        for number, name in enumerate(allowed, start=1)
+    )
+    after: dict[str, Any] = {"slug": agent.slug, "model": model.name}
+    if allowed:
+        after |= {"allowed_toolkits": allowed, "initial_toolkits": [name for name in allowed if name in wanted.initial]}
+    record("agent.create", agent, actor=None, after=after)
     return agent

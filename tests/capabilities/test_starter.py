@@ -4,10 +4,19 @@ import pytest
 from pytest_django import Settings
 
 from capabilities.catalogue import install_builtin
-from capabilities.models import Agent, Provider, Role, Tool
+from capabilities.contract.loading import META_TOOLS
+from capabilities.models import Agent, AgentToolkit, Provider, Role, Tool, Toolkit
 from capabilities.offers import candidates_for
-from capabilities.starter import FirstAdmin, add_agents, create_organisation, use_provider_of_environment
-from toolhub.tenants.models import Access, Membership
+from capabilities.queries.agents import agent_or_404, start_of
+from capabilities.starter import (
+    FirstAdmin,
+    add_agents,
+    add_new_starters,
+    create_organisation,
+    use_provider_of_environment,
+)
+from capabilities.toolkits import content_of
+from toolhub.tenants.models import Access, AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -50,7 +59,65 @@ def test_cx_04_the_coder_has_files_and_git_and_the_admin_has_all(admin: Membersh
 
     assert {"file_read", "file_write", "file_diff", "file_syntax_check", "shell_exec"} <= tools_of(admin, "coder")
     assert "web_search" not in tools_of(admin, "coder")
-    assert tools_of(admin, "admin") == everything
+    # What loads other tools is given by the service, where there is something to load.
+    assert tools_of(admin, "admin") == everything - META_TOOLS
+
+
+def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        agent = agent_or_404("assistant")
+        start = start_of(agent, admin)
+        toolkits = {toolkit.name: content_of(toolkit) for toolkit in Toolkit.objects.all()}
+        lines = AgentToolkit.objects.filter(agent=agent).order_by("position")
+        allowed = list(lines.values_list("toolkit__name", "is_initial"))
+
+    assert {name: [line.tool for line in content.tools] for name, content in toolkits.items()} == {
+        "devops": ["docker", "aws_lambda", "github"],
+        "research": ["duckduckgo", "arxiv", "wikipedia"],
+    }
+    assert toolkits["devops"].description == "Docker, AWS, and GitHub tools for infrastructure work"
+    assert toolkits["research"].description == "Web search and academic paper tools"
+    assert allowed == [("devops", False), ("research", True)]
+    assert (agent.starts_with_core, agent.loading_mode) == (False, "next_request")
+    assert [each.spec.name for each in start.sent] == ["file_read", "duckduckgo", "arxiv", "wikipedia"]
+    assert [(each.spec.name, each.obstacle) for each in start.kept_back] == [
+        ("shell_exec", "needs set-up: Sandbox (a later version)")
+    ]
+
+
+def test_a_new_version_s_toolkits_and_agents_reach_an_older_organisation_once(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        for row in (*Agent.objects.filter(slug="assistant"), *Toolkit.objects.all()):
+            row.delete()
+        add_new_starters(admin.organisation)
+        assert not Toolkit.objects.exists(), "what was removed stays away"
+        forget(admin)
+
+        add_new_starters(admin.organisation)
+        add_new_starters(admin.organisation)
+
+        assert list(Toolkit.objects.order_by("name").values_list("name", flat=True)) == ["devops", "research"]
+        assert Agent.objects.filter(slug="assistant", model=Agent.objects.get(slug="starter").model).count() == 1
+        assert AgentToolkit.objects.count() == 2
+        assert AuditEntry.objects.filter(action="toolkit.create", actor=None).count() == 2
+
+
+def forget(admin: Membership) -> None:
+    """As an organisation was before there were toolkits: its audit knows nothing of them."""
+    entries = AuditEntry.objects.filter(organisation=admin.organisation)
+    for entry in (*entries.filter(action="toolkit.create"), *entries.filter(action="agent.create")):
+        if entry.after.get("slug", "assistant") == "assistant":
+            AuditEntry._base_manager.filter(pk=entry.pk)._raw_delete("default")
+
+
+def test_a_toolkit_of_the_same_name_is_left_as_it_is(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        Toolkit.objects.filter(name="devops").update(description="Ours.")
+        forget(admin)
+
+        add_new_starters(admin.organisation)
+
+        assert Toolkit.objects.get(name="devops").description == "Ours."
 
 
 def test_what_exists_is_not_made_again(admin: Membership) -> None:

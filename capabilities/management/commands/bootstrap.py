@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from capabilities.catalogue import install_builtin
-from capabilities.starter import FirstAdmin, create_organisation, use_provider_of_environment
+from capabilities.starter import FirstAdmin, add_new_starters, create_organisation, use_provider_of_environment
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
@@ -31,6 +31,7 @@ class Command(BaseCommand):
         for organisation in Organisation.objects.order_by("pk"):
             with organisation_scope(organisation):
                 install_builtin(organisation)
+                add_new_starters(organisation)
                 use_provider_of_environment(organisation)
         if Organisation.objects.exists():
             return
