@@ -78,12 +78,12 @@ def outcome_unknown() -> Outcome:
 
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. Two queries."""
+    """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. One query."""
     return refusal_to(turn.membership_id, spec)
 
 
 def refusal_to(membership_id: int, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for this member now, or None. Two queries."""
+    """Why this tool may not run for this member now, or None. One query."""
     if not spec.is_enabled:
         return denied(spec.name, "the tool was switched off")
     if not spec.is_ready:
@@ -187,13 +187,16 @@ def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
     return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
 
 
-def context_for(turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str) -> ToolContext:
+def context_for(
+    turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str, step_id: int | None = None
+) -> ToolContext:
     context = context_of(spec, turn.organisation_id, turn.membership_id, seconds_left=seconds_left)
     return replace(
         context,
         agent=turn.agent.slug,
         session_id=turn.session_id,
         turn_id=turn.pk,
+        step_id=step_id,
         idempotency_key=idempotency_key,
     )
 

@@ -33,8 +33,11 @@ class Conversation:
     turns_cut: int
 
 
-def conversation(turn: Turn, *, tool_tokens: int) -> Conversation:
-    """The session's messages up to this turn, the oldest turns cut whole where the window is full. Two queries."""
+def conversation(turn: Turn, *, tool_tokens: int, instructions: str = "") -> Conversation:
+    """The session's messages up to this turn, the oldest turns cut whole where the window is full. Two queries.
+
+    `instructions` are those of the tools at hand; they stand behind the agent's prompt.
+    """
     earlier = list(
         Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
         .order_by("-seq")
@@ -44,7 +47,8 @@ def conversation(turn: Turn, *, tool_tokens: int) -> Conversation:
     steps = _steps_by_turn([*(each.pk for each in earlier), turn.pk])
     blocks = [turn_messages(each, steps[each.pk]) for each in earlier]
     own = [{"role": "user", "content": turn.message}, *step_messages(steps[turn.pk])]
-    head: list[Message] = [{"role": "system", "content": turn.agent.prompt}] if turn.agent.prompt else []
+    prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
+    head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
 
     window = turn.agent.model.context_window
     room = int(window * (1 - ANSWER_SHARE)) - tool_tokens - sum(_tokens([head, own]))

@@ -103,6 +103,14 @@ class Reading:
         found = [self.loadable_of(bundle) for bundle in self.holdings.loadable]
         return [each for each in found if each.tools]
 
+    @property
+    def to_search(self) -> list[Candidate]:
+        """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
+        constant = self.place.agent.loading_mode == LoadingMode.CONSTANT
+        sent = {None, *(self.holdings.initial if constant else self.holdings.bundles)}
+        usable = (each for each in self.offer.candidates if each.spec.tool_id in self.usable)
+        return [each for each in usable if each.bundle not in sent]
+
     def loadable_of(self, bundle: Bundle) -> Loadable:
         return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
 

@@ -32,6 +32,8 @@ class ToolContext:
     timeout: float
     session_id: UUID | None = None
     turn_id: UUID | None = None
+    #: The stored call that this is.
+    step_id: int | None = None
     #: What the organisation set up for the tool's service, secrets included: they go out, never into a result.
     service: Mapping[str, str] = field(default_factory=dict)
     #: Those of them that must never be seen: they are masked in the result, should a far side send one back.

@@ -1,8 +1,26 @@
-"""The category of the tools that change what a session has at hand. Always there; its tools come with loading."""
+"""The tools with which an agent changes what its session has at hand. It gets them where it has something to load.
+
+They go through the same functions as the browser and the REST API; each answers with JSON that says what came of it.
+"""
 
 from __future__ import annotations
 
-from capabilities.registry import CategorySpec
+from typing import Annotated, Any
+
+from django.conf import settings
+from pydantic import Field
+
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
+from capabilities.models import Agent, Category, LoadingMode
+from capabilities.offers import Candidate
+from capabilities.registry import CategorySpec, tool
+from capabilities.routing.tool_search import Searched, search
+from sessions import loading
+from sessions.continuations import continuations_of
+from sessions.loading import By, LoadResult, Place, Reading
+from sessions.models import ChatSession, LoadSource
+from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(
     name="dynamic",
@@ -11,3 +29,142 @@ CATEGORY = CategorySpec(
     keywords=("load tools", "load category", "more tools"),
     is_core=True,
 )
+NO_SESSION = "There is no session to load into: this works in a conversation only."
+
+Name = Annotated[str, Field(description="Its name, as list_toolkits gives it", max_length=100)]
+
+
+@tool(category="dynamic", effect="read", human_format="Listing the toolkits")
+def list_toolkits(context: ToolContext) -> dict[str, Any]:
+    """List the toolkits that can be loaded in this conversation, with their tools, and which are loaded."""
+    if context.session_id is None:
+        return {"status": "error", "message": NO_SESSION}
+    place = place_of(context)
+    reading = loading.read_place(place)
+    listed: dict[str, Any] = {"toolkits": [_toolkit(each) for each in reading.loadable]}
+    categories = _categories(reading)
+    if categories:
+        listed["categories"] = categories
+    return listed
+
+
+@tool(category="dynamic", effect="write", on_crash="retry", human_format="Loading {toolkit}")
+def load_tools(context: ToolContext, toolkit: Name) -> dict[str, Any]:
+    """Load a toolkit, so that its tools can be called. The answer says from when on."""
+    if context.session_id is None:
+        return {"status": "error", "toolkit": toolkit, "message": NO_SESSION}
+    return loading.load(place_of(context), toolkit.strip(), by=by_model(context)).as_dict()
+
+
+@tool(category="dynamic", effect="write", on_crash="retry", human_format="Unloading {toolkit}")
+def unload_tools(context: ToolContext, toolkit: Name) -> dict[str, Any]:
+    """Unload a toolkit, or a category, that is not needed any more."""
+    if context.session_id is None:
+        return {"status": "error", "toolkit": toolkit, "message": NO_SESSION}
+    return loading.unload(place_of(context), toolkit.strip(), by=by_model(context)).as_dict()
+
+
+@tool(category="dynamic", effect="write", on_crash="retry", human_format="Loading the category {category}")
+def load_tool_category(
+    context: ToolContext, category: Annotated[str, Field(description="Name of the category", max_length=100)]
+) -> dict[str, Any]:
+    """Load a whole category of tools by its name."""
+    if context.session_id is None:
+        return {"success": False, "error": NO_SESSION}
+    member = Membership.objects.get(pk=context.membership_id)
+    if not loading.may_load_category(member, category):
+        why = f"Access denied: the admin right load_categories is needed for {category.strip()[:100] or 'a category'}."
+        return {"success": False, "error": why, "denied_tool": LOAD_CATEGORY}
+    return category_told(loading.load_category(place_of(context), category, by=by_model(context)))
+
+
+@tool(category="dynamic", effect="read", human_format="Looking for a tool: {query}")
+def search_tools(
+    context: ToolContext,
+    query: Annotated[str, Field(description="What the tool should do, or its name", min_length=1, max_length=200)],
+    max_results: Annotated[int, Field(ge=1, le=20)] = 5,
+) -> dict[str, Any]:
+    """Find tools that are not at hand but can be had in this conversation, the best match first."""
+    if context.session_id is None:
+        return {"status": "error", "message": NO_SESSION}
+    place = place_of(context)
+    reading = loading.read_place(place)
+    tools = {each.spec.name: each for each in reading.to_search}
+    found = search(query, [_searched(each) for each in tools.values()], max_results)
+    return {"tools": [_found(tools[each.name], each.score, place.agent) for each in found]}
+
+
+@tool(category="dynamic", effect="external", human_format="Calling {name}")
+def call_tool(
+    context: ToolContext,
+    name: Annotated[str, Field(description="Name of the tool, as search_tools gives it", max_length=64)],
+    arguments: Annotated[dict[str, Any], Field(description="Its arguments, as its parameters say")] = {},  # noqa: B006
+) -> dict[str, Any]:
+    """Call a tool that search_tools found."""
+    raise ToolError("This works in a conversation only, where the tool itself is called.")
+
+
+def place_of(context: ToolContext) -> Place:
+    """Where the call is made; the caller has seen that it is in a session."""
+    assert context.session_id is not None
+    session = ChatSession.objects.get(pk=context.session_id)
+    return Place(session, Agent.objects.get(slug=context.agent))
+
+
+def by_model(context: ToolContext) -> By:
+    used_up = False
+    if context.turn_id is not None:
+        used_up = continuations_of(context.turn_id) >= settings.TOOLHUB_MAX_CONTINUATIONS
+    member = Membership.objects.get(pk=context.membership_id)
+    return By(member, LoadSource.MODEL, step_id=context.step_id, next_turn=used_up)
+
+
+def category_told(result: LoadResult) -> dict[str, Any]:
+    """The shape of ZK-22."""
+    if not result.is_there:
+        return {"success": False, "error": result.message, **result.more}
+    return {"success": True, "loaded_category": result.name, "message": result.message, **result.more}
+
+
+def _toolkit(loadable: loading.Loadable) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": loadable.bundle.name,
+        "description": loadable.bundle.description,
+        "tools": [each.spec.name for each in loadable.tools],
+        "loaded": loadable.is_loaded,
+        "sticky": loadable.bundle.is_initial,
+    }
+    if loadable.needs_set_up:
+        told["needs_set_up"] = loadable.needs_set_up
+    return told
+
+
+def _categories(reading: Reading) -> list[dict[str, Any]]:
+    """The categories that this member may load, and whether they are loaded. One query, for those who may load any."""
+    if not reading.standing.loads:
+        return []
+    loaded = {key for each in reading.holdings.loads for key in each.bundle.category_ids}
+    rows = Category.objects.filter(tools__current_version__isnull=False).distinct().order_by("name")
+    if reading.place.agent.starts_with_core:
+        rows = rows.filter(is_core=False)
+    return [
+        {"name": each.name, "description": each.description, "loaded": each.pk in loaded}
+        for each in rows
+        if reading.standing.loads.covers(each.name) and each.name != CATEGORY.name
+    ]
+
+
+def _searched(candidate: Candidate) -> Searched:
+    function = candidate.spec.definition["function"]
+    title = candidate.bundle.name if candidate.bundle else ""
+    return Searched(candidate.spec.name, title, function["description"], candidate.spec.category)
+
+
+def _found(candidate: Candidate, score: int, agent: Agent) -> dict[str, Any]:
+    """How it is had: where the tools never change, by `call_tool`, which needs its parameters."""
+    function = candidate.spec.definition["function"]
+    told = {"name": candidate.spec.name, "description": function["description"], "score": score}
+    if agent.loading_mode != LoadingMode.CONSTANT:
+        return told | {"toolkit": candidate.bundle.name if candidate.bundle else ""}
+    told |= {"parameters": function["parameters"], "call_with": CALL_TOOL}
+    return told | ({"instructions": candidate.spec.instructions} if candidate.spec.instructions else {})

@@ -109,7 +109,9 @@ class TenantQuerySet(models.QuerySet[T]):
             raise ScopeError("A row stays with its organisation.")
         if isinstance(value, TenantModel):
             value.check_scope()
-        elif value is not None and not hasattr(value, "resolve_expression") and current_scope() != SYSTEM:
+        elif not isinstance(field, models.ForeignKey) or value is None or hasattr(value, "resolve_expression"):
+            return
+        elif current_scope() != SYSTEM:
             _check_linked(field, {value})
 
     def _check_keys(self, rows: list[T]) -> None:
@@ -121,7 +123,7 @@ class TenantQuerySet(models.QuerySet[T]):
 
 
 def _check_linked(field: Any, keys: set[Any]) -> None:
-    if not keys or not isinstance(field, models.ForeignKey) or not issubclass(field.related_model, TenantModel):
+    if not keys or not issubclass(field.related_model, TenantModel):
         return
     found = field.related_model._base_manager.filter(**{f"{field.target_field.name}__in": keys}).count()
     if found != len(keys):

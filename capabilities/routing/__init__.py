@@ -1,0 +1,1 @@
+"""Which tools a text calls for. Pure functions, no Django."""

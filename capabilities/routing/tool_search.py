@@ -1,0 +1,58 @@
+"""Tools by words, best first: the scores of MR-39."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+EXACT_NAME = 100
+NAME_TOKEN = 80
+TITLE = 60
+DESCRIPTION = 40
+CATEGORY = 20
+WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A tool as it is searched. `title` is what people call it; `name` is its key."""
+
+    name: str
+    title: str
+    description: str
+    category: str
+
+
+@dataclass(frozen=True)
+class Found:
+    name: str
+    score: int
+
+
+def search(query: str, tools: Iterable[Searched], max_results: int) -> list[Found]:
+    """The tools that any word of the query names, the best match first, those alike by name. At most `max_results`."""
+    found = [Found(tool.name, score_of(query, tool)) for tool in tools]
+    ranked = sorted((each for each in found if each.score), key=lambda each: (-each.score, each.name))
+    return ranked[:max_results]
+
+
+def score_of(query: str, tool: Searched) -> int:
+    """How well the query names the tool: the best single reason for each word, added up over the words; a query that is
+    the name itself beats any number of words."""
+    words = set(words_of(query))
+    if query.strip().casefold() == tool.name.casefold():
+        return EXACT_NAME * max(1, len(words))
+    places = (
+        (NAME_TOKEN, set(words_of(tool.name))),
+        (TITLE, set(words_of(tool.title))),
+        (DESCRIPTION, set(words_of(tool.description))),
+        (CATEGORY, set(words_of(tool.category))),
+    )
+    return sum(max((score for score, there in places if word in there), default=0) for word in words)
+
+
+def words_of(text: str) -> list[str]:
+    """Its words in lower case; `file_read` and `fileRead` are two words each."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+    return [word.casefold() for word in WORD.findall(parted)]
