@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.active import current_specs, may_use, rights_of
+from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import Permission
 from capabilities.grants import MAX_REASON, GrantContent, category_of, give_grant, named_thing
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
@@ -116,9 +117,10 @@ def refuse_request(request: GrantRequest, *, answer: str, actor: Membership) -> 
 
 
 def permission_for(member: Membership, tool: Tool) -> Permission:
-    """Whether the member may use the tool now, and why. Two queries."""
-    specs = current_specs([tool.current_version_id]) if tool.current_version_id else []
-    return may_use(member, specs[0]) if specs else rights_of(member).decide(tool.pk, tool.category_id)
+    """Whether the member may use the tool now, and why. One query, two for a meta-tool."""
+    if tool.name in META_TOOLS and tool.current_version_id:
+        return may_use(member, current_specs([tool.current_version_id])[0])
+    return rights_of(member).decide(tool.pk, tool.category_id)
 
 
 def _settle(request: GrantRequest, status: RequestStatus, **fields: Any) -> None:

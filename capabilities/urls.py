@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities.views import agents, categories, permissions, providers, services, tools
+from capabilities.views import agents, categories, grant_requests, permissions, providers, services, tools
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
@@ -15,6 +15,7 @@ urlpatterns = [
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"switch/\Z", tools.tool_switch, name="tool_switch"),
+    re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
     path("categories/", categories.category_list, name="category_list"),
     path("categories/new/", categories.category_create, name="category_create"),
@@ -49,4 +50,8 @@ urlpatterns = [
     path("grants/", permissions.grant_list, name="grant_list"),
     path("grants/new/", permissions.grant_create, name="grant_create"),
     path("grants/<int:grant_id>/revoke/", permissions.grant_revoke, name="grant_revoke"),
+    path("access-requests/", grant_requests.request_list, name="request_list"),
+    path("access-requests/<int:own_request>/withdraw/", grant_requests.request_withdraw, name="request_withdraw"),
+    path("access-requests/<int:request_id>/grant/", grant_requests.request_grant, name="request_grant"),
+    path("access-requests/<int:request_id>/refuse/", grant_requests.request_refuse, name="request_refuse"),
 ]

@@ -374,6 +374,7 @@ ROUTES: dict[str, Route] = {
     "tool_list": Route((Ask(), Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200))),
     "tool_detail": Route(),
     "tool_members": Route(right=Right.ROLES),
+    "tool_instruct": Route((Ask("POST", 302, body=lambda side: {"instructions": "None."}),), right=Right.CATALOGUE),
     "tool_calls": Route(),
     "tool_try": Route((Ask(), Ask("POST"))),
     "tool_move": Route(
@@ -434,6 +435,17 @@ ROUTES: dict[str, Route] = {
     "grant_list": Route((Ask(), Ask(query=lambda side: {"q": side.name}, refused=200)), right=Right.ROLES),
     "grant_create": Route((Ask(), Ask("POST", 302, body=grant_form, refused=422)), right=Right.ROLES),
     "grant_revoke": Route((Ask("POST", 302),), right=Right.ROLES),
+    "request_list": Route(
+        (
+            Ask(),
+            Ask(
+                "POST", 302, body=lambda side: {"category": side.empty_category, "reason": "x", "hours": 8}, refused=422
+            ),
+        )
+    ),
+    "request_withdraw": Route((Ask("POST", 302),)),
+    "request_grant": Route((Ask("POST", 302, body=lambda side: {"hours": 8}),), right=Right.ROLES),
+    "request_refuse": Route((Ask("POST", 302, body=lambda side: {"hours": 8, "answer": "No."}),), right=Right.ROLES),
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from capabilities.catalogue import MAX_INSTRUCTIONS
 from capabilities.categories import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
 from capabilities.models import Category
 from capabilities.services import MAX_VALUE, ShownService
@@ -26,6 +27,16 @@ class CatalogueFilter(forms.Form):
     def values(self) -> dict[str, str]:
         self.full_clean()
         return {name: self.cleaned_data.get(name, "") for name in self.fields}
+
+
+class InstructionsForm(forms.Form):
+    """What the model is told beside a tool. Its length is checked as it is stored: a browser counts line ends twice."""
+
+    instructions = forms.CharField(
+        required=False,
+        help_text="What the model is told beside, only while this tool is at hand. Blank for nothing.",
+        widget=forms.Textarea(attrs={"rows": 4, "maxlength": MAX_INSTRUCTIONS}),
+    )
 
 
 class CategoryForm(forms.Form):

@@ -74,3 +74,8 @@ def waiting_request(member: Membership, tool: Tool) -> GrantRequest | None:
     named = Q(tool=tool) | Q(category=tool.category_id)
     own = GrantRequest.objects.select_related("tool", "category").filter(named, membership=member)
     return own.filter(status=RequestStatus.WAITING).order_by("-pk").first()
+
+
+def tools_to_suggest() -> Sequence[str]:
+    """Names of tools that the form suggests, not all of them in a large house. One query."""
+    return list(Tool.objects.filter(is_enabled=True).order_by("name").values_list("name", flat=True)[:500])

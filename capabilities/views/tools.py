@@ -9,10 +9,11 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
-from capabilities.catalogue import set_tool_enabled, set_tools_enabled
+from capabilities.catalogue import set_instructions, set_tool_enabled, set_tools_enabled
 from capabilities.categories import move_tool
 from capabilities.contract.parameters import parameter_rows
-from capabilities.forms.catalogue import CatalogueFilter
+from capabilities.forms.catalogue import CatalogueFilter, InstructionsForm
+from capabilities.grant_requests import permission_for
 from capabilities.models import Tool
 from capabilities.queries.catalogue import (
     catalogue_numbers,
@@ -21,13 +22,14 @@ from capabilities.queries.catalogue import (
     tool_page_or_404,
     tools_page,
 )
+from capabilities.queries.grant_requests import waiting_request
 from capabilities.queries.permissions import members_who_may_use
 from capabilities.refused import ChangeRefused
 from capabilities.registry import registry
 from capabilities.services import service_title
-from capabilities.views.shared import page_before, refused
+from capabilities.views.shared import page_before, refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Access, Right
+from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -70,10 +72,19 @@ def _mark(tool: Tool, *, may_switch: bool) -> None:
 @require_GET
 @signed_in
 def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    member = member_or_404(request)
+    return _tool_page(request, member_or_404(request), name)
+
+
+def _tool_page(
+    request: MemberRequest, member: Membership, name: str, instructions: InstructionsForm | None = None
+) -> HttpResponse:
+    """With the form of instructions as it was sent, where that was wrong."""
     page = tool_page_or_404(name)
     version = page.tool.current_version
     _mark(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
+    form = instructions or InstructionsForm(initial={"instructions": version.instructions if version else ""})
+    permission = permission_for(member, page.tool) if member.has_access(Access.MEMBER) else None
+    is_closed = permission is not None and not permission.allowed
     context = {
         "tool": page.tool,
         "version": version,
@@ -85,8 +96,29 @@ def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "sees_members": member.has_right(Right.ROLES, page.tool.category.name),
         "may_try": member.has_access(Access.MEMBER) and version is not None,
         "categories": categories() if member.has_right(Right.CATALOGUE) else [],
+        "form": form,
+        "permission": permission,
+        "asked": waiting_request(member, page.tool) if is_closed else None,
     }
-    return render(request, "capabilities/tool_detail.html", context)
+    return render(request, "capabilities/tool_detail.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def tool_instruct(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Say what the model is told beside the tool: its next version."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    tool = shown_tool_or_404(name)
+    form = InstructionsForm(request.POST)
+    if form.is_valid():
+        try:
+            version = set_instructions(tool, form.cleaned_data["instructions"], actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{tool} has its instructions, as of version {version.number}.")
+            return redirect("tool_detail", org, name)
+    return _tool_page(request, member, name, form)
 
 
 @require_GET

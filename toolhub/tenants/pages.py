@@ -118,6 +118,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Members", "people", "member_list", "member", Right.MEMBERS),
             ("Roles", "shield-check", "role_list", "role", Right.ROLES),
             ("Grants", "person-check", "grant_list", "grant", Right.ROLES),
+            ("Requests", "hourglass-split", "request_list", "request", None),
             ("Audit", "journal-text", "audit_list", "audit", Right.AUDIT),
         ),
     ),
