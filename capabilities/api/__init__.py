@@ -30,6 +30,7 @@ from capabilities.api.grant_requests import (
 )
 from capabilities.api.permissions import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
 from capabilities.api.services import ServiceDetail, ServiceList
+from capabilities.api.toolkits import ToolkitDetail, ToolkitList
 
 urlpatterns: list[URLPattern] = [
     path("categories", CategoryList.as_view(), name="api-categories"),
@@ -40,6 +41,8 @@ urlpatterns: list[URLPattern] = [
     path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
     path("services", ServiceList.as_view(), name="api-services"),
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
+    path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
+    path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
     path("agents", AgentList.as_view(), name="api-agents"),
     path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
     path("providers", ProviderList.as_view(), name="api-providers"),

@@ -13,9 +13,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.agents import MAX_OWN_TOOLS, MAX_PROMPT, AgentContent, create_agent, delete_agent, update_agent
+from capabilities.agents import (
+    MAX_OWN_TOOLS,
+    MAX_PROMPT,
+    MAX_TOOLKITS,
+    AgentContent,
+    create_agent,
+    delete_agent,
+    update_agent,
+)
 from capabilities.api.shared import SlugField, checked_part, refusals
-from capabilities.models import Agent, AgentTool, LanguageModel, Provider
+from capabilities.models import Agent, AgentScope, AgentTool, AgentToolkit, LanguageModel, LoadingMode, Provider
 from capabilities.providers import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -43,11 +51,25 @@ class AgentOut(serializers.Serializer[Agent]):
     provider = serializers.CharField(source="model.provider.slug")
     starts_with_core = serializers.BooleanField()
     tools = serializers.SerializerMethodField(help_text="Its own, in their order, beside the core categories.")
+    deferred_tools = serializers.SerializerMethodField(help_text="Of its own, those that are not sent unless loaded.")
+    allowed_toolkits = serializers.SerializerMethodField(help_text="What its sessions may load, in their order.")
+    initial_toolkits = serializers.SerializerMethodField(help_text="Of the allowed, those that are always loaded.")
+    loading_mode = serializers.CharField()
+    scope = serializers.CharField()
     max_rounds = serializers.IntegerField(allow_null=True)
     is_enabled = serializers.BooleanField()
 
     def get_tools(self, agent: Agent) -> list[str]:
         return [line.tool.name for line in agent.agent_tools.all()]
+
+    def get_deferred_tools(self, agent: Agent) -> list[str]:
+        return [line.tool.name for line in agent.agent_tools.all() if line.is_deferred]
+
+    def get_allowed_toolkits(self, agent: Agent) -> list[str]:
+        return [line.toolkit.name for line in agent.agent_toolkits.all()]
+
+    def get_initial_toolkits(self, agent: Agent) -> list[str]:
+        return [line.toolkit.name for line in agent.agent_toolkits.all() if line.is_initial]
 
 
 class AgentDetailOut(AgentOut):
@@ -70,6 +92,32 @@ class AgentIn(serializers.Serializer[Any]):
         max_length=MAX_OWN_TOOLS,
         default=list,
         help_text="Its own, in the order they are sent.",
+    )
+    deferred_tools = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        max_length=MAX_OWN_TOOLS,
+        default=list,
+        help_text="Of its own, those that are not sent unless loaded by name.",
+    )
+    allowed_toolkits = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        max_length=MAX_TOOLKITS,
+        default=list,
+        help_text="What its sessions may load. Initial ones are sent in this order.",
+    )
+    initial_toolkits = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        max_length=MAX_TOOLKITS,
+        default=list,
+        help_text="Of the allowed, those that are loaded with the first turn, and stay.",
+    )
+    loading_mode = serializers.ChoiceField(
+        LoadingMode.choices, default=LoadingMode.NEXT_REQUEST, help_text="When a load shows in what is sent."
+    )
+    scope = serializers.ChoiceField(
+        AgentScope.choices,
+        default=AgentScope.ORGANISATION,
+        help_text="`member`: no tool that acts with a credential that the organisation shares.",
     )
     max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
     is_enabled = serializers.BooleanField(default=True)
@@ -122,10 +170,11 @@ class ModelIn(ModelPart):
 
 def shown_agents() -> QuerySet[Agent]:
     own = AgentTool.objects.select_related("tool").order_by("position", "tool__category__name", "tool__name")
+    toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     return (
         Agent.objects.select_related("model__provider")
         .defer("model__provider__api_key")
-        .prefetch_related(Prefetch("agent_tools", own))
+        .prefetch_related(Prefetch("agent_tools", own), Prefetch("agent_toolkits", toolkits))
     )
 
 
@@ -150,7 +199,7 @@ class AgentList(APIView):
         body = checked(AgentIn, request)
         body["model"] = _named_model(body.pop("provider"), body["model"])
         with refusals():
-            agent = create_agent(AgentContent(**body | {"tools": tuple(body["tools"])}), actor=member)
+            agent = create_agent(AgentContent(**_with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug), status.HTTP_201_CREATED)
 
 
@@ -170,10 +219,8 @@ class AgentDetail(APIView):
         if "provider" in body or "model" in body:
             provider = body.pop("provider", agent.model.provider.slug)
             body["model"] = _named_model(provider, body.get("model", agent.model.name))
-        if "tools" in body:
-            body["tools"] = tuple(body["tools"])
         with refusals():
-            update_agent(agent, AgentContent(**_stored_agent(agent) | body), actor=member)
+            update_agent(agent, AgentContent(**_stored_agent(agent) | _with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug))
 
     @extend_schema(operation_id="agents_delete", summary="Remove an agent", responses={204: None})
@@ -202,8 +249,14 @@ def _named_model(provider: str, name: str) -> LanguageModel:
 
 
 def _stored_agent(agent: Agent) -> dict[str, Any]:
-    fields = ("slug", "name", "description", "prompt", "model", "starts_with_core", "max_rounds", "is_enabled")
-    return {field: getattr(agent, field) for field in fields}
+    """Lists are left out: what an AgentContent does not say of them stays."""
+    words = ("slug", "name", "description", "prompt", "model")
+    knobs = ("starts_with_core", "loading_mode", "scope", "max_rounds", "is_enabled")
+    return {field: getattr(agent, field) for field in (*words, *knobs)}
+
+
+def _with_tuples(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in body.items()}
 
 
 class ProviderList(APIView):

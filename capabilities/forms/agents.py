@@ -1,17 +1,37 @@
-"""The form of an agent. Its own tools come beside it: a checkbox and a place for each that is shown."""
+"""The form of an agent. Its tools and toolkits come beside it: a checkbox and a place for each that is shown."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django import forms
 from django.http import QueryDict
 
-from capabilities.agents import MAX_OWN_TOOLS, MAX_PROMPT, AgentContent
-from capabilities.models import Agent, LanguageModel
+from capabilities.agents import (
+    MAX_OWN_TOOLS,
+    MAX_PROMPT,
+    MAX_TOOLKITS,
+    AgentContent,
+    allowed_toolkits,
+    deferred_tools,
+    own_tools,
+)
+from capabilities.forms.names import NamesField, in_places
+from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers import MAX_ROUNDS
 from capabilities.queries.agents import models_by_name
 from toolhub.tenants.models import slug_validator
+
+FIELDS = (
+    "name",
+    "slug",
+    "description",
+    "prompt",
+    "model",
+    "max_rounds",
+    "starts_with_core",
+    "loading_mode",
+    "scope",
+    "is_enabled",
+)
 
 
 class AgentForm(forms.Form):
@@ -50,15 +70,47 @@ class AgentForm(forms.Form):
         required=False, initial=True, label="Starts with the tools of the core categories"
     )
     is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
+    loading_mode = forms.ChoiceField(
+        choices=[
+            (LoadingMode.NEXT_REQUEST, "With the next message: the tools of a turn stay as they are while it runs"),
+            (LoadingMode.SAME_RUN, "In the same turn: what is loaded is there with the next model call"),
+            (LoadingMode.CONSTANT, "Never: what can be loaded is searched and called by name; nothing sent changes"),
+        ],
+        initial=LoadingMode.NEXT_REQUEST,
+        label="When a load takes effect",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    scope = forms.ChoiceField(
+        choices=[
+            (AgentScope.ORGANISATION, "The organisation’s: its tools may act with the credentials that all share"),
+            (AgentScope.MEMBER, "Only the member’s own: no tool that acts with a credential that all share"),
+        ],
+        initial=AgentScope.ORGANISATION,
+        label="With whose credentials it acts",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    tools = NamesField("tool", MAX_OWN_TOOLS, label="Tools of its own")
+    deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
+    allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
+    initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
 
-    def __init__(self, *args: Any, agent: Agent | None = None, **kwargs: Any) -> None:
-        if agent is not None:
-            fields = ("name", "slug", "description", "prompt", "model", "max_rounds", "starts_with_core", "is_enabled")
-            kwargs["initial"] = {field: getattr(agent, field) for field in fields}
-        super().__init__(*args, **kwargs)
+    def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
+        super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
         self.fields["model"].queryset = models_by_name()  # type: ignore[attr-defined]
+        #: What is ticked: as posted, else as stored.
+        if data is not None:
+            self.own = in_places(data, "tools", MAX_OWN_TOOLS)
+            self.deferred = set(data.getlist("deferred_tools"))
+            self.allowed = in_places(data, "allowed_toolkits", MAX_TOOLKITS, "toolkit-place-")
+            self.initial_ones = set(data.getlist("initial_toolkits"))
+        else:
+            kits = allowed_toolkits(agent) if agent else {}
+            self.own = tuple(own_tools(agent)) if agent else ()
+            self.deferred = set(deferred_tools(agent)) if agent else set()
+            self.allowed = tuple(kits)
+            self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
 
-    def content(self, tools: tuple[str, ...]) -> AgentContent:
+    def content(self) -> AgentContent:
         data = self.cleaned_data
         return AgentContent(
             slug=data["slug"],
@@ -67,18 +119,13 @@ class AgentForm(forms.Form):
             prompt=data["prompt"].replace("\r\n", "\n"),
             model=data["model"],
             starts_with_core=data["starts_with_core"],
-            tools=tools,
+            tools=self.own,
+            # Who unticks a tool and leaves its “deferred” ticked means the tool.
+            deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),
+            allowed_toolkits=self.allowed,
+            initial_toolkits=data["initial_toolkits"],
+            loading_mode=data["loading_mode"],
+            scope=data["scope"],
             max_rounds=data["max_rounds"],
             is_enabled=data["is_enabled"],
         )
-
-
-def posted_tools(data: QueryDict) -> tuple[str, ...]:
-    """The ticked names in the order of their places; those without one, or with the same, as they stand."""
-    names = data.getlist("tools")[: MAX_OWN_TOOLS + 1]
-
-    def place(name: str) -> int:
-        text = data.get(f"place-{name}", "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 10**6
-
-    return tuple(dict.fromkeys(sorted(names, key=place)))

@@ -7,10 +7,11 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.agents import create_agent, delete_agent, own_tools, update_agent
-from capabilities.forms.agents import AgentForm, posted_tools
+from capabilities.agents import create_agent, delete_agent, update_agent
+from capabilities.forms.agents import AgentForm
 from capabilities.models import Agent
-from capabilities.queries.agents import agent_or_404, agents_shown, start_of, tools_named_like
+from capabilities.queries.agents import agent_or_404, agents_shown, start_of, toolkits_of_agent, tools_named_like
+from capabilities.queries.toolkits import toolkits_by_name
 from capabilities.refused import ChangeRefused
 from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -37,7 +38,12 @@ def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     """What a turn with it would start with, for the member who looks."""
     member = member_or_404(request)
     agent = agent_or_404(slug)
-    context = {"agent": agent, "start": start_of(agent, member), "may_change": member.has_right(Right.AGENTS)}
+    context = {
+        "agent": agent,
+        "start": start_of(agent, member),
+        "toolkits": toolkits_of_agent(agent),
+        "may_change": member.has_right(Right.AGENTS),
+    }
     return render(request, "capabilities/agent_detail.html", context)
 
 
@@ -59,11 +65,12 @@ def _agent_form(request: MemberRequest, member: Membership, agent: Agent | None)
     """`find` in the body only looks for tools: the form comes back as it was filled in, with what was found."""
     is_search = "find" in request.POST
     form = AgentForm(request.POST or None, agent=agent)
+    slug = agent.slug if agent else ""
     if is_search:
         form.errors.clear()
     elif form.is_valid():
         try:
-            content = form.content(posted_tools(request.POST))
+            content = form.content()
             saved = update_agent(agent, content, actor=member) if agent else create_agent(content, actor=member)
         except ChangeRefused as error:
             show_refusal(form, error)
@@ -71,9 +78,16 @@ def _agent_form(request: MemberRequest, member: Membership, agent: Agent | None)
             messages.success(request, f"{saved} is saved: sessions have it from their next turn on.")
             return redirect("agent_detail", member.organisation.slug, saved.slug)
     q = request.POST.get("q", "")[:64].replace("\x00", "")
-    own = posted_tools(request.POST) if request.method == "POST" else tuple(own_tools(agent) if agent else ())
-    found = [tool for tool in tools_named_like(q) if tool.name not in own]
-    context = {"form": form, "agent": agent, "own": own, "found": found, "q": q, "is_search": is_search}
+    toolkits = {toolkit.name: toolkit for toolkit in toolkits_by_name()}
+    context = {
+        "form": form,
+        "agent": agent,
+        "slug": slug,
+        "found": [tool for tool in tools_named_like(q) if tool.name not in form.own],
+        "toolkits": [toolkits.pop(name) for name in form.allowed if name in toolkits] + list(toolkits.values()),
+        "q": q,
+        "is_search": is_search,
+    }
     return render(request, "capabilities/agent_form.html", context, status=200 if is_search else status_of(form))
 
 

@@ -253,7 +253,8 @@ def test_a_grant_that_cannot_be_says_why(
 
 
 def agent(model: LanguageModel, **fields: Any) -> dict[str, Any]:
-    return {"name": "Coder", "slug": "coder", "model": model.pk, "starts_with_core": "on", "is_enabled": "on"} | fields
+    words = {"name": "Coder", "slug": "coder", "model": model.pk, "loading_mode": "next_request"}
+    return words | {"scope": "organisation", "starts_with_core": "on", "is_enabled": "on"} | fields
 
 
 @pytest.mark.usefixtures("web")

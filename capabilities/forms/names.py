@@ -1,0 +1,40 @@
+"""A form's field of several names, ticked one by one: what they name is looked up where they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+MAX_NAME = 64
+
+
+class NamesField(forms.Field):
+    """The ticked names as a tuple, in the order of the page; drawn by the template, not by the form."""
+
+    widget = forms.SelectMultiple
+
+    def __init__(self, kind: str, limit: int, **kwargs: Any) -> None:
+        super().__init__(required=False, **kwargs)
+        self.kind, self.limit = kind, limit
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        """Raises ValidationError for what cannot be a name: no database is asked for it."""
+        names = tuple(value or ())
+        for name in names[: self.limit + 1]:
+            if len(name) > MAX_NAME or not name.isprintable():
+                raise ValidationError(f"There is no {self.kind} {''.join(filter(str.isprintable, name))[:100]}.")
+        return names
+
+
+def in_places(data: QueryDict, field: str, limit: int, prefix: str = "place-") -> tuple[str, ...]:
+    """The ticked names in the order of their places; those without one, or with the same, as they stand."""
+    names = data.getlist(field)[: limit + 1]
+
+    def place(name: str) -> int:
+        text = data.get(f"{prefix}{name}", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 10**6
+
+    return tuple(dict.fromkeys(sorted(names, key=place)))
