@@ -15,6 +15,7 @@ from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import (
     Agent,
     AgentTool,
+    AgentToolkit,
     Effect,
     Grant,
     LanguageModel,
@@ -22,10 +23,12 @@ from capabilities.models import (
     RoleMode,
     RoleRule,
     Tool,
+    Toolkit,
+    ToolkitTool,
     ToolVersion,
 )
 from capabilities.offers import Candidate
-from sessions.models import ChatSession, ToolSet, Turn
+from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
 from sessions.selection import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import NOWHERE, Membership, Organisation
@@ -265,8 +268,59 @@ def test_the_active_tools_take_three_queries_however_many_they_are(
     assert len(selection.tools) == min(count, 128)
 
 
-def make_many(organisation: Organisation, count: int) -> None:
-    category = make_category(organisation, "many")
+def test_the_active_tools_take_three_queries_with_200_toolkits_and_20_loaded(
+    bob: Membership, bobs: ChatSession, django_assert_num_queries: Any
+) -> None:
+    make_role(bob.organisation, bob)
+    make_many(bob.organisation, 10_000, is_core=False)
+    with organisation_scope(bob.organisation):
+        make_toolkits(bobs, 200, of=50)
+        Agent.objects.update(starts_with_core=False)
+        LanguageModel.objects.update(tool_limit=2_000)
+        load_first(bobs, 20)
+        turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=make_turn(bobs).pk)
+
+        with django_assert_num_queries(3):
+            selection = select_tools(turn)
+
+    assert len(selection.tools) == 20 * 50
+    assert (selection.stale, selection.new_initial) == ((), ())
+
+
+def make_toolkits(session: ChatSession, count: int, *, of: int) -> None:
+    """Toolkits of so many tools each, all of them allowed to the session's agent."""
+    organisation = session.organisation
+    tools = list(Tool.objects.filter(category__name="many").order_by("name").values_list("pk", flat=True))
+    Toolkit.objects.bulk_create(Toolkit(organisation=organisation, name=f"kit_{i:03}") for i in range(count))
+    kits = list(Toolkit.objects.order_by("name"))
+    ToolkitTool.objects.bulk_create(
+        ToolkitTool(organisation=organisation, toolkit=kit, tool_id=tools[number * of + place], position=place)
+        for number, kit in enumerate(kits)
+        for place in range(of)
+    )
+    AgentToolkit.objects.bulk_create(
+        AgentToolkit(organisation=organisation, agent=session.agent, toolkit=kit, position=number)
+        for number, kit in enumerate(kits)
+    )
+
+
+def load_first(session: ChatSession, count: int) -> None:
+    LoadedToolkit.objects.bulk_create(
+        LoadedToolkit(
+            organisation=session.organisation,
+            session=session,
+            agent=session.agent,
+            toolkit=kit,
+            name=kit.name,
+            source=LoadSource.PERSON,
+            loaded_by=session.membership,
+        )
+        for kit in Toolkit.objects.order_by("name")[:count]
+    )
+
+
+def make_many(organisation: Organisation, count: int, *, is_core: bool = True) -> None:
+    category = make_category(organisation, "many", is_core=is_core)
     with organisation_scope(organisation):
         new = [Tool(organisation=organisation, name=f"tool_{i:05}", category=category) for i in range(count)]
         Tool.objects.bulk_create(new)
