@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities.views import agents, categories, grant_requests, permissions, providers, services, tools
+from capabilities.views import agents, categories, grant_requests, permissions, providers, services, toolkits, tools
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
+TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
@@ -21,6 +22,11 @@ urlpatterns = [
     path("categories/new/", categories.category_create, name="category_create"),
     re_path(CATEGORY + r"\Z", categories.category_update, name="category_update"),
     re_path(CATEGORY + r"delete/\Z", categories.category_delete, name="category_delete"),
+    path("toolkits/", toolkits.toolkit_list, name="toolkit_list"),
+    path("toolkits/new/", toolkits.toolkit_create, name="toolkit_create"),
+    re_path(TOOLKIT + r"\Z", toolkits.toolkit_detail, name="toolkit_detail"),
+    re_path(TOOLKIT + r"edit/\Z", toolkits.toolkit_update, name="toolkit_update"),
+    re_path(TOOLKIT + r"delete/\Z", toolkits.toolkit_delete, name="toolkit_delete"),
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),

@@ -16,7 +16,20 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from capabilities.catalogue import Definition, update_tool
-from capabilities.models import AgentTool, Grant, GrantRequest, LanguageModel, Provider, Role, RoleRule, Tool
+from capabilities.models import (
+    AgentTool,
+    AgentToolkit,
+    Grant,
+    GrantRequest,
+    LanguageModel,
+    Provider,
+    Role,
+    RoleRule,
+    Tool,
+    Toolkit,
+    ToolkitCategory,
+    ToolkitTool,
+)
 from sessions.models import ChatSession, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
@@ -34,8 +47,22 @@ Maker = Callable[[Membership, int], Any]
 
 def make_agent_with_tool(member: Membership, number: int) -> None:
     agent = make_agent(member.organisation, slug=f"agent-{number}")
+    toolkit = Toolkit.objects.create(organisation=member.organisation, name=f"toolkit_{number}")
+    AgentToolkit.objects.create(organisation=member.organisation, agent=agent, toolkit=toolkit)
     tool = make_tool(member.organisation, f"tool_{number}")
     AgentTool.objects.create(organisation=member.organisation, agent=agent, tool=tool)
+
+
+def make_toolkit(member: Membership, number: int) -> Toolkit:
+    """With a tool and a category in it, and an agent that may load it."""
+    own = {"organisation": member.organisation}
+    toolkit = Toolkit.objects.create(**own, name=f"toolkit_{number}")
+    category = make_category(member.organisation, f"category_{number}")
+    ToolkitTool.objects.create(**own, toolkit=toolkit, tool=make_tool(member.organisation, f"in_kit_{number}"))
+    ToolkitCategory.objects.create(**own, toolkit=toolkit, category=category)
+    agent = make_agent(member.organisation, slug=f"loader-{number}")
+    AgentToolkit.objects.create(**own, agent=agent, toolkit=toolkit)
+    return toolkit
 
 
 def make_provider(member: Membership, number: int) -> Provider:
@@ -105,6 +132,7 @@ MAKERS: dict[str, Maker] = {
     "api-categories": lambda member, number: make_category(member.organisation, f"category_{number}"),
     "api-tools": lambda member, number: make_tool(member.organisation, f"tool_{number}"),
     "api-tool-versions": make_version,
+    "api-toolkits": make_toolkit,
     "api-agents": make_agent_with_tool,
     "api-providers": make_provider,
     "api-models": make_model,

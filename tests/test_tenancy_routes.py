@@ -26,6 +26,7 @@ from django.utils import timezone
 
 from capabilities.models import (
     AgentTool,
+    AgentToolkit,
     Grant,
     GrantRequest,
     LanguageModel,
@@ -35,6 +36,9 @@ from capabilities.models import (
     Scratchpad,
     ServiceSetting,
     Task,
+    Toolkit,
+    ToolkitCategory,
+    ToolkitTool,
 )
 from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_token, make_tool, make_turn
@@ -90,6 +94,9 @@ class Side:
     #: Requests for a grant: the asking member's own, and another's.
     own_request: int
     request_id: int
+    #: One that an agent may load, and one that none does.
+    toolkit: str = "no_such_toolkit"
+    idle_toolkit: str = "no_idle_toolkit"
     secret: str = "no-such-secret"
     email: str = "nobody@example.com"
 
@@ -169,7 +176,12 @@ def agent_body(side: Side) -> dict[str, Any]:
         "provider": side.slug,
         "model": side.slug.replace("provider", "model"),
         "tools": [side.name],
+        "allowed_toolkits": [side.toolkit],
     }
+
+
+def toolkit_body(side: Side) -> dict[str, Any]:
+    return {"name": "fresh", "tools": [{"tool": side.name, "timeout": 60}], "categories": [side.category]}
 
 
 def role_body(side: Side) -> dict[str, Any]:
@@ -177,7 +189,13 @@ def role_body(side: Side) -> dict[str, Any]:
 
 
 def agent_form(side: Side) -> dict[str, Any]:
-    return {"slug": "fresh", "name": "Fresh", "model": side.model_id, "tools": [side.name]}
+    modes = {"loading_mode": "next_request", "scope": "organisation"}
+    names = {"tools": [side.name], "allowed_toolkits": [side.toolkit]}
+    return {"slug": "fresh", "name": "Fresh", "model": side.model_id} | modes | names
+
+
+def toolkit_form(side: Side) -> dict[str, Any]:
+    return {"name": "fresh", "tools": [side.name], "categories": [side.category]}
 
 
 def model_form(side: Side) -> dict[str, Any]:
@@ -211,7 +229,7 @@ ROUTES: dict[str, Route] = {
     "home": Route((Ask(status=302),)),
     # REST: chats
     "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),
-    "api-session": Route(),
+    "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}))),
     "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
     "api-session-tools": Route(),
     "api-turn": Route(),
@@ -243,6 +261,15 @@ ROUTES: dict[str, Route] = {
         # Nothing can be said of a service that this version does not know.
         (Ask(), Ask("PUT", 400, body=lambda side: {"values": {}}), Ask("DELETE", 204)),
         right=Right.CATALOGUE,
+    ),
+    "api-toolkits": Route((Ask(), Ask("POST", 201, body=toolkit_body, right=Right.TOOLKITS))),
+    "api-toolkit": Route(
+        (
+            Ask(),
+            Ask("PATCH", body=lambda side: {"tools": [{"tool": side.name}]}, right=Right.TOOLKITS),
+            Ask("DELETE", 204, right=Right.TOOLKITS),
+        ),
+        args={"name": "idle_toolkit"},
     ),
     "api-agents": Route((Ask(), Ask("POST", 201, body=lambda side: agent_body(side), right=Right.AGENTS))),
     "api-agent": Route(
@@ -393,6 +420,13 @@ ROUTES: dict[str, Route] = {
         right=Right.CATALOGUE,
     ),
     "category_delete": Route((Ask("POST", 302),), args={"name": "empty_category"}, right=Right.CATALOGUE),
+    "toolkit_list": Route(),
+    "toolkit_create": Route((Ask(), Ask("POST", 302, body=toolkit_form, refused=422)), right=Right.TOOLKITS),
+    "toolkit_detail": Route(args={"name": "toolkit"}),
+    "toolkit_update": Route(
+        (Ask(), Ask("POST", 302, body=toolkit_form, refused=422)), args={"name": "toolkit"}, right=Right.TOOLKITS
+    ),
+    "toolkit_delete": Route((Ask("POST", 302),), args={"name": "idle_toolkit"}, right=Right.TOOLKITS),
     "service_list": Route(right=Right.CATALOGUE),
     # Nothing can be said of a service that this version does not know.
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
@@ -547,6 +581,13 @@ def fill(member: Membership, word: str) -> Side:
         )
         model_row = LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
         AgentTool.objects.create(**own, agent=agent, tool=tool)
+        toolkits = [
+            Toolkit.objects.create(**own, name=f"{word}_{kind}", description=word) for kind in ("kit", "idle_kit")
+        ]
+        for toolkit in toolkits:
+            ToolkitTool.objects.create(**own, toolkit=toolkit, tool=tool)
+            ToolkitCategory.objects.create(**own, toolkit=toolkit, category=category)
+        AgentToolkit.objects.create(**own, agent=agent, toolkit=toolkits[0], is_initial=True)
         RoleRule.objects.create(**own, role=role, category=category)
         grant = Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
         # What a member with every role may still ask for.
@@ -586,6 +627,8 @@ def fill(member: Membership, word: str) -> Side:
         role=role.slug,
         service=word,
         idle_agent=idle_agent.slug,
+        toolkit=toolkits[0].name,
+        idle_toolkit=toolkits[1].name,
         empty_category=f"{word}_empty",
         member_id=member.pk,
         grant_id=grant.pk,
@@ -842,6 +885,7 @@ def names_rows(way: Ask) -> bool:
         replace(
             MISSING,
             agent="a",
+            toolkit="a",
             category="a",
             name="a",
             slug="a",

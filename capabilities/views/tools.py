@@ -24,6 +24,7 @@ from capabilities.queries.catalogue import (
 )
 from capabilities.queries.grant_requests import waiting_request
 from capabilities.queries.permissions import members_who_may_use
+from capabilities.queries.toolkits import toolkits_with
 from capabilities.refused import ChangeRefused
 from capabilities.registry import registry
 from capabilities.services import service_title
@@ -90,6 +91,7 @@ def _tool_page(
         "version": version,
         "versions": page.versions,
         "agents": page.agents,
+        "toolkits": toolkits_with(page.tool),
         "service": service_title(page.tool.service),
         "parameters": parameter_rows(version.parameters) if version else [],
         "may_set_up": member.has_right(Right.CATALOGUE),

@@ -107,6 +107,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         (
             ("Tools", "tools", "tool_list", "tool", None),
             ("Categories", "tags", "category_list", "category", None),
+            ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
             ("Agents", "robot", "agent_list", "agent", None),
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
