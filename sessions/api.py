@@ -10,6 +10,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import connection
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponseBase, StreamingHttpResponse
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.types import OpenApiTypes
@@ -21,9 +22,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.api.shared import checked_part
 from capabilities.models import Agent
 from sessions import ledger
-from sessions.chats import open_session
+from sessions.chats import change_session, open_session
 from sessions.events import Delta, Event, watch
 from sessions.models import ChatSession, Step, Turn
 from sessions.queries import session_or_404, session_place, sessions_page, visible_sessions
@@ -52,10 +54,24 @@ class SessionOut(serializers.Serializer[Any]):
     member = serializers.IntegerField(source="membership_id")
     created_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField()
+    shares_loads = serializers.BooleanField(
+        help_text="Whether what one agent loaded is there for the session's other agents too."
+    )
+    parent_turn = serializers.UUIDField(
+        source="parent_turn_id", allow_null=True, help_text="The turn whose agent opened this session, if one did."
+    )
+
+
+class SessionPart(serializers.Serializer[Any]):
+    title = serializers.CharField(max_length=200, allow_blank=True)
+    shares_loads = serializers.BooleanField()
 
 
 class TurnIn(serializers.Serializer[Any]):
     message = serializers.CharField(max_length=ledger.MAX_MESSAGE, trim_whitespace=False)
+    agent = serializers.CharField(
+        max_length=63, required=False, help_text="The slug of an agent; without one, it is the session's first."
+    )
 
     def validate_message(self, message: str) -> str:
         if not message.strip():
@@ -74,6 +90,10 @@ class TurnOut(serializers.Serializer[Turn]):
     id = serializers.UUIDField(source="pk")
     session = serializers.UUIDField(source="session_id")
     seq = serializers.IntegerField()
+    agent = serializers.CharField(source="agent.slug")
+    parent_turn = serializers.UUIDField(
+        source="session.parent_turn_id", allow_null=True, help_text="The turn that waits for this one, if one does."
+    )
     status = serializers.CharField()
     message = serializers.CharField()
     answer = serializers.CharField()
@@ -117,21 +137,33 @@ class ActiveToolsOut(serializers.Serializer[Any]):
     verdicts = VerdictOut(many=True)
 
 
+def shown() -> QuerySet[Turn]:
+    """Turns with what TurnOut tells of their agent and session."""
+    return Turn.objects.select_related("agent", "session").defer("agent__prompt")
+
+
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     """A turn of a session that the member may see; somebody else's looks like a missing one."""
-    turn = Turn.objects.filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    turn = shown().filter(pk=turn_id, session__in=visible_sessions(member)).first()
     if turn is None:
         raise Http404
     return turn
 
 
 def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
-    """The member's own session, with its agent. Who may read everybody's is told that another's is not theirs."""
+    """The member's own session, with its first agent. Who may read everybody's is told that another's is not theirs."""
     session = ChatSession.objects.select_related("agent").filter(pk=session_id, membership=member).first()
     if session is None:
         session_or_404(member, session_id)
         raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
     return session
+
+
+def agent_to_ask(slug: str, **more: Any) -> Agent:
+    agent = Agent.objects.filter(slug=slug, **more).first()
+    if agent is None:
+        raise unknown("agent", "There is no such agent; GET /api/v1/agents lists them.")
+    return agent
 
 
 class SessionList(APIView):
@@ -162,18 +194,29 @@ class SessionList(APIView):
         """Begin a conversation with an agent."""
         member = api_member(request, at_least=Access.MEMBER)
         wanted = checked(SessionIn, request)
-        agent = Agent.objects.filter(slug=wanted["agent"], is_enabled=True).first()
-        if agent is None:
-            raise unknown("agent", "There is no such agent; GET /api/v1/agents lists them.")
-        session = open_session(member, agent, title=wanted.get("title", ""))
+        session = open_session(member, agent_to_ask(wanted["agent"], is_enabled=True), title=wanted.get("title", ""))
         location = reverse("api-session", args=[session.pk])
         return Response(SessionOut(session).data, status.HTTP_201_CREATED, headers={"Location": location})
 
 
 class SessionDetail(APIView):
+    write_scope = Scope.CHAT
+
     @extend_schema(operation_id="sessions_read", summary="One session", responses={200: SessionOut, 404: ErrorOut})
     def get(self, request: Request, session_id: UUID) -> Response:
         return Response(SessionOut(session_or_404(api_member(request), session_id)).data)
+
+    @extend_schema(
+        operation_id="sessions_update",
+        summary="Change a session",
+        request=SessionPart,
+        responses={200: SessionOut, 400: ErrorOut, 403: ErrorOut, 404: ErrorOut},
+    )
+    def patch(self, request: Request, session_id: UUID) -> Response:
+        """Name it, or let its agents share what they load. Only its own member changes a session."""
+        member = api_member(request, at_least=Access.MEMBER)
+        session = session_to_write(member, session_id)
+        return Response(SessionOut(change_session(session, **checked_part(SessionPart, request))).data)
 
 
 class SessionTurns(APIView):
@@ -186,9 +229,9 @@ class SessionTurns(APIView):
         responses=paged(TurnOut),
     )
     def get(self, request: Request, session_id: UUID) -> Response:
-        """In the order in which they were accepted."""
+        """In the order in which they were accepted. A session of several agents names each turn's."""
         session = session_or_404(api_member(request), session_id)
-        return Response(page(request, Turn.objects.filter(session=session), "seq", lambda row: TurnOut(row).data))
+        return Response(page(request, shown().filter(session=session), "seq", lambda row: TurnOut(row).data))
 
     @extend_schema(
         operation_id="turns_create",
@@ -211,7 +254,11 @@ class SessionTurns(APIView):
         wanted = checked(TurnIn, request)
         try:
             accepted = ledger.accept(
-                session, wanted["message"], member=member, idempotency_key=idempotency_key(request)
+                session,
+                wanted["message"],
+                member=member,
+                agent=agent_to_ask(wanted["agent"]) if "agent" in wanted else None,
+                idempotency_key=idempotency_key(request),
             )
         except ledger.Conflict as conflict:
             code = 422 if conflict.code == "idempotency_key_reused" else 409

@@ -1,4 +1,4 @@
-"""The two forms of a chat: which agent to begin with, and what to say."""
+"""The two forms of a chat: which agent to begin with, and what to say to which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NewSessionForm(forms.Form):
 
 
 class MessageForm(forms.Form):
-    """What the member says. `key` tells a second click from a second message."""
+    """What the member says, and to which agent. `key` tells a second click from a second message."""
 
     message = forms.CharField(
         max_length=MAX_MESSAGE,
@@ -38,10 +38,21 @@ class MessageForm(forms.Form):
             attrs={"rows": 1, "placeholder": "Message", "aria-label": "Message", "autocomplete": "off"}
         ),
     )
+    agent = forms.ModelChoiceField(
+        queryset=Agent.objects.none(),
+        to_field_name="slug",
+        required=False,
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
+        widget=forms.Select(attrs={"aria-label": "Agent"}),
+    )
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": None}))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        field: Any = self.fields["agent"]
+        field.queryset = agents_to_talk_to()
+        field.choices = [(agent.slug, str(agent)) for agent in field.queryset]
         self.initial.setdefault("key", uuid.uuid4())
 
     def clean_message(self) -> str:
@@ -49,6 +60,11 @@ class MessageForm(forms.Form):
         if not message.strip():
             raise forms.ValidationError("Write a message first.")
         return message
+
+    def offers_agents(self) -> bool:
+        """Whether there is more than one to choose from."""
+        choices: Any = self.fields["agent"]
+        return len(choices.choices) > 1
 
     def idempotency_key(self) -> str:
         key = self.cleaned_data.get("key")

@@ -19,6 +19,7 @@ from django.http import Http404, HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import escape
 
+from sessions.chats import may_write
 from sessions.events import Delta, watch
 from sessions.models import Turn
 from sessions.queries import turn_or_404
@@ -74,7 +75,8 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID) -> tuple[Turn | Non
         with organisation_scope(request.membership.organisation_id):
             member = _member_now(request)
             turn = turn_or_404(member, turn_id)
-            context = {"turn": turn, "organisation": member.organisation, "may_write": turn.membership_id == member.pk}
+            may = may_write(member, turn.session)
+            context = {"turn": turn, "organisation": member.organisation, "may_write": may}
             return turn, render_to_string("sessions/_turn.html", context)
     except Http404:
         return None, ""

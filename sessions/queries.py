@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Left, Length
 from django.http import Http404
 
@@ -38,8 +38,9 @@ def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
     """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
     session = (
         visible_sessions(member)
-        .select_related("agent__model__provider", "membership__user")
+        .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
         .defer("agent__model__provider__api_key")
+        .annotate(has_notices=Exists(Notice.objects.filter(session=OuterRef("pk"))))
         .filter(pk=session_id)
         .first()
     )
@@ -69,7 +70,8 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
 
 
 def shown_turns() -> QuerySet[Turn]:
-    """Turns with their session, agent and steps. Long arguments and results are cut in the database."""
+    """Turns with their session, agent, and steps with their child turns. Long arguments and results are cut in the
+    database."""
     steps = (
         Step.objects.defer("arguments", "result", "result_sent", "verdicts")
         .annotate(
@@ -78,13 +80,20 @@ def shown_turns() -> QuerySet[Turn]:
             result_shown=Left("result", SHOWN_CHARS),
             result_length=Length("result"),
         )
-        .select_related("tool_set")
-        .defer("tool_set__wire")
+        .select_related("tool_set", "child_turn__agent")
+        .defer(
+            "tool_set__wire",
+            "tool_set__instructions",
+            "child_turn__message",
+            "child_turn__answer",
+            "child_turn__agent__prompt",
+        )
         .order_by("index")
     )
+    others = Turn.objects.filter(session=OuterRef("session")).exclude(agent=OuterRef("agent"))
     return (
         Turn.objects.select_related("session", "agent")
-        .annotate(waits_for_another=earlier_open_turn())
+        .annotate(waits_for_another=earlier_open_turn(), has_other_agents=Exists(others))
         .prefetch_related(Prefetch("steps", steps))
     )
 
@@ -108,7 +117,9 @@ def turns_page(session: ChatSession, *, before: int | None = None, limit: int = 
 
 
 def notices_of(session: ChatSession) -> Sequence[Notice]:
-    """What the service said in a session lately, in order. One query."""
+    """What the service said in a session lately, in order. One query; none where it is known that it said nothing."""
+    if not getattr(session, "has_notices", True):
+        return []
     return list(Notice.objects.filter(session=session).order_by("-pk")[:NOTICES_SHOWN])[::-1]
 
 
@@ -123,8 +134,12 @@ class SessionsPage:
 def sessions_page(
     member: Membership, *, everyone: bool = False, cursor: str = "", limit: int = SESSIONS_A_PAGE
 ) -> SessionsPage:
-    """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's."""
+    """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's.
+
+    Those that an agent opened are found at the call that opened them.
+    """
     sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(membership=member)
+    sessions = sessions.filter(parent_turn=None)
     place = session_place(cursor)
     if place is not None:
         moment, key = place

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
-from sessions.chats import open_session
+from sessions.chats import may_write, open_session
 from sessions.first_steps import first_steps
 from sessions.forms import MessageForm, NewSessionForm
 from sessions.live import watch_turn
@@ -97,11 +97,11 @@ def _session_list(request: MemberRequest, member: Membership, form: NewSessionFo
 @signed_in
 def session_detail(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     member = member_or_404(request)
-    return _session_page(request, member, session_or_404(member, session_id), MessageForm())
+    return _session_page(request, member, session_or_404(member, session_id))
 
 
 def _session_page(
-    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm, status: int = 200
+    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm | None = None, status: int = 200
 ) -> HttpResponse:
     before = request.GET.get("before", "")
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
@@ -110,7 +110,7 @@ def _session_page(
         "page": page,
         "is_last": not before,
         "is_running": any(turn.is_open for turn in page.turns),
-        "form": form,
+        "form": form or MessageForm(initial={"agent": (page.turns[-1].agent if page.turns else session.agent).slug}),
         "may_write": may_write(member, session),
         "selection": selection_preview(session),
         "notices": notices_of(session),
@@ -126,11 +126,6 @@ def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpR
     return render(request, "sessions/_notices.html", {"session": session, "notices": notices_of(session)})
 
 
-def may_write(member: Membership, session: ChatSession) -> bool:
-    """A turn acts with the rights of its session's member, so nobody else writes into it."""
-    return session.membership_id == member.pk and member.has_access(Access.MEMBER)
-
-
 @require_POST
 @signed_in
 def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
@@ -144,7 +139,11 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
         return _refused_message(request, member, session, form)
     try:
         accepted = ledger.accept(
-            session, form.cleaned_data["message"], member=member, idempotency_key=form.idempotency_key()
+            session,
+            form.cleaned_data["message"],
+            member=member,
+            agent=form.cleaned_data["agent"],
+            idempotency_key=form.idempotency_key(),
         )
     except ledger.Conflict as error:
         form.add_error("message", str(error))
@@ -155,7 +154,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     context = {
         "session": session,
         "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
-        "form": MessageForm(),
+        "form": MessageForm(initial={"agent": accepted.turn.agent.slug}),
         "may_write": True,
     }
     return render(request, "sessions/_message_taken.html", context)

@@ -18,6 +18,7 @@ register = template.Library()
 TURN_STATES = {
     TurnStatus.QUEUED: "wait",
     TurnStatus.RUNNING: "run",
+    TurnStatus.WAITING_CHILD: "wait",
     TurnStatus.DONE: "ok",
     TurnStatus.FAILED: "bad",
     TurnStatus.CANCELLED: "off",
@@ -74,6 +75,14 @@ def readable_json(text: str) -> str:
 def duration(turn: Turn) -> float | None:
     """Seconds from the message to the answer."""
     return (turn.ended_at - turn.created_at).total_seconds() if turn.ended_at else None
+
+
+@register.filter
+def awaited(turn: Turn) -> str:
+    """Which agents a turn waits for."""
+    children = [getattr(step, "child_turn", None) for step in turn.steps.all()]
+    names = dict.fromkeys(str(child.agent) for child in children if child is not None and child.is_open)
+    return f"Waiting for {', '.join(names)}" if names else "Working"
 
 
 @register.filter

@@ -56,6 +56,8 @@ def test_a_session_is_opened_with_an_agent(rest: Rest, bob: Membership) -> None:
         "member": bob.pk,
         "created_at": session.created_at.isoformat().replace("+00:00", "Z"),
         "active_at": session.active_at.isoformat().replace("+00:00", "Z"),
+        "shares_loads": False,
+        "parent_turn": None,
     }
     assert rest.get(reply.headers["Location"]).json == reply.json
     assert rest.get("sessions").json == {"results": [reply.json], "next": None}
@@ -159,6 +161,8 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "id": str(turn.pk),
         "session": str(session.pk),
         "seq": 1,
+        "agent": "starter",
+        "parent_turn": None,
         "status": "queued",
         "message": " Buy\nmilk ",
         "answer": "",
@@ -204,6 +208,143 @@ def test_post_to_202_takes_at_most_8_queries(
 
     assert reply.status == 202
     assert len(captured.captured_queries) <= 8
+
+
+# -- Several agents ---------------------------------------------------------------------------------------------------
+
+
+def agents_of(session: ChatSession) -> list[str]:
+    with system_scope():
+        return list(Turn.objects.filter(session=session).order_by("seq").values_list("agent__slug", flat=True))
+
+
+def test_a_turn_names_its_agent_else_it_is_the_sessions_first(rest: Rest, session: ChatSession) -> None:
+    make_agent(session.organisation, slug="coder")
+
+    first = rest.post(f"sessions/{session.pk}/turns", {"message": "x", "agent": "coder"})
+    second = rest.post(f"sessions/{session.pk}/turns", {"message": "y"})
+
+    assert [reply.json["agent"] for reply in (first, second)] == ["coder", "starter"]
+    assert [turn["agent"] for turn in rest.get(f"sessions/{session.pk}/turns").json["results"]] == ["coder", "starter"]
+    assert agents_of(session) == ["coder", "starter"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "error"),
+    [
+        ("no-agent", (400, "unknown", "agent")),
+        ("globex-agent", (400, "unknown", "agent")),
+        ("off", (409, "agent_disabled", None)),
+        ("", (400, "blank", "agent")),
+        (None, (400, "null", "agent")),
+        (["starter"], (400, "invalid", "agent")),
+    ],
+)
+def test_a_turn_needs_an_agent_that_is_there_and_on(
+    rest: Rest, session: ChatSession, globex: Organisation, agent: Any, error: Any
+) -> None:
+    make_agent(globex, slug="globex-agent")
+    make_agent(session.organisation, slug="off", is_enabled=False)
+
+    assert rest.post(f"sessions/{session.pk}/turns", {"message": "x", "agent": agent}).error == error
+    assert turns_of(session) == []
+
+
+def test_a_turn_to_an_agent_that_is_on_is_taken_where_the_sessions_first_is_off(
+    rest: Rest, session: ChatSession
+) -> None:
+    with system_scope():
+        Agent.objects.update(is_enabled=False)
+    make_agent(session.organisation, slug="coder")
+
+    assert rest.post(f"sessions/{session.pk}/turns", {"message": "x", "agent": "coder"}).status == 202
+    assert rest.post(f"sessions/{session.pk}/turns", {"message": "x"}).error == (409, "agent_disabled", None)
+
+
+def test_the_same_key_for_another_agent_is_another_request(rest: Rest, session: ChatSession) -> None:
+    make_agent(session.organisation, slug="coder")
+    path, key = f"sessions/{session.pk}/turns", {"Idempotency-Key": "order-1"}
+
+    assert rest.post(path, {"message": "x", "agent": "coder"}, key).status == 202
+    assert rest.post(path, {"message": "x", "agent": "coder"}, key).status == 200
+    assert rest.post(path, {"message": "x"}, key).error == (422, "idempotency_key_reused", None)
+    assert rest.post(path, {"message": "x", "agent": "starter"}, key).error == (422, "idempotency_key_reused", None)
+
+
+def test_naming_the_agent_takes_one_query_more(
+    rest: Rest, session: ChatSession, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    make_agent(session.organisation, slug="coder")
+    rest.get("registry")
+
+    with django_assert_max_num_queries(9):
+        assert rest.post(f"sessions/{session.pk}/turns", {"message": "x", "agent": "coder"}).status == 202
+
+
+def child_of(session: ChatSession) -> ChatSession:
+    """A session that a turn of this one's agent opened."""
+    return make_session(session.membership, session.agent, parent_turn=make_turn(session), depth=1, delegated_tools=[])
+
+
+def test_a_session_that_an_agent_opened_says_so_and_takes_no_turn(rest: Rest, session: ChatSession) -> None:
+    child = child_of(session)
+    turn = make_turn(child)
+
+    assert rest.get(f"sessions/{child.pk}").json["parent_turn"] == str(child.parent_turn_id)
+    assert rest.get(f"turns/{turn.pk}").json["parent_turn"] == str(child.parent_turn_id)
+    assert [each["id"] for each in rest.get("sessions").json["results"]] == [str(session.pk)]
+    assert rest.post(f"sessions/{child.pk}/turns", {"message": "x"}).error == (409, "child_session", None)
+
+
+# -- Changes ----------------------------------------------------------------------------------------------------------
+
+
+def patch(rest: Rest, session: ChatSession, body: Any) -> Any:
+    return rest.ask("PATCH", f"sessions/{session.pk}", json.dumps(body).encode())
+
+
+def test_a_session_is_named_and_its_agents_share_what_they_load(rest: Rest, session: ChatSession) -> None:
+    named = patch(rest, session, {"title": "Milk"})
+    shared = patch(rest, session, {"shares_loads": True})
+
+    assert (named.status, named.json["title"], named.json["shares_loads"]) == (200, "Milk", False)
+    assert (shared.status, shared.json["title"], shared.json["shares_loads"]) == (200, "Milk", True)
+    assert rest.get(f"sessions/{session.pk}").json == shared.json
+    assert patch(rest, session, {}).json == shared.json
+    with system_scope():
+        session.refresh_from_db()
+    assert session.load_count == 1  # the turns of its agents select anew
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        ({"title": "x" * 201}, "max_length", "title"),
+        ({"title": None}, "null", "title"),
+        ({"title": 1}, "invalid", "title"),
+        ({"shares_loads": "perhaps"}, "invalid", "shares_loads"),
+        ({"agent": "starter"}, "unknown_field", "agent"),
+        ({"depth": 0}, "unknown_field", "depth"),
+        ({"delegated_tools": None}, "unknown_field", "delegated_tools"),
+    ],
+)
+def test_a_change_of_a_session_that_does_not_fit_is_refused(
+    rest: Rest, session: ChatSession, body: Any, code: str, field: str
+) -> None:
+    assert patch(rest, session, body).error == (400, code, field)
+
+
+def test_only_its_own_member_changes_a_session(
+    alice: Membership, charlie: Membership, acme: Organisation, session: ChatSession
+) -> None:
+    viewer = make_member(acme, "vera", Access.VIEWER)
+
+    assert patch(Rest(alice), session, {"title": "Hers"}).error == (403, "not_yours", None)
+    assert patch(Rest(charlie), session, {"title": "His"}).error == (404, "not_found", None)
+    assert patch(Rest(viewer), make_session(viewer), {"title": "X"}).error == (403, "forbidden", None)
+    with system_scope():
+        session.refresh_from_db()
+    assert session.title == ""
 
 
 # -- Idempotency ------------------------------------------------------------------------------------------------------

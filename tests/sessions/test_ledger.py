@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from sessions import bell, ledger, worker
+from sessions import bell, delegation, ledger, parking, worker
 from sessions.ledger import Accepted, Claim, LeaseLost
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session
@@ -251,6 +251,13 @@ def test_many_workers_keep_the_order_of_a_session(session: ChatSession) -> None:
 
 # -- Fences -----------------------------------------------------------------------------------------------------------
 
+
+def order_to(claim: Claim) -> delegation.Order:
+    with system_scope():
+        turn = Turn.objects.select_related("session", "agent", "membership").get(pk=claim.turn_id)
+    return delegation.Order(turn, turn.agent, "Do it.", (1, 2))
+
+
 WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "write_event": lambda claim, step: ledger.write_event(claim, "note", {}),
     "add_step": lambda claim, step: start_call(claim, round=2),
@@ -260,6 +267,8 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     ),
     "finish_step": lambda claim, step: end_call(claim, step),
     "release": lambda claim, step: ledger.release(claim),
+    "park": lambda claim, step: parking.park(claim),
+    "open_child": lambda claim, step: delegation.open_child(claim, step, order_to(claim)),
     "finish": lambda claim, step: ledger.finish(claim, TurnStatus.DONE, answer="zombie"),
 }
 
@@ -299,8 +308,11 @@ def test_nobody_writes_to_a_turn_that_has_ended(session: ChatSession, name: str)
 def test_every_write_that_takes_a_claim_is_tried_as_a_zombies() -> None:
     takes_a_claim = {
         name
-        for name, function in vars(ledger).items()
-        if not name.startswith("_") and "claim" in getattr(function, "__annotations__", {})
+        for room in (ledger, parking, delegation)
+        for name, function in vars(room).items()
+        if getattr(function, "__module__", "") == room.__name__
+        and not name.startswith("_")
+        and "claim" in getattr(function, "__annotations__", {})
     }
 
     assert takes_a_claim == set(WRITES)
