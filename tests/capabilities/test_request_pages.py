@@ -1,0 +1,276 @@
+"""The pages of access for a time, and what a tool's page says of it and of its instructions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from capabilities.grant_requests import RequestContent, ask_for_grant, grant_request, refuse_request
+from capabilities.grants import GrantContent, give_grant, lapse_grants
+from capabilities.models import Category, Grant, GrantRequest, Tool
+from capabilities.queries.grant_requests import REQUESTS_A_PAGE
+from tests.capabilities.test_pages import text_of
+from tests.cast import make_category, make_member, make_role, make_tool
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope
+
+ACME = "/o/acme/"
+REQUESTS = f"{ACME}access-requests/"
+
+
+@pytest.fixture
+def as_alice(alice: Membership) -> Client:
+    return signed_in(alice)
+
+
+@pytest.fixture
+def as_bob(bob: Membership) -> Client:
+    return signed_in(bob)
+
+
+@pytest.fixture
+def web(acme: Organisation) -> Category:
+    web = make_category(acme, "web")
+    make_tool(acme, "http_post", category=web)
+    return web
+
+
+def signed_in(member: Membership) -> Client:
+    client = Client()
+    client.force_login(member.user)
+    return client
+
+
+def ask(member: Membership, **fields: Any) -> GrantRequest:
+    with organisation_scope(member.organisation):
+        content = RequestContent(**{"tool": "http_post", "reason": "Deploys today."} | fields)
+        return ask_for_grant(content, member=member)
+
+
+def posted(**fields: Any) -> dict[str, Any]:
+    return {"tool": "http_post", "category": "", "reason": "Deploys today.", "hours": "8"} | fields
+
+
+def page_of(client: Client, path: str = REQUESTS) -> str:
+    return text_of(client.get(path).content)
+
+
+@pytest.mark.usefixtures("web")
+def test_a_member_asks_and_the_request_stands_on_the_page(as_bob: Client) -> None:
+    answer = as_bob.post(REQUESTS, posted(), follow=True)
+
+    assert answer.redirect_chain == [(REQUESTS, 302)]
+    page = text_of(answer.content)
+    assert "You asked for http_post. It waits for an answer here." in page
+    assert "Deploys today. Waiting" in page
+    assert "Waiting for a decision" not in page
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"tool": "missing"}, "There is no tool missing."),
+        ({"tool": "", "category": "missing"}, "There is no such category."),
+        ({"tool": ""}, "Name a tool or a category, one of the two."),
+        ({"reason": ""}, "This field is required."),
+        ({"hours": "0"}, "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_asked_for_comes_back_with_what_was_said(
+    as_bob: Client, acme: Organisation, fields: dict[str, str], complaint: str
+) -> None:
+    answer = as_bob.post(REQUESTS, posted(**fields))
+
+    assert (answer.status_code, complaint in text_of(answer.content)) == (422, True)
+    with organisation_scope(acme):
+        assert not GrantRequest.objects.exists()
+
+
+@pytest.mark.usefixtures("web")
+def test_who_may_decide_grants_for_the_hours_that_the_form_says(
+    as_alice: Client, as_bob: Client, bob: Membership, acme: Organisation
+) -> None:
+    asked = ask(bob, hours=5)
+    page = page_of(as_alice)
+    assert "1 waits for your word" in page
+    assert "Bob bob@example.com asks for http_post for 5 hours" in page
+
+    answer = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
+
+    assert "Granted for 2 hours: Bob may use http_post." in text_of(answer.content)
+    assert "Nobody waits." in text_of(answer.content)
+    assert "Alice: Only today. Granted until an hour from now" in page_of(as_bob)
+    with organisation_scope(acme):
+        grant = Grant.objects.get()
+        assert grant.expires_at is not None
+        Grant.objects.update(expires_at=timezone.now() - timedelta(hours=1))
+    lapse_grants()
+    assert "Lapsed an hour ago" in page_of(as_bob)
+    assert "Lapsed" in page_of(as_alice, f"{ACME}grants/")
+    as_alice.post(f"{ACME}grants/{grant.pk}/revoke/")
+    assert "Revoked since" in page_of(as_bob)
+
+
+@pytest.mark.usefixtures("web")
+def test_a_refusal_without_an_answer_comes_back_with_what_was_said(
+    as_alice: Client, as_bob: Client, bob: Membership
+) -> None:
+    asked = ask(bob)
+
+    empty = as_alice.post(f"{REQUESTS}{asked.pk}/refuse/", {"hours": "3", "answer": ""})
+    refused = as_alice.post(f"{REQUESTS}{asked.pk}/refuse/", {"hours": "3", "answer": "Use <b>fetch</b>."})
+
+    assert (empty.status_code, refused.status_code) == (422, 302)
+    assert "Give an answer: somebody will read it." in text_of(empty.content)
+    assert f'name="hours" value="3" min="1" max="2160" class="form-control" required id="decide-{asked.pk}-hours"' in (
+        " ".join(empty.content.decode().split())
+    )
+    page = as_bob.get(REQUESTS).content.decode()
+    assert "Alice: Use &lt;b&gt;fetch&lt;/b&gt;." in page
+
+
+@pytest.mark.usefixtures("web")
+def test_what_was_decided_meanwhile_or_is_denied_is_told(
+    as_alice: Client, alice: Membership, bob: Membership, acme: Organisation
+) -> None:
+    asked = ask(bob)
+    with organisation_scope(acme):
+        give_grant(GrantContent(bob.pk, "deny", category="web"), actor=alice)
+
+    denied = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}, follow=True)
+    with organisation_scope(acme):
+        refuse_request(GrantRequest.objects.get(), answer="No.", actor=alice)
+    late = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}, follow=True)
+
+    assert "A grant denies all of Web to Bob, and a deny beats every allow" in text_of(denied.content)
+    assert "This request does not wait any more: somebody was faster." in text_of(late.content)
+
+
+@pytest.mark.usefixtures("web")
+def test_nobody_is_offered_to_decide_on_a_request_of_their_own(bob: Membership, acme: Organisation) -> None:
+    asked = ask(bob)
+    with organisation_scope(acme):
+        AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES)
+
+    client = signed_in(bob)
+
+    assert "Nobody waits." in page_of(client)
+    assert client.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}).status_code == 403
+    assert "Withdrawn" in text_of(client.post(f"{REQUESTS}{asked.pk}/withdraw/", follow=True).content)
+
+
+@pytest.mark.usefixtures("web")
+def test_a_right_for_a_category_shows_and_decides_its_requests_alone(bob: Membership, acme: Organisation) -> None:
+    make_tool(acme, "file_read", category=make_category(acme, "file"))
+    in_web, in_file = ask(bob), ask(bob, tool="file_read")
+    fay = make_member(acme, "fay")
+    with organisation_scope(acme):
+        AdminRight.objects.create(organisation=acme, membership=fay, right=Right.ROLES, category="web")
+    client = signed_in(fay)
+
+    page = page_of(client)
+
+    assert ("for http_post" in page, "for file_read" in page) == (True, False)
+    assert client.post(f"{REQUESTS}{in_file.pk}/grant/", {"hours": "1"}).status_code == 404
+    assert client.post(f"{REQUESTS}{in_web.pk}/grant/", {"hours": "1"}).status_code == 302
+
+
+@pytest.mark.usefixtures("web")
+def test_a_viewer_reads_the_page_and_is_offered_no_form(acme: Organisation) -> None:
+    client = signed_in(make_member(acme, "victor", Access.VIEWER))
+
+    assert 'id="ask"' not in client.get(REQUESTS).content.decode()
+    assert client.post(REQUESTS, posted()).status_code == 403
+    assert "Ask for access" not in page_of(client, f"{ACME}tools/http_post/")
+
+
+def test_the_page_is_told_on_by_keyset(as_alice: Client, bob: Membership, web: Category, acme: Organisation) -> None:
+    with organisation_scope(acme):
+        own = {"organisation": acme, "membership": bob, "category": web, "hours": 1, "status": "refused"}
+        for number in range(REQUESTS_A_PAGE + 2):
+            GrantRequest.objects.create(**own, reason=f"number {number}.")
+        last = GrantRequest.objects.get(reason="number 2.").pk
+
+    assert f"?before={last}" in as_alice.get(REQUESTS).content.decode()
+    page = page_of(as_alice, f"{REQUESTS}?before={last}")
+    assert ("number 1." in page, "number 0." in page, "number 2." in page) == (True, True, False)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_page_takes_the_same_queries_for_one_and_three(
+    as_alice: Client,
+    alice: Membership,
+    bob: Membership,
+    acme: Organisation,
+    count: int,
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(count):
+        for kind in ("waiting", "granted"):
+            make_tool(acme, f"{kind}_{number}", category=make_category(acme, f"{kind}_{number}"))
+            asked = ask(bob, tool=f"{kind}_{number}")
+            if kind == "granted":
+                with organisation_scope(acme):
+                    grant_request(asked, hours=1, actor=alice)
+
+    with django_assert_num_queries(8):
+        as_alice.get(REQUESTS)
+
+
+# -- The page of a tool -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("web")
+def test_the_page_of_a_tool_offers_to_ask_for_it_and_shows_that_it_waits(
+    as_bob: Client, bob: Membership, acme: Organisation
+) -> None:
+    closed = as_bob.get(f"{ACME}tools/http_post/").content.decode()
+    assert "You may not use it: no role and no grant of yours opens it." in text_of(closed.encode())
+    assert f'href="{REQUESTS}?tool=http_post#ask"' in closed
+    assert 'name="tool" value="http_post"' in as_bob.get(f"{REQUESTS}?tool=http_post").content.decode()
+
+    asked = ask(bob)
+
+    page = page_of(as_bob, f"{ACME}tools/http_post/")
+    assert "for 8 hours: that waits for an answer." in page
+    as_bob.post(f"{REQUESTS}{asked.pk}/withdraw/")
+    make_role(acme, bob)
+    assert "Ask for access" not in page_of(as_bob, f"{ACME}tools/http_post/")
+
+
+@pytest.mark.usefixtures("web")
+def test_mr_41_instructions_are_written_on_the_page_of_the_tool(
+    as_alice: Client, as_bob: Client, acme: Organisation
+) -> None:
+    path = f"{ACME}tools/http_post/"
+
+    saved = as_alice.post(f"{path}instructions/", {"instructions": "Ask <first>.\r\nThen post."}, follow=True)
+
+    assert "http_post has its instructions, as of version 2." in text_of(saved.content)
+    assert "Ask &lt;first&gt;.\nThen post.</textarea>" in saved.content.decode()
+    with organisation_scope(acme):
+        version = Tool.objects.select_related("current_version").get().current_version
+    assert version is not None
+    assert version.instructions == "Ask <first>.\nThen post."
+    theirs = as_bob.get(path).content.decode()
+    assert ("Ask &lt;first&gt;." in theirs, "</textarea>" in theirs) == (True, False)
+    assert as_bob.post(f"{path}instructions/", {"instructions": "x"}).status_code == 403
+
+
+@pytest.mark.usefixtures("web")
+def test_mr_41_instructions_that_are_too_long_come_back(as_alice: Client) -> None:
+    path = f"{ACME}tools/http_post/instructions/"
+
+    lines = "\r\n".join(["x"] * 2000)  # 3,999 characters, as they are stored
+    assert as_alice.post(path, {"instructions": lines}).status_code == 302
+    answer = as_alice.post(path, {"instructions": "y" * 4001})
+
+    assert answer.status_code == 422
+    assert "Keep the instructions under 4,000 characters." in text_of(answer.content)
+    assert "y" * 4001 in answer.content.decode()
