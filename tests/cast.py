@@ -9,7 +9,22 @@ from typing import Any
 from django.utils import timezone
 
 from capabilities.catalogue import Definition, create_tool
-from capabilities.models import Agent, Category, LanguageModel, Provider, Role, RoleMembership, RoleMode, Tool
+from capabilities.contract.loading import META_CATEGORY, META_TOOLS
+from capabilities.models import (
+    Agent,
+    AgentTool,
+    AgentToolkit,
+    Category,
+    LanguageModel,
+    Provider,
+    Role,
+    RoleMembership,
+    RoleMode,
+    Tool,
+    Toolkit,
+    ToolkitCategory,
+    ToolkitTool,
+)
 from capabilities.registry import registry
 from sessions.models import ChatSession, Turn
 from toolhub.tenants.access import issue_token
@@ -68,6 +83,47 @@ def make_agent(organisation: Organisation, base_url: str = "", **fields: Any) ->
         return Agent.objects.create(
             organisation=organisation, slug=slug, **({"model": model, "name": slug.title()} | fields)
         )
+
+
+def make_meta_tools(organisation: Organisation) -> None:
+    """The tools that load others; an agent gets them where it has something to load."""
+    category = make_category(organisation, META_CATEGORY)
+    for name in sorted(META_TOOLS):
+        make_tool(organisation, name, category=category)
+
+
+def make_toolkit(
+    organisation: Organisation,
+    name: str,
+    *tools: Tool,
+    categories: tuple[Category, ...] = (),
+    overrides: dict[str, dict[str, Any]] | None = None,
+    **fields: Any,
+) -> Toolkit:
+    """`overrides`: what the toolkit says of a tool in place of its own version, by the tool's name."""
+    with organisation_scope(organisation):
+        toolkit = Toolkit.objects.create(organisation=organisation, name=name, **fields)
+        for position, tool in enumerate(tools, start=1):
+            said = (overrides or {}).get(tool.name, {})
+            ToolkitTool.objects.create(organisation=organisation, toolkit=toolkit, tool=tool, position=position, **said)
+        for category in categories:
+            ToolkitCategory.objects.create(organisation=organisation, toolkit=toolkit, category=category)
+        return toolkit
+
+
+def allow_toolkit(agent: Agent, toolkit: Toolkit, initial: bool = False) -> AgentToolkit:
+    """The agent may load it; behind those that it may load already."""
+    with organisation_scope(agent.organisation_id):
+        position = AgentToolkit.objects.filter(agent=agent).count() + 1
+        return AgentToolkit.objects.create(
+            organisation_id=agent.organisation_id, agent=agent, toolkit=toolkit, is_initial=initial, position=position
+        )
+
+
+def give_tool(agent: Agent, tool: Tool, **fields: Any) -> AgentTool:
+    """A tool of the agent's own."""
+    with organisation_scope(agent.organisation_id):
+        return AgentTool.objects.create(organisation_id=agent.organisation_id, agent=agent, tool=tool, **fields)
 
 
 def make_session(member: Membership, agent: Agent | None = None, **fields: Any) -> ChatSession:
