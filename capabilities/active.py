@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db.models import IntegerField, Q, QuerySet, Value
-from django.db.models.functions import Now
+from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY, META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS, Decision, Permission, Rights, RoleRules
@@ -152,7 +152,7 @@ def standing_of(membership: Membership | int) -> Standing:
     grants = Grant.objects.filter(active, unexpired, membership=member).values_list(
         Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect"
     )
-    nothing = Value(None, output_field=IntegerField())
+    nothing = Cast(None, IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
     delegated = AdminRight.objects.filter(active, membership=member, right=Right.LOAD_CATEGORIES).values_list(
         Value("right"), "category", Value(""), nothing, nothing, Value("")
     )

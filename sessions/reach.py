@@ -94,7 +94,8 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
 
 # -- Rows -------------------------------------------------------------------------------------------------------------
 
-_NO_KEY = Value(None, output_field=IntegerField())
+#: With its type: PostgreSQL takes a bare NULL of a union as text.
+_NO_KEY = Cast(None, IntegerField())
 
 
 def _allowed(agent: Agent) -> Any:

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
     [
         ("tests/sessions/test_ledger.py", 45),
         ("tests/sessions/test_ledger_machine.py", 1),
+        ("tests/sessions/test_selection.py", 25),
         ("tests/tenants/test_guarded.py", 10),
         ("tests/tenants/test_chain.py", 40),
     ],
