@@ -25,11 +25,11 @@ from rest_framework.views import APIView
 from capabilities.api.shared import checked_part
 from capabilities.models import Agent
 from sessions import ledger
+from sessions.active_tools import compute_definitions
 from sessions.chats import change_session, open_session
 from sessions.events import Delta, Event, watch
 from sessions.models import ChatSession, Step, Turn
 from sessions.queries import session_or_404, session_place, sessions_page, visible_sessions
-from sessions.selection import selection_preview
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import Access, Membership, Scope
@@ -274,12 +274,12 @@ class SessionTools(APIView):
     )
     def get(self, request: Request, session_id: UUID) -> Response:
         """The definitions that the session's next turn would carry, and why each tool is or is not among them."""
-        selection = selection_preview(session_or_404(api_member(request), session_id))
+        active = compute_definitions(session_or_404(api_member(request), session_id))
         body = {
-            "tools": [tool.definition for tool in selection.tools],
-            "tokens": selection.tokens,
-            "sha256": selection.sha256,
-            "verdicts": selection.verdicts,
+            "tools": active.defs,
+            "tokens": active.selection.tokens,
+            "sha256": active.selection.sha256,
+            "verdicts": active.selection.verdicts,
         }
         return Response(ActiveToolsOut(body).data)
 
