@@ -34,7 +34,8 @@ class InstructionsForm(forms.Form):
 
     instructions = forms.CharField(
         required=False,
-        help_text="What the model is told beside, only while this tool is at hand. Blank for nothing.",
+        label="What the model is told beside",
+        help_text="Only while this tool is at hand. Another text is the tool's next version.",
         widget=forms.Textarea(attrs={"rows": 4, "maxlength": MAX_INSTRUCTIONS}),
     )
 
