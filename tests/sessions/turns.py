@@ -10,7 +10,7 @@ from sessions import ledger
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
 from sessions.worker import work_on
 from tests.scripted_openai import Json
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.scope import organisation_scope, system_scope
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 
@@ -31,6 +31,18 @@ def work(turn: Turn) -> Turn:
     with organisation_scope(turn.organisation_id):
         turn.refresh_from_db()
     return turn
+
+
+def work_all() -> None:
+    """What workers do until nothing is left to do."""
+    for _ in range(50):
+        with system_scope():
+            free = list(Turn.objects.filter(ledger.claimable()).order_by("created_at").values_list("pk", flat=True))
+        if not free:
+            return
+        for turn_id in free:
+            work_on(turn_id)
+    raise AssertionError("turns go round for ever")
 
 
 def steps_of(turn: Turn, kind: StepKind | None = None) -> list[Step]:
