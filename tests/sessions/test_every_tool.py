@@ -21,7 +21,7 @@ from capabilities.catalogue import install_builtin
 from capabilities.models import AgentTool, Tool
 from capabilities.registry import registry
 from capabilities.services import save_service
-from sessions.models import ChatSession, StepStatus
+from sessions.models import ChatSession, StepStatus, TurnStatus
 from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda
 from tests.capabilities.builtin.fakes.home_assistant import HomeAssistant
 from tests.capabilities.builtin.fakes.http import Asked, FakeService, Reply
@@ -32,7 +32,7 @@ from tests.capabilities.builtin.fakes.searxng import SearXNG
 from tests.capabilities.builtin.fakes.smtp import MailServer
 from tests.cast import make_agent, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.turns import run, tool_steps_of
+from tests.sessions.turns import run, tool_steps_of, work_all
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -238,6 +238,9 @@ def conversations(world: World) -> dict[str, list[tuple[str, dict[str, Any]]]]:
             ("automation_run", {"name": "standup"}),
             ("automation_remove", {"name": "standup"}),
         ],
+        "agents": [
+            ("spawn_agent", {"agent": "starter", "message": "Add it up."}),
+        ],
         "service": [
             ("session_read", {}),
             ("session_search", {"query": "hello"}),
@@ -293,6 +296,8 @@ def failures(session: ChatSession, provider: ScriptedOpenAI, calls: list[tuple[s
     """What of these calls, one a round, did not come to a good end."""
     provider.enqueue(*(Say(calls=[call(name, arguments)]) for name, arguments in calls), Say("Done."))
     turn = run(session, "hello")
+    if turn.status == TurnStatus.WAITING_CHILD:
+        work_all()
     steps = tool_steps_of(turn)
     told = [f"{step.tool_name}: {step.status}: {step.result[:300]}" for step in steps if step.status != StepStatus.DONE]
     return told if len(steps) == len(calls) else [*told, f"{turn.status}: {turn.error_message}"]
