@@ -1,14 +1,18 @@
-"""The audited writes of roles: what one opens, and who has it. Each is one transaction and a new registry version."""
+"""The audited writes of roles: what one opens, and who has it. Each is one transaction and a new registry version.
+
+What was previewed is saved with the stamp of the roles that it was previewed for: a change in between refuses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 
 from capabilities.catalogue import touch_registry
+from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from capabilities.refused import ChangeRefused, check_slug, not_there
 from capabilities.rights import require
@@ -17,6 +21,8 @@ from toolhub.tenants.models import Membership, Right
 
 #: Lines of one role.
 MAX_RULES = 5_000
+#: The page of all roles stands at this address.
+MATRIX = "matrix"
 
 
 @dataclass(frozen=True, order=True)
@@ -39,6 +45,10 @@ class RoleContent:
     rules: tuple[Rule, ...] | None = None
 
 
+class RolesChanged(Exception):
+    """A role is not any more what the change was made for."""
+
+
 @transaction.atomic
 def create_role(content: RoleContent, *, actor: Membership) -> Role:
     """Raises ChangeRefused for a short name in use, and for rules that name what is not there."""
@@ -52,9 +62,13 @@ def create_role(content: RoleContent, *, actor: Membership) -> Role:
 
 
 @transaction.atomic
-def update_role(role: Role, content: RoleContent, *, actor: Membership) -> Role:
-    """Change what the role says of itself and, where the content has them, its rules."""
+def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: str | None = None) -> Role:
+    """Change what the role says of itself and, where the content has them, its rules.
+
+    Raises RolesChanged where the role is not as `stamp` says.
+    """
     require(actor, Right.ROLES)
+    hold_roles([role], stamp)
     before = _told(role)
     _write(role, content)
     after = _told(role)
@@ -67,8 +81,12 @@ def update_role(role: Role, content: RoleContent, *, actor: Membership) -> Role:
 
 
 @transaction.atomic
-def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership) -> None:
-    """Give the role these rules and no others. A right limited to a category is enough, if only its lines differ."""
+def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership | None, stamp: str | None = None) -> None:
+    """Give the role these rules and no others. A right limited to a category is enough, if only its lines differ.
+
+    Raises RolesChanged where the role is not as `stamp` says.
+    """
+    hold_roles([role], stamp)
     before = rules_told(role)
     after = _write_rules(role, tuple(rules))
     if before == after:
@@ -76,6 +94,14 @@ def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership) -> N
     require(actor, Right.ROLES, _categories_of(set(before) ^ set(after)))
     record("role.update", role, actor=actor, before={"rules": before}, after={"rules": after})
     touch_registry(role.organisation_id)
+
+
+@transaction.atomic
+def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membership, stamp: str) -> None:
+    """Give each of these roles its rules: all or none. Raises RolesChanged where they are not as `stamp` says."""
+    hold_roles(rules, stamp)
+    for role, lines in rules.items():
+        set_role_rules(role, lines, actor=actor)
 
 
 @transaction.atomic
@@ -136,6 +162,26 @@ def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membershi
     return sorted(roles)
 
 
+def stamp_of(roles: Iterable[Role]) -> str:
+    """What tells these roles, with their rules, from what they were or will be. Two queries."""
+    keys = [role.pk for role in roles]
+    fields = ("pk", "slug", "name", "description", "mode")
+    rules = RoleRule.objects.filter(role__in=keys).order_by("pk")
+    told = [
+        list(Role.objects.filter(pk__in=keys).order_by("pk").values_list(*fields)),
+        list(rules.values_list("role_id", "category_id", "tool_id", "effect")),
+    ]
+    return sha256_hex(canonical_json(told))
+
+
+def hold_roles(roles: Iterable[Role], stamp: str | None) -> None:
+    """Nobody else writes to these roles until the transaction ends. Raises RolesChanged unless they are as stamped."""
+    keys = [role.pk for role in roles]
+    list(Role.objects.select_for_update().filter(pk__in=keys).order_by("pk").values_list("pk"))
+    if stamp is not None and stamp_of(roles) != stamp:
+        raise RolesChanged("A role has been changed in the meantime.")
+
+
 def rules_told(role: Role) -> list[str]:
     """The rules as the audit tells them: `allow category web`, `deny tool file_write`; sorted. One query."""
     lines = RoleRule.objects.filter(role=role).values_list("effect", "category__name", "tool__name")
@@ -150,6 +196,8 @@ def rules_of(role: Role) -> list[Rule]:
 
 def _write(role: Role, content: RoleContent) -> None:
     check_slug(content.slug)
+    if content.slug == MATRIX and role.slug != MATRIX:
+        raise ChangeRefused("slug", f"The short name {MATRIX} stands for the page of all roles; choose another.")
     if content.mode not in RoleMode.values:
         raise ChangeRefused("mode", f"The mode is one of {', '.join(RoleMode.values)}.")
     if Role.objects.filter(slug=content.slug).exclude(pk=role.pk).exists():
