@@ -152,7 +152,7 @@ def standing_of(membership: Membership | int) -> Standing:
     grants = Grant.objects.filter(active, unexpired, membership=member).values_list(
         Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect"
     )
-    nothing = Cast(None, IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
+    nothing = Cast(Value(None), IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
     delegated = AdminRight.objects.filter(active, membership=member, right=Right.LOAD_CATEGORIES).values_list(
         Value("right"), "category", Value(""), nothing, nothing, Value("")
     )

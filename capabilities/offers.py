@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from django.db.models import FilteredRelation, Q
 
-from capabilities.active import SPEC, Overrides, ToolSpec
+from capabilities.active import NO_OVERRIDES, SPEC, Overrides, ToolSpec
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentToolkit, Tool
 from capabilities.services import is_ready
@@ -141,7 +142,6 @@ def _rows(agent: Agent, bundles: Sequence[Bundle], meta: Sequence[str]) -> list[
             is_ready=is_ready(),
         )
         .filter(wanted)
-        .order_by("category__name", "name")
     )
     found: dict[int, _Row] = {}
     for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars in tools.values_list(
@@ -157,7 +157,7 @@ def _rows(agent: Agent, bundles: Sequence[Bundle], meta: Sequence[str]) -> list[
         row = found.setdefault(columns[0], _Row(ToolSpec(*columns), is_core, place, bool(is_deferred)))
         if kit is not None:
             row.kits[kit] = (kit_place, (timeout, chars))
-    return list(found.values())
+    return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
 
 
 def _ways_in(agent: Agent, rows: Sequence[_Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
@@ -170,18 +170,39 @@ def _ways_in(agent: Agent, rows: Sequence[_Row], bundles: Sequence[Bundle], meta
         yield from (Candidate(row.spec, f"core category {row.spec.category}") for row in core)
     by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
     yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)
+    brought = _Brought(plain)
     for bundle in bundles:
-        yield from _tools_of(bundle, plain)
+        yield from brought.by(bundle)
 
 
-def _tools_of(bundle: Bundle, rows: Sequence[_Row]) -> Iterable[Candidate]:
-    """What no toolkit may hold is left out here too: a tool may have been moved into one of its categories."""
-    rows = [row for row in rows if row.spec.name not in RESERVED_TOOLS or bundle.toolkit_id is None]
-    if bundle.toolkit_id is not None:
-        listed = [(row.kits[bundle.toolkit_id], row) for row in rows if bundle.toolkit_id in row.kits]
-        for (_, overrides), row in sorted(listed, key=lambda pair: pair[0][0]):
-            yield Candidate(row.spec.overridden(overrides), bundle.source, bundle)
-        rows = [row for row in rows if bundle.toolkit_id not in row.kits]
-    for row in rows:
-        if row.spec.category_id in bundle.category_ids or row.spec.tool_id == bundle.tool_id:
-            yield Candidate(row.spec, bundle.source, bundle)
+class _Brought:
+    """Tools by what may bring them, so that each bundle finds its own."""
+
+    def __init__(self, rows: Iterable[_Row]) -> None:
+        self.of_kit: dict[int, list[tuple[int, _Row]]] = defaultdict(list)
+        self.of_category: dict[int, list[_Row]] = defaultdict(list)
+        self.single: dict[int | None, _Row] = {}
+        for row in rows:
+            self.single[row.spec.tool_id] = row
+            self.of_category[row.spec.category_id].append(row)
+            for kit, (place, _) in row.kits.items():
+                self.of_kit[kit].append((place, row))
+
+    def by(self, bundle: Bundle) -> Iterable[Candidate]:
+        """What no toolkit may hold is left out here too: a tool may have been moved into one of its categories."""
+        kit = bundle.toolkit_id
+        if kit is None:
+            yield from (Candidate(row.spec, bundle.source, bundle) for row in self._whole(bundle))
+            return
+        listed = [row for _, row in sorted(self.of_kit[kit], key=lambda pair: pair[0])]
+        for row in [*listed, *(row for row in self._whole(bundle) if kit not in row.kits)]:
+            if row.spec.name not in RESERVED_TOOLS:
+                _, overrides = row.kits.get(kit, (0, NO_OVERRIDES))
+                yield Candidate(row.spec.overridden(overrides), bundle.source, bundle)
+
+    def _whole(self, bundle: Bundle) -> list[_Row]:
+        """The tools of its categories, by category and name; or the one that it is."""
+        if bundle.tool_id is not None:
+            return [self.single[bundle.tool_id]] if bundle.tool_id in self.single else []
+        found = [row for category in bundle.category_ids for row in self.of_category[category]]
+        return sorted(found, key=lambda row: (row.spec.category, row.spec.name))

@@ -95,7 +95,7 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
 # -- Rows -------------------------------------------------------------------------------------------------------------
 
 #: With its type: PostgreSQL takes a bare NULL of a union as text.
-_NO_KEY = Cast(None, IntegerField())
+_NO_KEY = Cast(Value(None), IntegerField())
 
 
 def _allowed(agent: Agent) -> Any:
