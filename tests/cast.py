@@ -140,9 +140,8 @@ def make_turn(session: ChatSession, message: str = "hello", **fields: Any) -> Tu
             organisation=session.organisation,
             session=session,
             membership=session.membership,
-            agent=session.agent,
             message=message,
-            **({"seq": seq, "deadline_at": timezone.now() + timedelta(minutes=10)} | fields),
+            **({"seq": seq, "agent": session.agent, "deadline_at": timezone.now() + timedelta(minutes=10)} | fields),
         )
 
 
