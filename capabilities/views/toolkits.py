@@ -101,13 +101,15 @@ def _toolkit_form(request: MemberRequest, member: Membership, toolkit: Toolkit |
             return redirect("toolkit_detail", member.organisation.slug, saved.name)
     q = request.POST.get("q", "")[:64].replace("\x00", "")
     own = {name for name, *_ in form.lines}
+    chosen = set(form.chosen_categories)
     context = {
         "form": form,
         "toolkit": toolkit,
         "stored_name": stored_name,
         "rows": form.rows(knobs_of([name for name in own if name.isprintable()])),
         "found": [tool for tool in tools_named_like(q) if tool.name not in own],
-        "categories": categories_for_toolkits(),
+        # Those that are in it come first: the list is long.
+        "categories": sorted(categories_for_toolkits(), key=lambda category: category.name not in chosen),
         "q": q,
         "is_search": is_search,
     }
