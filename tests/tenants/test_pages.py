@@ -107,18 +107,18 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     client.force_login(alice.user)
     admin = menu(client.get("/o/acme/").content)
 
-    open_to_all = ["Home", "Sessions", "Tools", "Categories", "Agents"]
-    catalogue = ["Tools", "Categories", "Set-up", "Agents", "Providers"]
-    assert plain == open_to_all
-    assert delegated == [*open_to_all, "Providers"]
-    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Audit"]
+    open_to_all = ["Home", "Sessions", "Tools", "Categories", "Toolkits", "Agents"]
+    catalogue = ["Tools", "Categories", "Toolkits", "Set-up", "Agents", "Providers"]
+    assert plain == [*open_to_all, "Requests"]
+    assert delegated == [*open_to_all, "Providers", "Requests"]
+    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Requests", "Audit"]
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
     client.force_login(alice.user)
     side = client.get("/o/acme/").content.decode().split('id="side"')[1].split("</nav>")[0]
 
-    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 11
+    assert [client.get(url).status_code for url in re.findall(r'href="(/o/[^"]+)"', side)] == [200] * 13
 
 
 def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bob: Membership) -> None:
