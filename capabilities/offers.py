@@ -76,8 +76,8 @@ class Offer:
 
 
 @dataclass
-class _Row:
-    """One tool with everything that was said of it."""
+class Row:
+    """One tool with everything that was said of it: its place among the agent's own, and in each toolkit."""
 
     spec: ToolSpec
     is_core: bool
@@ -110,7 +110,11 @@ def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str
     A toolkit brings its listed tools in its order, then those of its categories by category and name. A deferred tool
     comes only with its bundle.
     """
-    rows = _rows(agent, bundles, meta)
+    return offer_from(rows_of(agent, bundles, meta), agent, bundles, meta=meta)
+
+
+def offer_from(rows: Sequence[Row], agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
+    """The same of what was read already; rows that none of these sides brings do no harm."""
     return Offer(tuple(_ways_in(agent, rows, bundles, meta)))
 
 
@@ -119,8 +123,11 @@ def candidates_for(agent: Agent) -> list[Candidate]:
     return list(offer_of(agent, [each for each in toolkits_of(agent) if each.is_initial]).candidates)
 
 
-def _rows(agent: Agent, bundles: Sequence[Bundle], meta: Sequence[str]) -> list[_Row]:
-    """The tools that any of these sides brings, by category and name: as they are re-worded, their order stays."""
+def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = ()) -> list[Row]:
+    """The tools that any of these sides brings, by category and name: as they are re-worded, their order stays.
+
+    One query.
+    """
     # Never empty: a join on nothing would empty the whole query. No row has the key 0.
     kits = [0, *(each.toolkit_id for each in bundles if each.toolkit_id is not None)]
     wanted = Q(own__isnull=False) | Q(kit__isnull=False)
@@ -143,7 +150,7 @@ def _rows(agent: Agent, bundles: Sequence[Bundle], meta: Sequence[str]) -> list[
         )
         .filter(wanted)
     )
-    found: dict[int, _Row] = {}
+    found: dict[int, Row] = {}
     for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars in tools.values_list(
         *SPEC,
         "category__is_core",
@@ -154,13 +161,13 @@ def _rows(agent: Agent, bundles: Sequence[Bundle], meta: Sequence[str]) -> list[
         "kit__timeout",
         "kit__max_result_chars",
     ):
-        row = found.setdefault(columns[0], _Row(ToolSpec(*columns), is_core, place, bool(is_deferred)))
+        row = found.setdefault(columns[0], Row(ToolSpec(*columns), is_core, place, bool(is_deferred)))
         if kit is not None:
             row.kits[kit] = (kit_place, (timeout, chars))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
 
 
-def _ways_in(agent: Agent, rows: Sequence[_Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
+def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
     plain = [row for row in rows if not row.spec.is_meta]
     own = [row for row in plain if row.place is not None and not row.is_deferred]
     for row in sorted(own, key=lambda row: row.place or 0):
@@ -178,10 +185,10 @@ def _ways_in(agent: Agent, rows: Sequence[_Row], bundles: Sequence[Bundle], meta
 class _Brought:
     """Tools by what may bring them, so that each bundle finds its own."""
 
-    def __init__(self, rows: Iterable[_Row]) -> None:
-        self.of_kit: dict[int, list[tuple[int, _Row]]] = defaultdict(list)
-        self.of_category: dict[int, list[_Row]] = defaultdict(list)
-        self.single: dict[int | None, _Row] = {}
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.of_kit: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+        self.of_category: dict[int, list[Row]] = defaultdict(list)
+        self.single: dict[int | None, Row] = {}
         for row in rows:
             self.single[row.spec.tool_id] = row
             self.of_category[row.spec.category_id].append(row)
@@ -200,7 +207,7 @@ class _Brought:
                 _, overrides = row.kits.get(kit, (0, NO_OVERRIDES))
                 yield Candidate(row.spec.overridden(overrides), bundle.source, bundle)
 
-    def _whole(self, bundle: Bundle) -> list[_Row]:
+    def _whole(self, bundle: Bundle) -> list[Row]:
         """The tools of its categories, by category and name; or the one that it is."""
         if bundle.tool_id is not None:
             return [self.single[bundle.tool_id]] if bundle.tool_id in self.single else []
