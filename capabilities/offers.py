@@ -27,10 +27,15 @@ class Bundle:
     description: str = ""
 
     @property
-    def source(self) -> str:
+    def kind(self) -> str:
+        """`toolkit`, `category` or `tool`."""
         if self.toolkit_id is not None:
-            return f"toolkit {self.name}"
-        return f"loaded tool {self.name}" if self.tool_id is not None else f"loaded category {self.name}"
+            return "toolkit"
+        return "category" if self.tool_id is None else "tool"
+
+    @property
+    def source(self) -> str:
+        return f"toolkit {self.name}" if self.kind == "toolkit" else f"loaded {self.kind} {self.name}"
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,11 @@ def read_place(place: Place, *more: Bundle) -> Reading:
     """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
     holdings = holdings_of(place.session, place.agent)
     standing = standing_of(place.session.membership_id)
-    offer = offer_in_reach(place.agent, holdings, more)
+    return reading_of(place, holdings, standing, offer_in_reach(place.agent, holdings, more))
+
+
+def reading_of(place: Place, holdings: Holdings, standing: Standing, offer: Offer) -> Reading:
+    """The same of what was read already: `offer` is all that is in reach."""
     situation = situation_of(place.session, place.agent, standing)
     usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
     return Reading(place, holdings, standing, offer, frozenset(each.spec.tool_id for each in usable))
@@ -187,7 +191,7 @@ def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     more: dict[str, Any] = {"tools": [each.spec.name for each in found.tools], "takes_effect": when}
     if found.needs_set_up:
         more["needs_set_up"] = found.needs_set_up
-    return LoadResult("loaded", bundle.name, f"Toolkit '{bundle.name}' {words}.", more)
+    return LoadResult("loaded", bundle.name, f"{bundle.kind.title()} '{bundle.name}' {words}.", more)
 
 
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
@@ -274,7 +278,8 @@ def unload(place: Place, name: str, *, by: By) -> LoadResult:
         return LoadResult("not_loaded", name, f"{name} is not loaded.")
     _end(place.session, [each.bundle for each in loads], by)
     when = "now" if place.agent.loading_mode == LoadingMode.CONSTANT else "next_request"
-    message = f"Toolkit '{name}' will no longer be available on the next request in this session."
+    what = loads[0].bundle.kind.title()
+    message = f"{what} '{name}' will no longer be available on the next request in this session."
     return LoadResult("unloaded", name, message, {"takes_effect": when})
 
 
@@ -295,6 +300,17 @@ def _end(session: ChatSession, bundles: Sequence[Bundle], by: By) -> None:
             if by.source == LoadSource.PERSON:
                 record("session.unload", row, actor=by.member, before={"session": str(session.pk), "name": row.name})
     count_load(session)
+
+
+@transaction.atomic
+def share_loads(session: ChatSession, shares: bool, *, actor: Membership) -> None:
+    """Whether what one agent loaded is there for the session's other agents too. A value that stands changes nothing."""
+    changed = ChatSession.objects.filter(pk=session.pk, shares_loads=not shares).update(
+        shares_loads=shares, load_count=F("load_count") + 1
+    )
+    if changed:
+        before, after = {"shares_loads": not shares}, {"shares_loads": shares}
+        record("session.share_loads", session, actor=actor, before=before, after=after)
 
 
 # -- Upkeep -----------------------------------------------------------------------------------------------------------

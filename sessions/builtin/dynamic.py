@@ -148,7 +148,7 @@ def _categories(reading: Reading) -> list[dict[str, Any]]:
     if reading.place.agent.starts_with_core:
         rows = rows.filter(is_core=False)
     return [
-        {"name": each.name, "description": each.description, "loaded": each.pk in loaded}
+        {"name": each.name, "description": each.description} | ({"loaded": True} if each.pk in loaded else {})
         for each in rows
         if reading.standing.loads.covers(each.name) and each.name != CATEGORY.name
     ]
