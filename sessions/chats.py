@@ -31,6 +31,13 @@ def change_session(session: ChatSession, *, title: str | None = None, shares_loa
     return session
 
 
+def own_session(session: ChatSession) -> ChatSession:
+    """The member's own session, above any that agents opened below it. A query or two for each level."""
+    while session.parent_turn is not None:
+        session = session.parent_turn.session
+    return session
+
+
 def may_write(member: Membership, session: ChatSession) -> bool:
     """A turn acts with the rights of its session's member, so nobody else writes into it; and into one that an agent
     opened, nobody does."""

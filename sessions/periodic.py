@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from capabilities.grants import lapse_grants
 from sessions import ledger
-from sessions.chats import open_session
+from sessions.chats import open_session, own_session
 from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -46,11 +46,12 @@ def sweep() -> None:
 
 @transaction.atomic
 def tell_reminder(reminder_id: int) -> Notice | None:
-    """Tell a due reminder in its session, or in the member's last one; None if another worker has, or there is none."""
+    """Tell a due reminder in its session (one that an agent opened: in the member's own above it), or in the member's
+    last one; None if another worker has, or there is none."""
     if not Reminder.objects.filter(pk=reminder_id, fired_at=None).update(fired_at=Now()):
         return None
     reminder = Reminder.objects.select_related("session").get(pk=reminder_id)
-    session = reminder.session or last_session(reminder.membership_id)
+    session = own_session(reminder.session) if reminder.session else last_session(reminder.membership_id)
     if session is None:
         return None
     return tell(session, f"Reminder: {reminder.text}")
@@ -62,7 +63,8 @@ def tell(session: ChatSession, text: str) -> Notice:
 
 
 def last_session(membership_id: int) -> ChatSession | None:
-    return ChatSession.objects.filter(membership=membership_id).order_by("-active_at", "-pk").first()
+    own = ChatSession.objects.filter(membership=membership_id, parent_turn=None)
+    return own.order_by("-active_at", "-pk").first()
 
 
 # -- Schedules --------------------------------------------------------------------------------------------------------

@@ -58,14 +58,21 @@ def automation_run(context: ToolContext, name: Name) -> dict[str, Any]:
     routine = _mine(context).filter(name=name).first()
     if routine is None:
         raise ToolError(f"There is no routine {name}; automation_list shows them.")
-    turn = Turn.objects.select_related("session__agent", "membership").filter(pk=context.turn_id or UUID(int=0)).first()
+    turn = (
+        Turn.objects.select_related("session", "agent", "membership").filter(pk=context.turn_id or UUID(int=0)).first()
+    )
     if turn is None:
         raise ToolError("A routine is run from a conversation.")
     if turn.idempotency_key.startswith(KEY):
         raise ToolError("This turn is a routine itself; a routine starts no other one.")
     # The key is the call's: a call that is repeated after a crash submits no second turn.
     key = f"{KEY}{context.idempotency_key}"
-    accepted = ledger.accept(turn.session, routine.message, member=turn.membership, idempotency_key=key)
+    try:
+        accepted = ledger.accept(
+            turn.session, routine.message, member=turn.membership, agent=turn.agent, idempotency_key=key
+        )
+    except ledger.Conflict as conflict:
+        raise ToolError(str(conflict)) from conflict
     return {"submitted": name, "turn": accepted.turn.seq, "takes_effect": "after this turn"}
 
 

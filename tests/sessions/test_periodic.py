@@ -106,6 +106,19 @@ def test_a_reminder_without_its_session_is_told_in_the_member_s_last_one(session
 
 
 @pytest.mark.django_db
+def test_a_reminder_of_a_session_that_an_agent_opened_is_told_in_the_member_s_own(session: ChatSession) -> None:
+    child = make_session(session.membership, parent_turn=make_turn(session), depth=1)
+    below = make_session(session.membership, parent_turn=make_turn(child), depth=2)
+    remind(below)
+    remind(below, number=2, session=None)
+
+    periodic.sweep()
+
+    with organisation_scope(session.organisation_id):
+        assert {notice.session_id for notice in Notice.objects.all()} == {session.pk}
+        assert Notice.objects.count() == 2
+
+
 def test_a_due_schedule_submits_one_turn_and_moves_on(session: ChatSession) -> None:
     row = schedule(session)
 
