@@ -168,7 +168,7 @@ def may_load_category(member: Membership, name: str) -> bool:
 def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     if bundle in reading.holdings.bundles:
         return LoadResult("already_loaded", bundle.name, f"{bundle.name} is loaded already.")
-    refused = _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
+    refused = why_not(reading, bundle)
     if refused is not None:
         return refused
     row = LoadedToolkit.objects.create(
@@ -192,6 +192,11 @@ def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     if found.needs_set_up:
         more["needs_set_up"] = found.needs_set_up
     return LoadResult("loaded", bundle.name, f"{bundle.kind.title()} '{bundle.name}' {words}.", more)
+
+
+def why_not(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    """What would refuse to load it here; None where nothing does."""
+    return _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
 
 
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
