@@ -309,7 +309,7 @@ def _end(session: ChatSession, bundles: Sequence[Bundle], by: By) -> None:
 
 @transaction.atomic
 def share_loads(session: ChatSession, shares: bool, *, actor: Membership) -> None:
-    """Whether what one agent loaded is there for the session's other agents too. A value that stands changes nothing."""
+    """Whether what one agent loaded is there for the other agents too. A value that stands changes nothing."""
     changed = ChatSession.objects.filter(pk=session.pk, shares_loads=not shares).update(
         shares_loads=shares, load_count=F("load_count") + 1
     )

@@ -22,7 +22,7 @@ from capabilities.contract.loading import (
 )
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
-from capabilities.offers import Candidate, Clash
+from capabilities.offers import Candidate, Clash, Offer
 from capabilities.services import acts_as_organisation, service_title
 from sessions.models import ChatSession, ToolSet, Turn, UnloadReason
 from sessions.reach import Holdings, Load, holdings_of, offer_at_hand
@@ -107,6 +107,11 @@ def select(session: ChatSession, agent: Agent, standing: Standing, *, during: Tu
     """`agent` comes with its model and provider at hand."""
     holdings = holdings_of(session, agent, during=during)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, standing))
+    return selected(session, agent, standing, holdings, offer)
+
+
+def selected(session: ChatSession, agent: Agent, standing: Standing, holdings: Holdings, offer: Offer) -> Selection:
+    """The same of what was read already: `offer` is what is at hand."""
     clashing = clashing_loads(holdings, offer.clashes)
     dropped = {load.bundle for load, _ in clashing}
     candidates = in_order([each for each in offer.candidates if each.bundle not in dropped], session, agent)
