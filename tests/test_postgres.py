@@ -1,4 +1,4 @@
-"""The ledger and the guard on PostgreSQL: their own tests once more, in a process whose DATABASE_URL names one."""
+"""What must hold on PostgreSQL: its own tests once more, in a process whose DATABASE_URL names one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
         ("tests/sessions/test_ledger.py", 45),
         ("tests/sessions/test_ledger_machine.py", 1),
         ("tests/sessions/test_selection.py", 25),
+        ("tests/sessions/test_periodic.py", 20),
+        ("tests/capabilities/test_grant_requests.py", 40),
+        ("tests/sessions/test_loading_at_once.py", 6),
         ("tests/tenants/test_guarded.py", 10),
         ("tests/tenants/test_chain.py", 40),
     ],
