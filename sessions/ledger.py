@@ -341,7 +341,8 @@ def reap() -> None:
 
 
 def _end_each(turns: QuerySet[Turn], status: TurnStatus, code: str, message: str) -> None:
-    for turn_id, organisation_id in turns.values_list("pk", "organisation_id")[:100]:
+    oldest = turns.order_by("created_at", "pk").values_list("pk", "organisation_id")
+    for turn_id, organisation_id in list(oldest[:100]):
         with organisation_scope(organisation_id), transaction.atomic():
             lease_gone = Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
             end_unclaimed(Turn.objects.filter(lease_gone, pk=turn_id), status, code, message)

@@ -33,7 +33,7 @@ def park(claim: Claim) -> bool:
     Raises CancelRequested for a turn that was stopped.
     """
     with transaction.atomic():
-        turn = fence(claim, attempts=0)
+        turn = fence(claim, epoch=F("epoch"))
         if turn["cancel_requested_at"] is not None:
             raise CancelRequested(str(claim.turn_id))
         children = list(open_children(claim.turn_id).values_list("pk", flat=True))
@@ -42,7 +42,12 @@ def park(claim: Claim) -> bool:
         number = turn["last_event"] + 1
         add_event(claim, {"last_event": number}, "waiting_child", {"turns": [str(child) for child in children]})
         Turn.objects.filter(pk=claim.turn_id).update(
-            status=TurnStatus.WAITING_CHILD, owner="", lease_until=None, waiting_since=Now(), last_event=number
+            status=TurnStatus.WAITING_CHILD,
+            owner="",
+            lease_until=None,
+            waiting_since=Now(),
+            attempts=0,
+            last_event=number,
         )
     return True
 

@@ -1,7 +1,9 @@
-"""The ledger against a model of it: two workers, two sessions, and everything that may happen, in any order."""
+"""The ledger against a model of it: two workers, two sessions and those that agents open, and everything that may
+happen, in any order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -21,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sessions import ledger
+from sessions import delegation, ledger, parking
 from sessions.ledger import Claim, LeaseLost
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session
@@ -48,6 +50,8 @@ class Expected:
     late: bool = False
     #: Intents without an outcome, with the claim that wrote them.
     open_steps: list[Step] = field(default_factory=list)
+    #: The turn that gave it away, if one did.
+    parent: Expected | None = None
 
     @property
     def is_open(self) -> bool:
@@ -56,6 +60,10 @@ class Expected:
     @property
     def is_free(self) -> bool:
         return self.status == TurnStatus.QUEUED or (self.status == TurnStatus.RUNNING and self.lease_over)
+
+    @property
+    def is_unheld(self) -> bool:
+        return self.status in (TurnStatus.QUEUED, TurnStatus.WAITING_CHILD)
 
     def end(self, status: str) -> None:
         self.status, self.owner = status, ""
@@ -69,6 +77,14 @@ class LedgerMachine(RuleBasedStateMachine):
     """Claims are never forgotten: one whose time is over is a zombie's, and must write nothing."""
 
     member: Membership
+    ENDED_BY_SWEEPS: tuple[tuple[str, Callable[[Expected], bool]], ...] = (
+        (TurnStatus.CANCELLED, lambda each: each.cancelled),
+        (TurnStatus.EXPIRED, lambda each: each.late),
+        (
+            TurnStatus.FAILED,
+            lambda each: each.status == TurnStatus.RUNNING and each.attempts >= settings.TOOLHUB_MAX_ATTEMPTS,
+        ),
+    )
     any_number = st.integers(0, 1_000)
 
     def __init__(self) -> None:
@@ -96,6 +112,28 @@ class LedgerMachine(RuleBasedStateMachine):
         with system_scope(), pytest.raises(LeaseLost):
             act(claim, expected)
         return None
+
+    def children(self, expected: Expected) -> list[Expected]:
+        return [each for each in self.turns.values() if each.parent is expected and each.is_open]
+
+    def end(self, expected: Expected, status: str, *, unclaimed: bool = False) -> None:
+        """The turn's end, and what follows from it."""
+        expected.end(status)
+        expected.epoch += unclaimed
+        for child in self.children(expected):
+            self.stop(child)
+        parent = expected.parent
+        if parent is not None and parent.status == TurnStatus.WAITING_CHILD and not self.children(parent):
+            parent.status = TurnStatus.QUEUED
+
+    def stop(self, expected: Expected) -> None:
+        if not expected.is_open or expected.cancelled:
+            return
+        expected.cancelled = True
+        if expected.is_unheld:
+            self.end(expected, TurnStatus.CANCELLED, unclaimed=True)
+        for child in self.children(expected):
+            self.stop(child)
 
     # -- What may happen
 
@@ -125,6 +163,8 @@ class LedgerMachine(RuleBasedStateMachine):
             expected.status, expected.owner, expected.lease_over = TurnStatus.RUNNING, owner, False
             expected.epoch, expected.attempts = expected.epoch + 1, expected.attempts + 1
             assert claim.epoch == expected.epoch
+            if claim.epoch == 1:
+                expected.late = False  # the time to run begins now
             self.claims.append(claim)
 
     def may_be_claimed(self, expected: Expected) -> bool:
@@ -198,11 +238,46 @@ class LedgerMachine(RuleBasedStateMachine):
             expected.open_steps.pop()
             expected.attempts = 1
 
+    @precondition(lambda self: self.claims and len(self.turns) < 10)
+    @rule(number=any_number)
+    def hand_over(self, number: int) -> None:
+        def act(claim: Claim, expected: Expected) -> None:
+            turn = Turn.objects.select_related("session", "agent").get(pk=claim.turn_id)
+            order = delegation.Order(turn, turn.agent, "Do it.", ())
+            call = {"kind": StepKind.TOOL, "round": expected.steps + 1, "tool_name": "spawn_agent"}
+            if expected.cancelled and expected.owned_by(claim):
+                with pytest.raises(ledger.CancelRequested):
+                    delegation.open_child(claim, None, order, **call)
+                return
+            child = delegation.open_child(claim, None, order, **call)
+            step = child.parent_step
+            assert step is not None
+            assert delegation.open_child(claim, step, order) == child
+            self.turns[child.pk] = Expected(child, parent=expected)
+            expected.open_steps.append(step)
+            expected.steps += 1
+
+        self.write(number, act)
+
+    @precondition(lambda self: self.claims)
+    @rule(number=any_number)
+    def park(self, number: int) -> None:
+        def act(claim: Claim, expected: Expected) -> None:
+            if expected.cancelled and expected.owned_by(claim):
+                with pytest.raises(ledger.CancelRequested):
+                    parking.park(claim)
+            else:
+                assert parking.park(claim) == bool(self.children(expected))
+
+        expected = self.write(number, act)
+        if expected and not expected.cancelled and self.children(expected):
+            expected.status, expected.owner, expected.attempts = TurnStatus.WAITING_CHILD, "", 0
+
     @precondition(lambda self: self.claims)
     @rule(number=any_number, status=st.sampled_from(ENDS))
     def finish(self, number: int, status: TurnStatus) -> None:
         if expected := self.write(number, lambda claim, _: ledger.finish(claim, status)):
-            expected.end(status)
+            self.end(expected, status)
 
     @precondition(lambda self: self.turns)
     @rule(number=any_number)
@@ -210,29 +285,15 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = self.turn(number)
         with system_scope():
             ledger.cancel(expected.turn, actor=self.member)
-        if expected.is_open and not expected.cancelled:
-            expected.cancelled = True
-            if expected.status == TurnStatus.QUEUED:
-                expected.end(TurnStatus.CANCELLED)
-                expected.epoch += 1
+        self.stop(expected)
 
     @rule()
     def reap(self) -> None:
         ledger.reap()
-        for expected in self.turns.values():
-            if status := self.reaped(expected):
-                expected.end(status)
-                expected.epoch += 1
-
-    def reaped(self, expected: Expected) -> str:
-        if not expected.is_free:
-            return ""
-        if expected.cancelled:
-            return TurnStatus.CANCELLED
-        if expected.late:
-            return TurnStatus.EXPIRED
-        crashed = expected.status == TurnStatus.RUNNING and expected.attempts >= settings.TOOLHUB_MAX_ATTEMPTS
-        return TurnStatus.FAILED if crashed else ""
+        for status, is_due in self.ENDED_BY_SWEEPS:
+            for expected in [each for each in self.turns.values() if each.is_free and is_due(each)]:
+                if expected.is_free:  # and was not stopped with the one that gave it away
+                    self.end(expected, status, unclaimed=True)
 
     # -- What always holds
 
@@ -264,6 +325,12 @@ class LedgerMachine(RuleBasedStateMachine):
                 pk: (number, number) for pk, number in last.items()
             }
             assert not gaps.exists()
+
+    @invariant()
+    def a_turn_waits_for_somebody_and_nobody_works_for_one_that_has_ended(self) -> None:
+        for expected in self.turns.values():
+            assert expected.status != TurnStatus.WAITING_CHILD or self.children(expected)
+            assert expected.is_open or all(child.cancelled for child in self.children(expected))
 
     @invariant()
     def an_ended_turn_has_no_open_step(self) -> None:
