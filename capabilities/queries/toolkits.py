@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models import Aggregate, Count, Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
@@ -18,18 +20,27 @@ def shown_toolkits() -> QuerySet[Toolkit]:
     """With `tool_count` and `tokens`, each tool once, whether named or through a category; and the agents' lines."""
     users = AgentToolkit.objects.select_related("agent").order_by("agent__name", "agent_id")
     return Toolkit.objects.annotate(
-        tool_count=_over_tools(Count("pk")), tokens=_over_tools(Sum("current_version__tokens"))
+        tool_count=_over_tools(Count, "pk"), tokens=_over_tools(Sum, "current_version__tokens")
     ).prefetch_related(Prefetch("agent_toolkits", users))
 
 
-def _over_tools(aggregate: Count | Sum) -> Coalesce:
-    """An aggregate over the tools of a toolkit, as it is now. What no toolkit may hold does not count."""
-    key = OuterRef(OuterRef("pk"))
-    listed = ToolkitTool.objects.filter(toolkit=key).values("tool")
-    whole = ToolkitCategory.objects.filter(toolkit=key).values("category")
-    tools = Tool.objects.filter(Q(pk__in=listed) | Q(category__in=whole)).exclude(name__in=RESERVED_TOOLS)
-    per_organisation = tools.order_by().values("organisation").annotate(all_of_them=aggregate)
-    return Coalesce(Subquery(per_organisation.values("all_of_them"), output_field=IntegerField()), 0)
+def _over_tools(aggregate: type[Aggregate], column: str) -> CombinedExpression:
+    """An aggregate over a toolkit's tools, as it is now. What no toolkit may hold does not count.
+
+    The tools of its categories, and the listed ones in none of these. Not one query over tools that are either the one
+    or the other: that reads the whole catalogue for each toolkit.
+    """
+    allowed = ~Q(category__tools__name__in=RESERVED_TOOLS)
+    of_categories = ToolkitCategory.objects.filter(toolkit=OuterRef("pk")).order_by().values("toolkit")
+    of_categories = of_categories.annotate(number=aggregate(f"category__tools__{column}", filter=allowed))
+    whole = ToolkitCategory.objects.filter(toolkit=OuterRef("toolkit"), category=OuterRef("tool__category"))
+    listed = ToolkitTool.objects.filter(~Exists(whole), toolkit=OuterRef("pk")).exclude(tool__name__in=RESERVED_TOOLS)
+    of_lines = listed.order_by().values("toolkit").annotate(number=aggregate(f"tool__{column}"))
+    return _or_zero(of_categories) + _or_zero(of_lines)
+
+
+def _or_zero(numbers: QuerySet[Any, Any]) -> Coalesce:
+    return Coalesce(Subquery(numbers.values("number"), output_field=IntegerField()), 0)
 
 
 def whole_toolkits() -> QuerySet[Toolkit]:

@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.agents import AgentContent, create_agent, update_agent
+from capabilities.agents import AgentContent, allowed_toolkits, create_agent, deferred_tools, update_agent
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, Toolkit, ToolkitCategory, ToolkitTool
 from capabilities.queries.toolkits import toolkit_or_404
 from capabilities.refused import ChangeRefused
@@ -579,3 +579,56 @@ def test_the_pages_take_the_same_queries_for_one_and_three(
 
     with django_assert_num_queries(queries):
         assert as_alice.get(f"{ACME}{page}").status_code == 200
+
+
+# -- The form of an agent ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def form(alice: Membership, tools: Organisation) -> dict[str, Any]:
+    """What a browser sends of an agent that may load `ops` and `papers`."""
+    with organisation_scope(tools):
+        create_toolkit(bundle("ops", "docker"), actor=alice)
+        create_toolkit(bundle("papers", "fetch"), actor=alice)
+    model = make_agent(tools).model
+    words = {"name": "Coder", "slug": "coder", "model": model.pk, "is_enabled": "on"}
+    modes = {"loading_mode": "constant", "scope": "organisation"}
+    own = {"tools": ["docker", "github"], "deferred_tools": ["github", "fetch"]}
+    return words | modes | own | {"allowed_toolkits": ["ops", "papers"], "initial_toolkits": ["papers"]}
+
+
+def test_an_agent_is_saved_with_its_toolkits_in_their_places(
+    as_alice: Client, acme: Organisation, form: dict[str, Any]
+) -> None:
+    answer = as_alice.post(f"{ACME}agents/new/", form | {"toolkit-place-ops": "2", "toolkit-place-papers": "1"})
+
+    assert answer["Location"] == f"{ACME}agents/coder/"
+    with organisation_scope(acme):
+        agent = Agent.objects.get(slug="coder")
+        assert list(allowed_toolkits(agent).items()) == [("papers", True), ("ops", False)]
+        assert (deferred_tools(agent), agent.loading_mode) == (["github"], "constant")
+    page = text_of(as_alice.get(f"{ACME}agents/coder/").content)
+    assert re.search(r"Toolkits papers 1 tool, \d+ tok initial ops 1 tool, \d+ tok may be loaded", page)
+    assert "Deferred, until the model loads them by name: github" in page
+    assert "never: search and call" in page
+    html = as_alice.get(f"{ACME}agents/coder/edit/").content.decode()
+    assert html.index('value="papers"') < html.index('value="ops"')
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"allowed_toolkits": ["ops"]}, "papers is initial, but not among the allowed toolkits."),
+        ({"allowed_toolkits": ["ops", "papers", "missing"]}, "There is no toolkit missing."),
+        ({"scope": "member"}, "These tools act with a credential that the organisation shares"),
+    ],
+)
+def test_mr_31_to_mr_35_are_told_beside_the_field_of_the_agent_s_form(
+    as_alice: Client, acme: Organisation, form: dict[str, Any], fields: dict[str, Any], message: str
+) -> None:
+    page = as_alice.post(f"{ACME}agents/new/", form | fields)
+
+    assert page.status_code == 422
+    assert text_of(page.content).count(message) == 2, "once on top, once beside the field"
+    with organisation_scope(acme):
+        assert not Agent.objects.filter(slug="coder").exists()
