@@ -75,7 +75,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     permission = standing_of(turn.membership_id).decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)
-    if found is None and known[0].is_enabled and reading.standing.loads.covers(known[0].category):
+    loadable = found is None and known[0].is_enabled and not known[0].is_meta
+    if loadable and reading.standing.loads.covers(known[0].category):
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
     return execution.inactive(name)

@@ -15,6 +15,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from capabilities.active import Overrides, Standing, standing_of
+from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentScope, Category, LoadingMode, Toolkit
 from capabilities.offers import Bundle, Candidate, Offer
 from capabilities.services import acts_as_organisation
@@ -155,9 +156,16 @@ def load_category(place: Place, name: str, *, by: By) -> LoadResult:
     category = Category.objects.filter(name=name).first()
     if category is None:
         return LoadResult("unknown", name, f"Unknown tool category: {name[:100]}")
+    if is_there_anyway(place.agent, category):
+        return LoadResult("already_loaded", category.name, f"{category.name} is there from the start.")
     hold(place.session)
     bundle = Bundle(category.name, category_ids=frozenset({category.pk}))
     return _load_bundle(read_place(place, bundle), bundle, by)
+
+
+def is_there_anyway(agent: Agent, category: Category) -> bool:
+    """Whether the category needs no load: a core one of an agent that starts with those, or the meta-tools' own."""
+    return category.name == META_CATEGORY or (category.is_core and agent.starts_with_core)
 
 
 def may_load_category(member: Membership, name: str) -> bool:
@@ -277,7 +285,10 @@ def unload(place: Place, name: str, *, by: By) -> LoadResult:
     if any(each.bundle.is_initial for each in loads) or any(each.is_initial for each in known):
         return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
     if not loads:
-        if not known and not Category.objects.filter(name=name).exists():
+        category = Category.objects.filter(name=name).first()
+        if not known and category is not None and is_there_anyway(place.agent, category):
+            return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
+        if not known and category is None:
             allowed = {"allowed": [each.bundle.name for each in read_place(place).loadable]}
             return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
         return LoadResult("not_loaded", name, f"{name} is not loaded.")

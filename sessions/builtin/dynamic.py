@@ -72,8 +72,8 @@ def load_tool_category(
     if context.session_id is None:
         return {"success": False, "error": NO_SESSION}
     member = Membership.objects.get(pk=context.membership_id)
-    if not loading.may_load_category(member, category):
-        why = f"Access denied: the admin right load_categories is needed for {category.strip()[:100] or 'a category'}."
+    if category.strip() and not loading.may_load_category(member, category):
+        why = f"Access denied: the admin right load_categories is needed for {category.strip()[:100]}."
         return {"success": False, "error": why, "denied_tool": LOAD_CATEGORY}
     return category_told(loading.load_category(place_of(context), category, by=by_model(context)))
 
