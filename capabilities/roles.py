@@ -194,6 +194,21 @@ def rules_of(role: Role) -> list[Rule]:
     return sorted(Rule(effect, category or "", tool or "") for effect, category, tool in lines)
 
 
+def check_rules(rules: Sequence[Rule]) -> None:
+    """Raises ChangeRefused for rules that cannot be a role's. Two queries."""
+    if len(rules) > MAX_RULES:
+        raise ChangeRefused("rules", f"A role has at most {MAX_RULES:,} rules.")
+    _resolved(rules)
+
+
+def require_for_rules(actor: Membership, rules: Mapping[Role, tuple[Iterable[Rule], Iterable[Rule]]]) -> None:
+    """Raise PermissionDenied unless the actor may change each role's rules from the first to the second. One query."""
+    differ = {rule for before, after in rules.values() for rule in set(before) ^ set(after)}
+    if differ:
+        lines = (_line(rule.effect, rule.category, rule.tool) for rule in differ)
+        require(actor, Right.ROLES, _categories_of(lines))
+
+
 def _write(role: Role, content: RoleContent) -> None:
     check_slug(content.slug)
     if content.slug == MATRIX and role.slug != MATRIX:

@@ -43,9 +43,6 @@ urlpatterns = [
     path("providers/<slug:slug>/models/<int:model_id>/", providers.model_update, name="model_update"),
     path("providers/<slug:slug>/models/<int:model_id>/delete/", providers.model_delete, name="model_delete"),
     path("roles/", permissions.role_list, name="role_list"),
-    path("roles/new/", permissions.role_create, name="role_create"),
-    path("roles/<slug:slug>/", permissions.role_detail, name="role_detail"),
-    path("roles/<slug:slug>/rules/", permissions.role_rules, name="role_rules"),
     path("roles/<slug:slug>/members/", permissions.role_members, name="role_members"),
     path("roles/<slug:slug>/delete/", permissions.role_delete, name="role_delete"),
     re_path(

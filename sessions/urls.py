@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL
-from sessions import tool_views, views
+from sessions import matrix_views, tool_views, views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
@@ -18,6 +18,9 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
+    path("roles/new/", matrix_views.role_create, name="role_create"),
+    path("roles/<slug:slug>/", matrix_views.role_detail, name="role_detail"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
 ]

@@ -101,8 +101,17 @@
     const refold = (root) => {
       for (const details of $$("details[id]", root)) if (folds.has(details.id)) details.open = folds.get(details.id);
     };
+    // The panel of what is loaded is drawn anew when a turn has ended or loaded something, unless somebody chooses in it.
+    const refreshLoads = (event) => {
+      const panel = $("#loads");
+      if (!panel || panel.contains(document.activeElement)) return;
+      const seen = $("[data-loads]", event.target)?.dataset.loads;
+      if (event.detail.type === "done" || (event.detail.type === "turn" && seen && seen !== panel.dataset.loads)) {
+        htmx.trigger(panel, "refresh");
+      }
+    };
     document.addEventListener("htmx:afterSwap", (event) => { refold(event.detail.target || event.target); tick(); follow(); });
-    document.addEventListener("htmx:sseMessage", (event) => { refold(event.target); tick(); follow(); });
+    document.addEventListener("htmx:sseMessage", (event) => { refold(event.target); tick(); follow(); refreshLoads(event); });
     document.addEventListener("htmx:sseError", (event) => event.target.classList.add("is-cut-off"));
     document.addEventListener("htmx:sseOpen", (event) => event.target.classList.remove("is-cut-off"));
   }
@@ -131,5 +140,19 @@
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-auto]");
     if (form && event.target.matches("select")) form.requestSubmit();
+  });
+
+  // A form of many switches sends only those that were changed, and counts them. A switch's name ends with what it was.
+  const isChanged = (select) => select.name.split(":")[3] !== select.value;
+  document.addEventListener("formdata", (event) => {
+    if (!event.target.matches("form[data-changes]")) return;
+    for (const select of $$("td > select", event.target)) if (!isChanged(select)) event.formData.delete(select.name);
+  });
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-changes]");
+    if (!form || !event.target.matches("td > select")) return;
+    event.target.parentElement.classList.toggle("is-changed", isChanged(event.target));
+    const changed = $$("td > select", form).filter(isChanged).length;
+    $("[data-change-count]", form).textContent = changed + $$("input[name$=':*']", form).length;
   });
 })();

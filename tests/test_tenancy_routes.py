@@ -32,6 +32,7 @@ from capabilities.models import (
     LanguageModel,
     Memory,
     Provider,
+    Role,
     RoleRule,
     Scratchpad,
     ServiceSetting,
@@ -97,6 +98,8 @@ class Side:
     #: One that an agent may load, and one that none does.
     toolkit: str = "no_such_toolkit"
     idle_toolkit: str = "no_idle_toolkit"
+    #: A role of the mode `listed`.
+    listed: str = "no-listed"
     secret: str = "no-such-secret"
     email: str = "nobody@example.com"
 
@@ -204,6 +207,15 @@ def model_form(side: Side) -> dict[str, Any]:
 
 def role_form(side: Side) -> dict[str, Any]:
     return {"slug": "fresh", "name": "Fresh", "mode": "listed", f"tool-{side.name}": "allow"}
+
+
+def matrix_form(side: Side) -> dict[str, Any]:
+    return {f"{side.listed}:t:{side.name}:": "allow"}
+
+
+def stale(form: Named) -> Named:
+    """What was previewed for a role that has changed since."""
+    return lambda side: {**form(side), "stamp": "0.0"}
 
 
 def grant_form(side: Side) -> dict[str, Any]:
@@ -452,11 +464,17 @@ ROUTES: dict[str, Route] = {
     "role_list": Route(right=Right.ROLES),
     "role_create": Route((Ask(), Ask("POST", 302, body=role_form, refused=422)), right=Right.ROLES),
     "role_detail": Route(
-        (Ask(), Ask("POST", 302, body=role_form, refused=422)), args={"slug": "role"}, right=Right.ROLES
-    ),
-    "role_rules": Route(
-        (Ask("POST", 302, body=lambda side: {f"tool-{side.name}": "allow"}, refused=302),),
+        (Ask(), Ask("POST", body=role_form, refused=422), Ask("POST", 409, body=stale(role_form), refused=422)),
         args={"slug": "role"},
+        right=Right.ROLES,
+    ),
+    "role_matrix": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"roles": side.role, "open": side.category}, refused=200),
+            Ask("POST", body=matrix_form, refused=422),
+            Ask("POST", 409, body=stale(matrix_form), refused=422),
+        ),
         right=Right.ROLES,
     ),
     "role_members": Route(
@@ -464,7 +482,7 @@ ROUTES: dict[str, Route] = {
         args={"slug": "role"},
         right=Right.ROLES,
     ),
-    "role_tools": Route(args={"slug": "role", "name": "category"}, right=Right.ROLES),
+    "role_tools": Route((Ask(status=302),), args={"slug": "role", "name": "category"}, right=Right.ROLES),
     "role_delete": Route((Ask("POST", 302),), args={"slug": "role"}, right=Right.ROLES),
     "grant_list": Route((Ask(), Ask(query=lambda side: {"q": side.name}, refused=200)), right=Right.ROLES),
     "grant_create": Route((Ask(), Ask("POST", 302, body=grant_form, refused=422)), right=Right.ROLES),
@@ -589,6 +607,7 @@ def fill(member: Membership, word: str) -> Side:
             ToolkitCategory.objects.create(**own, toolkit=toolkit, category=category)
         AgentToolkit.objects.create(**own, agent=agent, toolkit=toolkits[0], is_initial=True)
         RoleRule.objects.create(**own, role=role, category=category)
+        Role.objects.create(**own, slug=f"{word}-listed", name=f"{word} listed", mode="listed")
         grant = Grant.objects.create(**own, membership=member, tool=tool, effect="allow", reason=word)
         # What a member with every role may still ask for.
         Grant.objects.create(**own, membership=member, category=empty, effect="deny", reason=word)
@@ -625,6 +644,7 @@ def fill(member: Membership, word: str) -> Side:
         agent=agent.slug,
         slug=provider.slug,
         role=role.slug,
+        listed=f"{word}-listed",
         service=word,
         idle_agent=idle_agent.slug,
         toolkit=toolkits[0].name,

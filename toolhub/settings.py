@@ -234,6 +234,8 @@ if BEHIND_TLS_PROXY:
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+#: The matrix of roles without script: a field for each cell.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

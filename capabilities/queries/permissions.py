@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 from django.http import Http404
 
 from capabilities.contract.permission import Decision, RoleRules
-from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleMode, RoleRule, Tool
-from capabilities.roles import RoleContent, Rule
+from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
+from capabilities.roles import Rule
 from toolhub.tenants.models import Membership
 
 #: With more tools than this in the catalogue, those of a category are fetched when it is opened.
@@ -21,7 +21,6 @@ TOOLS_OF_CATEGORY = 300
 MEMBERS_SHOWN = 100
 GRANTS_A_PAGE = 50
 USERS_SHOWN = 50
-NAMES_TOLD = 8
 
 
 def roles_shown() -> Sequence[Role]:
@@ -99,59 +98,6 @@ def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
     first = [ToolLine(each, said.get(("tool", each), "")) for each in names[:TOOLS_OF_CATEGORY]]
     differ = [ToolLine(each, said["tool", each]) for each in names[TOOLS_OF_CATEGORY:] if ("tool", each) in said]
     return CategoryLine(category.name, category.title, len(names), said.get(("category", name), ""), first + differ)
-
-
-@dataclass(frozen=True)
-class RoleEffect:
-    """What saving a role's form would open and close, and how many members have the role."""
-
-    opened: Sequence[str]
-    closed: Sequence[str]
-    members: int
-
-    @property
-    def opened_told(self) -> str:
-        return _told(self.opened)
-
-    @property
-    def closed_told(self) -> str:
-        return _told(self.closed)
-
-
-def role_effect(role: Role | None, stored: Iterable[Rule], content: RoleContent) -> RoleEffect:
-    """Three queries, or two for a role that is not there yet."""
-    rows = list(Tool.objects.order_by("name").values_list("pk", "name", "category_id"))
-    categories = dict(Category.objects.values_list("name", "pk"))
-    tools = {name: key for key, name, _ in rows}
-    old = _compiled(role.slug if role else "", role.mode if role else RoleMode.NONE, stored, categories, tools)
-    new = _compiled(content.slug, content.mode, content.rules or (), categories, tools)
-    opened: list[str] = []
-    closed: list[str] = []
-    for key, name, category_id in rows:
-        was, will = old.opens(key, category_id), new.opens(key, category_id)
-        if was != will:
-            (opened if will else closed).append(name)
-    members = RoleMembership.objects.filter(role=role, membership__ended_at=None).count() if role else 0
-    return RoleEffect(opened, closed, members)
-
-
-def _compiled(
-    slug: str, mode: str, rules: Iterable[Rule], categories: dict[str, int], tools: dict[str, int]
-) -> RoleRules:
-    by_category: dict[int, Decision] = {}
-    by_tool: dict[int, Decision] = {}
-    for rule in rules:
-        decision: Decision = "allow" if rule.effect == Effect.ALLOW else "deny"
-        if rule.tool in tools:
-            by_tool[tools[rule.tool]] = decision
-        elif rule.category in categories:
-            by_category[categories[rule.category]] = decision
-    return RoleRules(slug, mode, by_category, by_tool)
-
-
-def _told(names: Sequence[str]) -> str:
-    rest = len(names) - NAMES_TOLD
-    return ", ".join(names[:NAMES_TOLD]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def members_for_role(role: Role, q: str = "") -> Sequence[Membership]:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.forms.permissions import GrantFilter, GrantForm, RoleForm, posted_rules
+from capabilities.forms.permissions import GrantFilter, GrantForm
 from capabilities.grants import give_grant, revoke_grant
-from capabilities.models import Role
 from capabilities.queries.permissions import (
-    MEMBERS_SHOWN,
     grant_numbers,
     grant_or_404,
     grants_page,
-    members_for_role,
     names_to_suggest,
     role_category,
-    role_effect,
-    role_matrix,
     role_or_404,
     roles_shown,
 )
 from capabilities.refused import ChangeRefused
 from capabilities.roles import (
-    Rule,
     assign_role,
-    create_role,
     delete_role,
     rules_of,
-    set_role_rules,
     unassign_role,
-    update_role,
 )
 from capabilities.views.shared import show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -51,82 +41,6 @@ def role_list(request: MemberRequest, org: str) -> HttpResponse:
     return render(request, "capabilities/role_list.html", context)
 
 
-@require_http_methods(["GET", "POST"])
-@signed_in
-def role_create(request: MemberRequest, org: str) -> HttpResponse:
-    member = member_or_404(request, right=Right.ROLES)
-    form = RoleForm(request.POST or None)
-    rules = posted_rules(request.POST, ())
-    context: dict[str, Any] = {}
-    if form.is_valid() and "preview" in request.POST:
-        context["effect"] = role_effect(None, (), form.content(rules))
-    elif form.is_valid():
-        try:
-            role = create_role(form.content(rules), actor=member)
-        except ChangeRefused as error:
-            show_refusal(form, error)
-        else:
-            messages.success(request, f"{role} is added. Nobody has it yet: choose its members here.")
-            return redirect("role_detail", org, role.slug)
-    context |= {"form": form, "matrix": role_matrix(rules), "may_change": True}
-    return render(request, "capabilities/role_form.html", context, status=status_of(form))
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """One role: its form with the matrix, and its members beside. With a right for a category only rules are saved."""
-    member = member_or_404(request, right=Right.ROLES, category=None)
-    role = role_or_404(slug)
-    may_change = member.has_right(Right.ROLES)
-    stored = rules_of(role)
-    rules = posted_rules(request.POST, stored)
-    form = RoleForm(request.POST if request.method == "POST" and may_change else None, role=role)
-    context: dict[str, Any] = {}
-    if request.method == "POST" and (not may_change or form.is_valid()):
-        if "preview" in request.POST and may_change:
-            context["effect"] = role_effect(role, stored, form.content(rules))
-        else:
-            try:
-                _save_role(role, form, rules, actor=member, may_change=may_change)
-            except ChangeRefused as error:
-                show_refusal(form, error)
-            else:
-                messages.success(request, f"{role} is saved: it counts from the next call on.")
-                return redirect("role_detail", org, role.slug)
-    return _role_page(request, role, form, rules, may_change, context)
-
-
-def _save_role(role: Role, form: RoleForm, rules: tuple[Rule, ...], *, actor: Membership, may_change: bool) -> None:
-    if may_change:
-        update_role(role, form.content(rules), actor=actor)
-    else:
-        set_role_rules(role, rules, actor=actor)
-
-
-def _role_page(
-    request: MemberRequest,
-    role: Role,
-    form: RoleForm,
-    rules: tuple[Rule, ...],
-    may_change: bool,
-    more: dict[str, Any],
-) -> HttpResponse:
-    q = request.GET.get("q", "")[:100].replace("\x00", "")
-    members = members_for_role(role, q)
-    context = {
-        "role": role,
-        "form": form,
-        "matrix": role_matrix(rules),
-        "members": members[:MEMBERS_SHOWN],
-        "has_more_members": len(members) > MEMBERS_SHOWN,
-        "q": q,
-        "may_change": may_change,
-        **more,
-    }
-    return render(request, "capabilities/role_form.html", context, status=status_of(form))
-
-
 @require_GET
 @signed_in
 def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpResponse:
@@ -134,23 +48,10 @@ def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpRe
     member_or_404(request, right=Right.ROLES, category=None)
     role = role_or_404(slug)
     line = role_category(rules_of(role), name)
-    template = "capabilities/_role_tools.html" if request.htmx else "capabilities/role_tools.html"
-    return render(request, template, {"role": role, "line": line})
-
-
-@require_POST
-@signed_in
-def role_rules(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """Save the lines of a part of the matrix; what the part does not show stays."""
-    member = member_or_404(request, right=Right.ROLES, category=None)
-    role = role_or_404(slug)
-    try:
-        set_role_rules(role, posted_rules(request.POST, rules_of(role)), actor=member)
-    except ChangeRefused as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"{role} is saved: it counts from the next call on.")
-    return redirect("role_detail", org, slug)
+    if not request.htmx:
+        address = reverse("role_matrix", args=[org])
+        return redirect(f"{address}?{urlencode({'roles': role.slug, 'open': line.name})}")
+    return render(request, "capabilities/_role_tools.html", {"role": role, "line": line})
 
 
 @require_POST

@@ -1,0 +1,246 @@
+"""The pages that change what roles open. Each shows first whom it changes, and saves what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from capabilities.contract.wire import canonical_json, sha256_hex
+from capabilities.forms.permissions import RoleForm, posted_rules
+from capabilities.models import Role
+from capabilities.queries.permissions import MEMBERS_SHOWN, members_for_role, role_matrix, role_or_404
+from capabilities.refused import ChangeRefused
+from capabilities.roles import (
+    RoleContent,
+    RolesChanged,
+    Rule,
+    check_rules,
+    create_role,
+    require_for_rules,
+    rules_of,
+    set_role_rules,
+    set_rules_of_roles,
+    stamp_of,
+    update_role,
+)
+from capabilities.views.shared import show_refusal, status_of
+from sessions.impact import NewRole, impact_of
+from sessions.matrix import (
+    Asked,
+    Place,
+    changed_rules,
+    check_changes,
+    matrix_roles,
+    matrix_rows,
+    posted_changes,
+    rules_of_roles,
+)
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+MOVED = "A role was changed in the meantime: nothing is saved yet. This is what your changes would do now."
+
+
+# -- All roles --------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def matrix(request: MemberRequest, org: str) -> HttpResponse:
+    """Roles by categories and tools. A first POST shows whom the changes change, one with its stamp saves them."""
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    asked = asked_of(request)
+    if request.method == "POST":
+        return _changed(request, member, asked)
+    if request.htmx and len(asked.opened) == 1:
+        return _category(request, member, asked)
+    return _matrix_page(request, member, asked, {}, {})
+
+
+def asked_of(request: MemberRequest) -> Asked:
+    def several(name: str) -> tuple[str, ...]:
+        return tuple(word for text in request.GET.getlist(name) for word in text.split(",") if word)
+
+    q, after = (request.GET.get(name, "")[:100].replace("\x00", "") for name in ("q", "after"))
+    opened = tuple(name.replace("\x00", "") for name in several("open"))
+    return Asked(several("roles"), opened, q, after)
+
+
+def _category(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
+    _, roles = matrix_roles(asked.roles)
+    rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), only=asked.opened[0])
+    context = {"row": rows[0] if rows else None, "roles": roles, "roles_query": _query(roles)}
+    return render(request, "sessions/_matrix_tools.html", context)
+
+
+def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
+    try:
+        changes = posted_changes(request.POST)
+        roles = check_changes(changes)
+        if not changes:
+            raise ChangeRefused("rules", "Nothing was changed.")
+    except ChangeRefused as error:
+        return _matrix_page(request, member, asked, {}, {"refusal": str(error)}, status=422)
+    stored = rules_of_roles(roles.values())
+    rules = {role: changed_rules(role, stored[role.pk], changes) for role in roles.values()}
+    require_for_rules(member, {role: (stored[role.pk], lines) for role, lines in rules.items()})
+    stamp = f"{stamp_of(roles.values())}.{_digest(sorted([*place, said] for place, said in changes.items()))}"
+    asked_stamp = request.POST.get("stamp", "")
+    moved = bool(asked_stamp) and asked_stamp.partition(".")[0] != stamp.partition(".")[0]
+    if asked_stamp == stamp and "preview" not in request.POST:
+        try:
+            set_rules_of_roles(rules, actor=member, stamp=stamp.partition(".")[0])
+        except ChangeRefused as error:
+            return _matrix_page(request, member, asked, changes, {"refusal": str(error)}, status=422)
+        except RolesChanged:
+            moved = True
+        else:
+            messages.success(request, f"Saved: {', '.join(sorted(map(str, rules)))}. It counts from the next call on.")
+            return redirect(request.get_full_path())
+    impact = impact_of([NewRole(role, role.mode, lines) for role, lines in rules.items()])
+    context = {"impact": impact, "stamp": stamp, "moved": MOVED if moved else ""}
+    if request.htmx:
+        return render(request, "sessions/_impact.html", context)
+    return _matrix_page(request, member, asked, changes, context, status=409 if moved else 200)
+
+
+def _matrix_page(
+    request: MemberRequest,
+    member: Membership,
+    asked: Asked,
+    changes: Mapping[Place, str],
+    more: dict[str, Any],
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    every, roles = matrix_roles(asked.roles)
+    rows = matrix_rows(roles, asked, changes, member.reach(Right.ROLES))
+    lines = [*(row.cells for row in rows), *(tool.cells for row in rows for tool in row.tools)]
+    shown = {cell.place for cells in lines for cell in cells}
+    context = {
+        "every": every,
+        "roles": roles,
+        "rows": rows,
+        "asked": asked,
+        "hidden": [(":".join((*place, "*")), said) for place, said in changes.items() if place not in shown],
+        "changes": len(changes),
+        "roles_query": _query(roles),
+        "may_add": member.has_right(Right.ROLES),
+        **more,
+    }
+    return render(request, "sessions/matrix.html", context, status=status)
+
+
+def _query(roles: Sequence[Role]) -> str:
+    return "roles=" + ",".join(role.slug for role in roles)
+
+
+def _digest(value: Any) -> str:
+    return sha256_hex(canonical_json(value))
+
+
+# -- One role ---------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_create(request: MemberRequest, org: str) -> HttpResponse:
+    """Nobody has it yet, so it is saved at once; the preview tells what it would open."""
+    member = member_or_404(request, right=Right.ROLES)
+    form = RoleForm(request.POST or None)
+    rules = posted_rules(request.POST, ())
+    context: dict[str, Any] = {}
+    if form.is_valid() and "preview" in request.POST:
+        content = form.content(rules)
+        role = Role(organisation=member.organisation, slug=content.slug, name=content.name)
+        context["impact"] = impact_of([NewRole(role, content.mode, rules)])
+    elif form.is_valid():
+        try:
+            role = create_role(form.content(rules), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{role} is added. Nobody has it yet: choose its members here.")
+            return redirect("role_detail", org, role.slug)
+    context |= {"form": form, "matrix": role_matrix(rules), "may_change": True}
+    return render(request, "capabilities/role_form.html", context, status=status_of(form))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """One role: its form with the matrix, and its members beside. With a right for a category only rules are saved.
+
+    What changes its mode or its rules is shown first, and saved with the stamp of what was shown.
+    """
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    role = role_or_404(slug)
+    may_change = member.has_right(Right.ROLES)
+    stored = tuple(rules_of(role))
+    rules = posted_rules(request.POST, stored)
+    form = RoleForm(request.POST if request.method == "POST" and may_change else None, role=role)
+    context: dict[str, Any] = {}
+    if request.method == "POST" and (not may_change or form.is_valid()):
+        content = form.content(rules) if may_change else RoleContent(role.slug, role.name, mode=role.mode, rules=rules)
+        require_for_rules(member, {role: (stored, rules)})
+        try:
+            check_rules(rules)
+        except ChangeRefused as error:
+            show_refusal(form, error) if may_change else messages.error(request, str(error))
+            return _role_page(request, role, form, rules, may_change, context)
+        state, told = stamp_of([role]), _digest([content.mode, [astuple(rule) for rule in rules]])
+        asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
+        is_shown = (asked_state, asked_told) == (state, told)
+        changes_tools = (content.mode, rules) != (role.mode, stored)
+        moved = bool(asked_state) and asked_state != state
+        if "preview" not in request.POST and not moved and (is_shown or not changes_tools):
+            try:
+                if may_change:
+                    update_role(role, content, actor=member, stamp=state)
+                else:
+                    set_role_rules(role, rules, actor=member, stamp=state)
+            except ChangeRefused as error:
+                show_refusal(form, error)
+                return _role_page(request, role_or_404(slug), form, rules, may_change, context)
+            except RolesChanged:
+                moved = True
+            else:
+                messages.success(request, f"{role} is saved: it counts from the next call on.")
+                return redirect("role_detail", org, role.slug)
+        context = {
+            "impact": impact_of([NewRole(role, content.mode, rules)]),
+            "stamp": f"{state}.{told}",
+            "moved": MOVED if moved else "",
+        }
+    return _role_page(request, role, form, rules, may_change, context)
+
+
+def _role_page(
+    request: MemberRequest,
+    role: Role,
+    form: RoleForm,
+    rules: tuple[Rule, ...],
+    may_change: bool,
+    more: dict[str, Any],
+) -> HttpResponse:
+    q = request.GET.get("q", "")[:100].replace("\x00", "")
+    members = members_for_role(role, q)
+    context = {
+        "role": role,
+        "form": form,
+        "matrix": role_matrix(rules),
+        "members": members[:MEMBERS_SHOWN],
+        "has_more_members": len(members) > MEMBERS_SHOWN,
+        "q": q,
+        "may_change": may_change,
+        **more,
+    }
+    status = 409 if more.get("moved") and not request.htmx else status_of(form)
+    return render(request, "capabilities/role_form.html", context, status=status)

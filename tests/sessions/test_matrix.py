@@ -1,0 +1,228 @@
+"""The matrix of roles: what it shows, whom a change changes, and what is saved."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from capabilities.models import Role, RoleMembership, RoleRule, Tool
+from capabilities.roles import Rule, rules_told, set_role_rules
+from tests.cast import make_category, make_tool
+from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope
+
+pytestmark = pytest.mark.django_db
+
+MATRIX = "/o/acme/roles/matrix/"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def as_alice(client: Client, alice: Membership) -> Client:
+    client.force_login(alice.user)
+    return client
+
+
+@pytest.fixture
+def coder(acme: Organisation, bob: Membership) -> Role:
+    """Bob's role, beside one that opens everything and is nobody's."""
+    for category, names in {"file": ("file_read", "file_write"), "web": ("fetch",)}.items():
+        for name in names:
+            make_tool(acme, name, category=make_category(acme, category))
+    with organisation_scope(acme):
+        Role.objects.create(organisation=acme, slug="all", name="All", mode="all")
+        role = Role.objects.create(organisation=acme, slug="coder", name="Coder", mode="listed")
+        RoleMembership.objects.create(organisation=acme, role=role, membership=bob)
+        set_role_rules(role, [Rule("allow", category="file"), Rule("deny", tool="file_write")], actor=None)
+    return role
+
+
+def text_of(page: bytes) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.decode()))
+
+
+def stamp_in(page: bytes) -> str:
+    found = re.search(r'name="stamp"\s+value="([0-9a-f.]+)"', page.decode())
+    assert found is not None
+    return found[1]
+
+
+def told(role: Role) -> list[str]:
+    with organisation_scope(role.organisation):
+        return rules_told(role)
+
+
+GAIN = {"coder:c:web:": "allow", "coder:c:file:allow": "allow"}
+
+
+def test_it_shows_categories_and_the_tools_of_those_that_are_open(as_alice: Client, coder: Role) -> None:
+    page = as_alice.get(f"{MATRIX}?open=file").content.decode()
+
+    assert 'name="coder:c:file:allow"' in page
+    assert re.search(r'name="coder:t:file_write:deny".*?class="differs"', page, re.DOTALL)
+    assert 'name="coder:t:file_read:"' in page
+    assert "coder:t:fetch" not in page
+    assert 'name="all:' not in page
+    assert "The mode of All is “All tools”." in page
+
+
+def test_a_change_is_shown_first_and_saved_with_the_stamp_of_what_was_shown(as_alice: Client, coder: Role) -> None:
+    before = told(coder)
+
+    shown = as_alice.post(MATRIX, GAIN)
+    assert "1 member gains fetch; " in text_of(shown.content)
+    assert told(coder) == before
+    saved = as_alice.post(MATRIX, GAIN | {"stamp": stamp_in(shown.content)})
+
+    assert saved.status_code == 302
+    assert told(coder) == ["allow category file", "allow category web", "deny tool file_write"]
+    with organisation_scope(coder.organisation):
+        assert AuditEntry.objects.filter(action="role.update").count() == 2
+
+
+def test_a_preview_by_htmx_is_the_impact_alone_and_saves_nothing(as_alice: Client, coder: Role) -> None:
+    before = told(coder)
+    stamp = stamp_in(as_alice.post(MATRIX, GAIN).content)
+
+    answer = as_alice.post(MATRIX, GAIN | {"preview": "1", "stamp": stamp}, headers=HTMX).content
+
+    assert (b"<html" in answer, stamp_in(answer)) == (False, stamp)
+    assert told(coder) == before
+
+
+def test_a_stale_save_is_refused_with_the_preview_anew_and_loses_nothing(as_alice: Client, coder: Role) -> None:
+    stamp = stamp_in(as_alice.post(MATRIX, GAIN).content)
+    with organisation_scope(coder.organisation):
+        set_role_rules(coder, [Rule("allow", tool="file_write")], actor=None)
+
+    answer = as_alice.post(MATRIX, GAIN | {"stamp": stamp})
+
+    assert (answer.status_code, told(coder)) == (409, ["allow tool file_write"])
+    assert "was changed in the meantime" in text_of(answer.content)
+    again = as_alice.post(MATRIX, GAIN | {"stamp": stamp_in(answer.content)})
+    assert (again.status_code, told(coder)) == (302, ["allow category web", "allow tool file_write"])
+
+
+def test_what_was_changed_after_the_preview_is_previewed(as_alice: Client, coder: Role) -> None:
+    stamp = stamp_in(as_alice.post(MATRIX, GAIN).content)
+
+    answer = as_alice.post(MATRIX, GAIN | {"coder:t:file_read:": "deny", "stamp": stamp})
+
+    assert answer.status_code == 200
+    assert "1 member gains fetch and loses file_read" in text_of(answer.content)
+
+
+def test_changes_in_closed_categories_are_carried_along(as_alice: Client, coder: Role) -> None:
+    page = as_alice.post(MATRIX, {"coder:t:file_read:": "deny"}).content.decode()
+
+    assert re.search(r'type="hidden"\s+name="coder:t:file_read:\*"\s+value="deny"', page)
+
+
+@pytest.mark.usefixtures("coder")
+@pytest.mark.parametrize(
+    ("form", "complaint"),
+    [
+        ({}, "Nothing was changed."),
+        ({"coder:c:file:allow": "allow"}, "Nothing was changed."),
+        ({"missing:c:file:": "allow"}, "There is no role missing."),
+        ({"coder:c:missing:": "allow"}, "There is no category missing."),
+        ({"coder:t:missing:": "allow"}, "There is no tool missing."),
+        ({"coder:t:a\x00b:": "allow"}, "There is no tool ab."),
+        ({"coder:t:fetch:": "perhaps"}, "A cell is on, off, or says nothing."),
+        ({"all:t:fetch:": "deny"}, "Its lines do not count"),
+        ({"coder:x:fetch:": "allow", "a:b": "c", "::::": ""}, "Nothing was changed."),
+    ],
+)
+def test_what_cannot_be_is_said_and_changes_nothing(as_alice: Client, form: dict[str, str], complaint: str) -> None:
+    answer = as_alice.post(MATRIX, form)
+
+    assert (answer.status_code, complaint in text_of(answer.content)) == (422, True)
+
+
+def test_a_right_for_one_category_changes_its_cells_alone(client: Client, bob: Membership, coder: Role) -> None:
+    with organisation_scope(bob.organisation):
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.ROLES, category="web")
+    client.force_login(bob.user)
+
+    page = client.get(MATRIX).content.decode()
+    refused = client.post(MATRIX, {"coder:c:file:allow": "deny"})
+    stamp = stamp_in(client.post(MATRIX, GAIN).content)
+    saved = client.post(MATRIX, GAIN | {"stamp": stamp})
+
+    assert ("coder:c:web:" in page, "coder:c:file:" in page) == (True, False)
+    assert (refused.status_code, saved.status_code) == (403, 302)
+
+
+@pytest.mark.usefixtures("coder")
+def test_too_little_is_told_so_and_a_stranger_nothing(client: Client, bob: Membership, charlie: Membership) -> None:
+    for member, status in ((bob, 403), (charlie, 404)):
+        client.force_login(member.user)
+        assert client.get(MATRIX).status_code == status
+        assert client.post(MATRIX, GAIN).status_code == status
+
+
+@pytest.mark.usefixtures("coder")
+def test_htmx_gets_the_rows_of_one_category(as_alice: Client) -> None:
+    part = as_alice.get(f"{MATRIX}?open=file&roles=coder", headers=HTMX).content.decode()
+    missing = as_alice.get(f"{MATRIX}?open=missing", headers=HTMX)
+
+    assert ("<html" in part, part.count("<tr"), part.count("<select")) == (False, 2, 2)
+    assert (missing.status_code, b"<tr" in missing.content) == (200, False)
+
+
+@pytest.mark.usefixtures("coder")
+@pytest.mark.parametrize(
+    "query", ["roles=missing", "open=%00", "q=%00", "roles=,,,", "after=x&open=web", "q=zzz", "open=all"]
+)
+def test_an_address_that_asks_for_the_impossible_shows_what_there_is(as_alice: Client, query: str) -> None:
+    assert as_alice.get(f"{MATRIX}?{query}").status_code == 200
+
+
+def fill(acme: Organisation, categories: int, tools: int, roles: int) -> None:
+    own: dict[str, Any] = {"organisation": acme}
+    with organisation_scope(acme):
+        rows = [make_category(acme, f"category_{number}") for number in range(categories)]
+        Tool.objects.bulk_create(
+            Tool(**own, category=rows[number % categories], name=f"tool_to_use_{number:05}")
+            for number in range(Tool.objects.count(), tools)
+        )
+        for number in range(Role.objects.count(), roles):
+            role = Role.objects.create(**own, slug=f"role-{number}", name=f"Role {number}", mode="listed")
+            RoleRule.objects.create(**own, role=role, category=rows[0])
+            RoleRule.objects.create(**own, role=role, tool=Tool.objects.order_by("name").first())
+
+
+def test_the_queries_are_the_same_for_more_roles_and_tools(as_alice: Client, acme: Organisation) -> None:
+    counts = set()
+    for tools, roles in ((10, 1), (10, 3), (1_000, 3)):
+        fill(acme, 5, tools, roles)
+        with CaptureQueriesContext(connection) as seen:
+            assert as_alice.get(f"{MATRIX}?open=all").status_code == 200
+        counts.add(len(seen))
+
+    assert len(counts) == 1
+    assert counts.pop() <= 12
+
+
+def test_the_starter_catalogue_by_six_roles_is_under_200_kb_with_all_open(as_alice: Client, acme: Organisation) -> None:
+    fill(acme, 34, 122, 6)
+
+    page = as_alice.get(f"{MATRIX}?open=all").content
+
+    assert (page.count(b"<select"), len(page) < 200_000) == ((34 + 122) * 6, True), len(page)
+
+
+def test_of_ten_thousand_tools_only_some_are_shown(as_alice: Client, acme: Organisation) -> None:
+    fill(acme, 2, 10_000, 6)
+
+    closed, opened = (as_alice.get(f"{MATRIX}{query}").content for query in ("", "?open=all"))
+    found = as_alice.get(f"{MATRIX}?q=use_09999").content
+
+    assert closed.count(b"<select") == 12
+    assert (opened.count(b"tool-line"), len(opened) < 200_000) == (127, True), len(opened)
+    assert found.count(b"tool-line") == 1
