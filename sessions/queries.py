@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
@@ -13,7 +14,7 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from sessions.ledger import earlier_open_turn
-from sessions.models import ChatSession, Notice, Step, StepKind, Turn
+from sessions.models import ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -93,9 +94,19 @@ def shown_turns() -> QuerySet[Turn]:
     others = Turn.objects.filter(session=OuterRef("session")).exclude(agent=OuterRef("agent"))
     return (
         Turn.objects.select_related("session", "agent")
-        .annotate(waits_for_another=earlier_open_turn(), has_other_agents=Exists(others))
+        .annotate(
+            waits_for_another=earlier_open_turn(),
+            has_other_agents=Exists(others),
+            loads_dropped=Subquery(_last_event("loads_dropped")),
+            tools_over_limit=Subquery(_last_event("tools_over_limit")),
+        )
         .prefetch_related(Prefetch("steps", steps))
     )
+
+
+def _last_event(kind: str) -> QuerySet[TurnEvent, Any]:
+    """The payload of a turn's last event of a kind, for an annotation."""
+    return TurnEvent.objects.filter(turn=OuterRef("pk"), type=kind).order_by("-number").values("payload")[:1]
 
 
 @dataclass(frozen=True)

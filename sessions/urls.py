@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL
-from sessions import matrix_views, tool_views, views
+from sessions import loads_views, matrix_views, tool_views, views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
@@ -13,6 +13,11 @@ urlpatterns = [
     path("sessions/", views.session_list, name="session_list"),
     path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
     path("sessions/<uuid:session_id>/notices/", views.session_notices, name="session_notices"),
+    path("sessions/<uuid:session_id>/toolkits/", loads_views.session_toolkits, name="session_toolkits"),
+    path("sessions/<uuid:session_id>/toolkits/load/", loads_views.session_load, name="session_load"),
+    path("sessions/<uuid:session_id>/toolkits/unload/", loads_views.session_unload, name="session_unload"),
+    path("sessions/<uuid:session_id>/toolkits/share/", loads_views.session_share, name="session_share"),
+    path("sessions/<uuid:session_id>/loads/", loads_views.session_loads, name="session_loads"),
     path("sessions/<uuid:session_id>/turns/", views.turn_create, name="turn_create"),
     path("turns/<uuid:turn_id>/", views.turn_detail, name="turn_detail"),
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),

@@ -20,6 +20,8 @@ from sessions.chats import may_write, open_session
 from sessions.first_steps import first_steps
 from sessions.forms import MessageForm, NewSessionForm
 from sessions.live import watch_turn
+from sessions.loads import around
+from sessions.loads_views import panel_of
 from sessions.models import ChatSession
 from sessions.queries import (
     ALL_CHARS,
@@ -31,7 +33,6 @@ from sessions.queries import (
     turn_or_404,
     turns_page,
 )
-from sessions.selection import selection_preview
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -105,14 +106,15 @@ def _session_page(
 ) -> HttpResponse:
     before = request.GET.get("before", "")
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
-    context = {
+    beside = around(session, session.agent, member)
+    speaks = (page.turns[-1].agent if page.turns else session.agent).slug
+    context = panel_of(member, session, session.agent, beside) | {
         "session": session,
         "page": page,
         "is_last": not before,
         "is_running": any(turn.is_open for turn in page.turns),
-        "form": form or MessageForm(initial={"agent": (page.turns[-1].agent if page.turns else session.agent).slug}),
+        "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
         "may_write": may_write(member, session),
-        "selection": selection_preview(session),
         "notices": notices_of(session),
     }
     return render(request, "sessions/session_detail.html", context, status=status)

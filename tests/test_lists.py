@@ -14,6 +14,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from capabilities.catalogue import Definition, update_tool
 from capabilities.models import (
@@ -30,7 +31,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from sessions.models import ChatSession, Step, Turn
+from sessions.models import ChatSession, LoadedToolkit, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES
@@ -125,9 +126,21 @@ def make_step(member: Membership, number: int) -> None:
     )
 
 
+def make_load(member: Membership, number: int) -> None:
+    """One that a call brought about, and that has ended."""
+    session = the_session(member)
+    make_step(member, number)
+    step = Step.objects.get(turn=the_turn(member), index=number)
+    call = {"loaded_by": member, "loaded_in": step, "unloaded_by": member, "unloaded_in": step}
+    own = {"organisation": member.organisation, "session": session, "agent": session.agent}
+    ended = {"unloaded_at": timezone.now(), "unload_reason": "unloaded"}
+    LoadedToolkit.objects.create(**own, **call, **ended, name=f"kit_{number}", source="model")
+
+
 MAKERS: dict[str, Maker] = {
     "api-sessions": lambda member, number: make_session(member),
     "api-session-turns": lambda member, number: make_turn(the_session(member)),
+    "api-session-loads": make_load,
     "api-turn-steps": make_step,
     "api-categories": lambda member, number: make_category(member.organisation, f"category_{number}"),
     "api-tools": lambda member, number: make_tool(member.organisation, f"tool_{number}"),

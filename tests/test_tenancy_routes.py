@@ -244,6 +244,19 @@ ROUTES: dict[str, Route] = {
     "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}))),
     "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
     "api-session-tools": Route(),
+    "api-session-toolkits": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"agent": side.agent}),
+            # The agent begins with this one.
+            Ask("POST", body=lambda side: {"toolkit": side.toolkit}),
+            Ask("POST", 201, body=lambda side: {"category": side.category, "agent": side.agent}),
+        )
+    ),
+    "api-session-toolkit": Route(
+        (Ask("DELETE"), Ask("DELETE", query=lambda side: {"agent": side.agent})), args={"name": "category"}
+    ),
+    "api-session-loads": Route(),
     "api-turn": Route(),
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
@@ -404,6 +417,16 @@ ROUTES: dict[str, Route] = {
     "session_detail": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
     "first_steps": Route(),
     "session_notices": Route(),
+    "session_toolkits": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}, refused=404))),
+    "session_load": Route(
+        (
+            Ask("POST", 302, body=lambda side: {"toolkit": side.toolkit}, refused=422),
+            Ask("POST", 302, body=lambda side: {"category": side.category, "agent": side.agent}, refused=422),
+        )
+    ),
+    "session_unload": Route((Ask("POST", 302, body=lambda side: {"name": side.category}, refused=422),)),
+    "session_share": Route((Ask("POST", 302, body=lambda side: {"shares": "1"}),)),
+    "session_loads": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
     "turn_create": Route((Ask("POST", 302, body=lambda side: MESSAGE),)),
     "turn_detail": Route((Ask(status=302),)),
     "turn_cancel": Route((Ask("POST", 302),), args=OPEN),

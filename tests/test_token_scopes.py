@@ -17,7 +17,14 @@ from toolhub.tenants.wire import TokenScope, scope_wanted
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 #: The views that `chat` opens for writing. Every other write needs `manage`.
-CHAT = {"api-sessions", "api-session", "api-session-turns", "api-turn-cancel"}
+CHAT = {
+    "api-sessions",
+    "api-session",
+    "api-session-turns",
+    "api-session-toolkits",
+    "api-session-toolkit",
+    "api-turn-cancel",
+}
 
 
 def views(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,11 +9,15 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from sessions.loads import Line
 from sessions.markdown import render_markdown
-from sessions.models import Step, StepStatus, Turn, TurnStatus
+from sessions.models import LoadedToolkit, LoadSource, Step, StepKind, StepStatus, Turn, TurnStatus, UnloadReason
 from sessions.queries import SHOWN_CHARS
 
 register = template.Library()
+
+#: Names that a sentence tells of a list.
+SHOWN_NAMES = 5
 
 TURN_STATES = {
     TurnStatus.QUEUED: "wait",
@@ -83,6 +87,78 @@ def awaited(turn: Turn) -> str:
     children = [getattr(step, "child_turn", None) for step in turn.steps.all()]
     names = dict.fromkeys(str(child.agent) for child in children if child is not None and child.is_open)
     return f"Waiting for {', '.join(names)}" if names else "Working"
+
+
+@register.filter
+def turn_told(turn: Turn) -> list[str]:
+    """What its selection had to leave out, as its events say it: one sentence each."""
+    dropped = getattr(turn, "loads_dropped", None)
+    loads = dropped.get("loads") if isinstance(dropped, dict) else None
+    lines = [dropped_told(each) for each in loads or ()]
+    over = getattr(turn, "tools_over_limit", None)
+    if isinstance(over, dict):
+        lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
+    return lines
+
+
+def dropped_told(load: dict[str, str]) -> str:
+    reason = load.get("reason", "")
+    label = str(UnloadReason(reason).label) if reason in UnloadReason.values else ""
+    why = f": {label[:1].lower()}{label[1:]}" if label else ""
+    return f"{load.get('name', 'A toolkit')} was dropped{why}."
+
+
+@register.filter
+def over_limit_told(names: list[str], count: int | None = None) -> str:
+    """That these tools, or as many of which these are the first, were more than one request may carry."""
+    number = count or len(names)
+    shown = ", ".join(names[:SHOWN_NAMES])
+    more = f" and {number - SHOWN_NAMES:,} more" if number > SHOWN_NAMES else ""
+    fits = "tool does" if number == 1 else "tools do"
+    return f"{number:,} {fits} not fit into what one request may carry: {shown}{more}."
+
+
+@register.filter
+def rounds_told(turn: Turn) -> str:
+    """What each model call of the turn carried of tools, and how much of it began as the call before."""
+    rounds = [step for step in turn.steps.all() if step.kind == StepKind.MODEL]
+    return " · ".join(each for each in map(_round_told, rounds) if each)
+
+
+def _round_told(step: Step) -> str:
+    parts = []
+    if step.tool_set is not None:
+        parts.append(f"{step.tool_set.tokens:,} tok of tools")
+    if step.prefix_bytes and step.prompt_bytes:
+        parts.append(f"same bytes {100 * step.prefix_bytes // step.prompt_bytes} %")
+    return f"Round {step.round}: {', '.join(parts)}" if parts else ""
+
+
+@register.filter
+def loader(line: Line, loaders: dict[int, str]) -> str:
+    """Who loaded something by hand."""
+    return loaders.get(line.load_id or 0) or "a person"
+
+
+@register.filter
+def loaded_told(row: LoadedToolkit) -> str:
+    """What or who brought a load about."""
+    if row.source == LoadSource.INITIAL:
+        return "The agent begins with it"
+    if row.source == LoadSource.MODEL:
+        return "The agent"
+    return str(row.loaded_by) if row.loaded_by else "A person"
+
+
+@register.filter
+def ended_told(row: LoadedToolkit) -> str:
+    """Why a load ended."""
+    if row.unload_reason != UnloadReason.UNLOADED:
+        label = str(row.get_unload_reason_display())
+        return f"Dropped: {label[:1].lower()}{label[1:]}"
+    if row.unloaded_in_id is not None:
+        return "Unloaded by the agent"
+    return f"Unloaded by {row.unloaded_by}" if row.unloaded_by else "Unloaded"
 
 
 @register.filter
