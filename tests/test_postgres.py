@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
     [
         ("tests/sessions/test_ledger.py", 45),
         ("tests/sessions/test_ledger_machine.py", 1),
+        ("tests/sessions/test_delegation.py", 38),
         ("tests/sessions/test_selection.py", 25),
         ("tests/sessions/test_periodic.py", 20),
         ("tests/capabilities/test_grant_requests.py", 40),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -180,11 +182,7 @@ def test_children_that_end_at_the_same_moment_wake_their_parent_once(
     turn = work(accept(session))
     claims = [ledger.claim(child.pk, "worker-9") for child in children_of(turn)]
 
-    def finish(claim: ledger.Claim) -> None:
-        with organisation_scope(claim.organisation_id):
-            ledger.finish(claim, TurnStatus.DONE, answer="x")
-
-    at_once([lambda claim=claim: finish(claim) for claim in claims if claim is not None])  # type: ignore[misc]
+    at_once([partial(finish_or_lose, claim) for claim in claims if claim is not None])
 
     assert reread(turn).status == TurnStatus.QUEUED
     assert events_of(turn).count("resumed") == 1
@@ -466,6 +464,28 @@ def test_cancelling_a_running_parent_stops_its_children_and_it_waits_for_none(
     turn = work(turn)
 
     assert [each.status for each in (turn, *children_of(turn))] == [TurnStatus.CANCELLED] * 2
+
+
+def test_a_cancel_and_the_ends_of_the_children_at_once_leave_nothing_open_and_nobody_blocked(
+    session: ChatSession, coder: Agent, provider: ScriptedOpenAI
+) -> None:
+    for _ in range(5):
+        provider.enqueue(Say(calls=[ask(message=f"Part {each}", id=f"c{each}") for each in range(3)]))
+        turn = work(accept(make_session(session.membership, session.agent)))
+        children = children_of(turn)
+        claims = [ledger.claim(child.pk, "worker-9") for child in children]
+
+        at_once([partial(cancel, turn), *(partial(finish_or_lose, claim) for claim in claims if claim), ledger.reap])
+
+        assert reread(turn).status in (TurnStatus.CANCELLED, TurnStatus.QUEUED)
+        cancel(turn)
+        assert reread(turn).status == TurnStatus.CANCELLED
+        assert all(reread(child).status == TurnStatus.DONE for child in children)
+
+
+def finish_or_lose(claim: ledger.Claim) -> None:
+    with organisation_scope(claim.organisation_id), suppress(ledger.LeaseLost):
+        ledger.finish(claim, TurnStatus.DONE, answer="x")
 
 
 def test_a_parent_that_was_resumed_and_is_cancelled_ends_at_once(
