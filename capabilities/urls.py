@@ -50,6 +50,7 @@ urlpatterns = [
         permissions.role_tools,
         name="role_tools",
     ),
+    path("members/<int:member_id>/tools/", permissions.member_tools, name="member_tools"),
     path("grants/", permissions.grant_list, name="grant_list"),
     path("grants/new/", permissions.grant_create, name="grant_create"),
     path("grants/<int:grant_id>/revoke/", permissions.grant_revoke, name="grant_revoke"),

@@ -20,8 +20,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import Decision, RoleRules
-from capabilities.models import AgentTool, Effect, Grant, Role, RoleMembership, RoleMode, RoleRule, Tool
+from capabilities.models import AgentTool, Effect, Grant, Role, RoleMembership, RoleMode, RoleRule, Tool, ToolKind
 from capabilities.roles import Rule
 from sessions.models import OPEN_STATUSES, ChatSession, Turn
 from toolhub.tenants.models import Membership
@@ -212,7 +213,8 @@ class Catalogue:
 
 
 def _read_catalogue() -> Catalogue:
-    rows = Tool.objects.values_list(
+    # The tools that load others need no role that names them.
+    rows = Tool.objects.exclude(name__in=META_TOOLS, kind=ToolKind.BUILTIN).values_list(
         "pk", "name", "category_id", "category__name", "category__is_core", "is_enabled", "current_version__tokens"
     )
     return Catalogue(

@@ -507,6 +507,11 @@ ROUTES: dict[str, Route] = {
     ),
     "role_tools": Route((Ask(status=302),), args={"slug": "role", "name": "category"}, right=Right.ROLES),
     "role_delete": Route((Ask("POST", 302),), args={"slug": "role"}, right=Right.ROLES),
+    "member_tools": Route(
+        (Ask(), Ask(query=lambda side: {"q": side.name, "category": side.category, "show": "all"}, refused=200)),
+        args=COLLEAGUE,
+        right=Right.ROLES,
+    ),
     "grant_list": Route((Ask(), Ask(query=lambda side: {"q": side.name}, refused=200)), right=Right.ROLES),
     "grant_create": Route((Ask(), Ask("POST", 302, body=grant_form, refused=422)), right=Right.ROLES),
     "grant_revoke": Route((Ask("POST", 302),), right=Right.ROLES),

@@ -75,6 +75,19 @@ class GrantFilter(forms.Form):
         return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
+class UsableFilter(forms.Form):
+    """The address of a member's tools: a value that cannot be is left out."""
+
+    q = forms.CharField(required=False, max_length=100)
+    category = forms.CharField(required=False, max_length=64)
+    show = forms.ChoiceField(required=False, choices=[("", "Allowed"), ("all", "Allowed or not")])
+    after = forms.CharField(required=False, max_length=64)
+
+    def values(self) -> dict[str, str]:
+        self.full_clean()
+        return {name: self.cleaned_data.get(name) or "" for name in self.fields}
+
+
 class GrantForm(forms.Form):
     """One member's own allow or deny. Names are typed, with the organisation's own as suggestions."""
 
