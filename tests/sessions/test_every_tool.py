@@ -18,7 +18,7 @@ import pytest
 from pytest_django import Settings
 
 from capabilities.catalogue import install_builtin
-from capabilities.models import AgentTool, Tool
+from capabilities.models import Agent, AgentTool, LoadingMode, Tool
 from capabilities.registry import registry
 from capabilities.services import save_service
 from sessions.models import ChatSession, StepStatus, TurnStatus
@@ -30,13 +30,16 @@ from tests.capabilities.builtin.fakes.open_meteo import OpenMeteo
 from tests.capabilities.builtin.fakes.research import ArXiv, DuckDuckGo, Wikipedia
 from tests.capabilities.builtin.fakes.searxng import SearXNG
 from tests.capabilities.builtin.fakes.smtp import MailServer
-from tests.cast import make_agent, make_role, make_session
+from tests.cast import allow_toolkit, make_agent, make_role, make_session, make_toolkit
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.turns import run, tool_steps_of, work_all
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+#: The conversation with the agent that has no tools of its own.
+CALLING = "calling"
 
 
 class Page(FakeService):
@@ -274,22 +277,38 @@ def conversations(world: World) -> dict[str, list[tuple[str, dict[str, Any]]]]:
             ("docker", {"action": "containers"}),
             ("aws_lambda", {"action": "list"}),
         ],
+        "loading": [
+            ("list_toolkits", {}),
+            ("search_tools", {"query": "uuid"}),
+            ("load_tools", {"toolkit": "spare"}),
+            ("unload_tools", {"toolkit": "spare"}),
+            ("load_tool_category", {"category": "utility"}),
+        ],
+        CALLING: [("call_tool", {"name": "uuid", "arguments": {}})],
     }
 
 
-def set_up(alice: Membership, world: World, provider: ScriptedOpenAI) -> None:
-    """The whole catalogue, its services, and an agent with every tool, in Alice's organisation."""
+def set_up(alice: Membership, world: World, provider: ScriptedOpenAI) -> tuple[Agent, Agent]:
+    """The whole catalogue and its services in Alice's organisation. An agent with every tool, and something to load;
+    and one that only searches and calls."""
     with organisation_scope(alice.organisation):
         install_builtin(alice.organisation)
         for name, values in world.services.items():
             save_service(registry.services[name], values, actor=alice)
         agent = make_agent(alice.organisation, provider.url, starts_with_core=False)
-        agent.model.max_rounds = 25
+        agent.model.max_rounds, agent.model.tool_limit = 25, 200
         agent.model.save()
         AgentTool.objects.bulk_create(
             AgentTool(organisation=alice.organisation, agent=agent, tool=tool) for tool in Tool.objects.all()
         )
+        calling = make_agent(
+            alice.organisation, slug="calling", starts_with_core=False, loading_mode=LoadingMode.CONSTANT
+        )
+        spare = make_toolkit(alice.organisation, "spare", Tool.objects.get(name="uuid"))
+    for each in (agent, calling):
+        allow_toolkit(each, spare)
     make_role(alice.organisation, alice)
+    return agent, calling
 
 
 def failures(session: ChatSession, provider: ScriptedOpenAI, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
@@ -306,12 +325,13 @@ def failures(session: ChatSession, provider: ScriptedOpenAI, calls: list[tuple[s
 def test_every_tool_that_works_is_called_through_a_real_turn(
     alice: Membership, bob: Membership, world: World, provider: ScriptedOpenAI, subtests: pytest.Subtests
 ) -> None:
-    set_up(alice, world, provider)
+    agent, calling = set_up(alice, world, provider)
     talks = conversations(world)
 
     for name, calls in talks.items():
         with subtests.test(name):
-            assert failures(make_session(alice), provider, calls) == []
+            session = make_session(alice, calling if name == CALLING else agent)
+            assert failures(session, provider, calls) == []
 
     called = {tool for calls in talks.values() for tool, _ in calls}
     later = {
