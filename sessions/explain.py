@@ -212,8 +212,12 @@ def reasons_of(world: World, listed: Listed) -> Reasons:
 def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:
     own = world.gathered.get(listed.spec.name)
     if own is not None:
-        source = "one of the agent’s own" if own.source == "agent" else own.source
-        return Cell("loaded", True, source, own.source.removeprefix("core category "))
+        shorts = {"agent": "its own", "meta-tool": "by itself"}
+        source = "it is one of the agent’s own" if own.source == "agent" else f"{own.source} brings it"
+        if own.source == "meta-tool":
+            source = "it comes by itself, as there is something to load"
+        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, own.source)
+        return Cell("loaded", True, source, short)
     reason, short = _why_nothing_brings(world, listed, row)
     return Cell("loaded", False, reason, short, stops=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL
-from sessions import loads_views, matrix_views, tool_views, views
+from sessions import explain_views, loads_views, matrix_views, tool_views, views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
@@ -23,6 +23,7 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("explain/", explain_views.explain_page, name="explain"),
     path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
     path("roles/new/", matrix_views.role_create, name="role_create"),
     path("roles/<slug:slug>/", matrix_views.role_detail, name="role_detail"),

@@ -74,25 +74,26 @@ def subject_of(
     reader: Membership,
     *,
     member: int | str | None = None,
-    agent: str = "",
+    agent: str | Agent = "",
     session: UUID | None = None,
 ) -> Subject:
     """Oneself, unless a member (by key or e-mail address) or somebody's session is named. At most three queries.
 
     Raises PermissionDenied without the right `roles` for another member, and ChangeRefused with the code `unknown` for
-    what is not there or not visible. Without an agent: the session's, or the first one that there is.
+    what is not there or not visible. Without an agent: the session's, or the first one that there is. One that is
+    given as a row comes with its model and provider.
     """
     chat = _session(reader, session) if session is not None else None
     found = _member(reader, member, chat)
     if chat is not None and chat.membership_id != found.pk:
         raise not_there("session", "such session of this member", session)
-    if chat is not None and agent in ("", chat.agent.slug):
+    if chat is not None and agent in ("", chat.agent, chat.agent.slug):
         return Subject(found, chat.agent, chat)
-    return Subject(found, _agent(agent), chat)
+    return Subject(found, agent if isinstance(agent, Agent) else _agent(agent), chat)
 
 
 def _session(reader: Membership, session: UUID) -> ChatSession:
-    rows = visible_sessions(reader).select_related("agent__model__provider", "membership__user", "agent__model")
+    rows = visible_sessions(reader).select_related("agent__model__provider", "membership__user")
     found = rows.defer("agent__model__provider__api_key").filter(pk=session).first()
     if found is None:
         raise not_there("session", "session", session)

@@ -261,6 +261,14 @@ ROUTES: dict[str, Route] = {
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
+    "api-explain": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"member": side.colleague}, right=Right.ROLES),
+            Ask(query=lambda side: {"agent": side.agent}),
+            Ask(query=lambda side: {"category": side.category}),
+        )
+    ),
     # REST: the catalogue
     "api-categories": Route(
         (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh", "title": "Fresh"}, right=Right.CATALOGUE))
@@ -432,6 +440,14 @@ ROUTES: dict[str, Route] = {
     "turn_cancel": Route((Ask("POST", 302),), args=OPEN),
     "turn_stream": Route(),
     "step_detail": Route(),
+    "explain": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"member": side.email, "agent": side.agent}, refused=422, right=Right.ROLES),
+            Ask(query=lambda side: {"agent": side.agent}, refused=422),
+            Ask(query=lambda side: {"q": side.name, "category": side.category}, refused=200),
+        )
+    ),
     # Pages: the catalogue
     "tool_list": Route((Ask(), Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200))),
     "tool_detail": Route(),

@@ -20,6 +20,7 @@ handler500 = "toolhub.problems.server_error"
 api = [
     path("", include("sessions.api")),
     path("", include("sessions.loads_api")),
+    path("", include("sessions.explain_api")),
     path("", include("capabilities.api")),
     path("", include("toolhub.tenants.routes")),
 ]

@@ -120,6 +120,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Roles", "shield-check", "role_list", "role", Right.ROLES),
             ("Grants", "person-check", "grant_list", "grant", Right.ROLES),
             ("Requests", "hourglass-split", "request_list", "request", None),
+            ("Explain", "question-circle", "explain", "explain", None),
             ("Audit", "journal-text", "audit_list", "audit", Right.AUDIT),
         ),
     ),

@@ -1,0 +1,163 @@
+"""The page that tells why each tool is, or is not, in what an agent sends for a member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET
+
+from capabilities.models import Agent, AgentScope
+from capabilities.refused import ChangeRefused
+from capabilities.views.shared import show_refusal, status_of
+from sessions.explain import STAGES, Asked
+from sessions.models import ChatSession
+from sessions.single_changes import Change
+from sessions.why import MAX_MESSAGE, Explained, Subject, explain, subject_of
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+#: Sessions of the member that the page offers, the last used first.
+SESSIONS_OFFERED = 20
+#: Headings of the columns, by stage.
+TITLES = {
+    "loaded": "Brought by",
+    "enabled": "On",
+    "set-up": "Set up",
+    "scope": "Scope",
+    "delegation": "Handed over",
+    "grants": "Grants",
+    "role": "Role",
+    "limit": "Limit",
+}
+STATE_CHOICES = [
+    ("", "All tools"),
+    ("sent", "Sent"),
+    ("loadable", "Can be loaded"),
+    ("stopped", "Stopped"),
+]
+
+
+class ExplainForm(forms.Form):
+    """The page's address: about whom, and which tools."""
+
+    member = forms.EmailField(required=False, max_length=254)
+    agent = forms.CharField(required=False, max_length=63)
+    session = forms.UUIDField(required=False, error_messages={"invalid": "There is no such session."})
+    message = forms.CharField(required=False, max_length=MAX_MESSAGE)
+    q = forms.CharField(required=False, max_length=100)
+    category = forms.CharField(required=False, max_length=64)
+    state = forms.ChoiceField(required=False, choices=STATE_CHOICES)
+    after = forms.CharField(required=False, max_length=64)
+    before = forms.CharField(required=False, max_length=64)
+
+    def asked(self) -> Asked:
+        return Asked(**{name: self.cleaned_data[name] for name in ("q", "category", "state", "after", "before")})
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What a link to another page of the list keeps: everything but the place."""
+        names = ("member", "agent", "session", "q", "category", "state")
+        values = {name: str(self.data.get(name, "")) for name in names}
+        return {name: value for name, value in values.items() if value}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
+
+    explained: Explained
+    changes: Sequence[tuple[str, str]]
+
+
+@require_GET
+@signed_in
+def explain_page(request: MemberRequest, org: str) -> HttpResponse:
+    """Why each tool is sent or not, for oneself; with the right `roles` for any member."""
+    reader = member_or_404(request)
+    form = ExplainForm(request.GET)
+    agents = list(_agents())
+    subject = _subject(form, reader, agents) if form.is_valid() else None
+    found = explain(subject, form.asked()) if subject is not None else None
+    hidden = _hidden(subject)
+    context: dict[str, Any] = {
+        "form": form,
+        "agents": agents,
+        "subject": subject,
+        "found": found,
+        "lines": [Line(each, _linked(each, reader, subject)) for each in found.tools] if found and subject else [],
+        "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
+        "hidden": hidden,
+        "sees_all": reader.has_right(Right.ROLES),
+        "states": STATE_CHOICES,
+        "query": urlencode(form.kept),
+        "is_filtered": any(form.data.get(name) for name in ("q", "category", "state")),
+    }
+    if request.htmx:
+        return render(request, "sessions/_explain_tools.html", context, status=status_of(form))
+    context["sessions"] = _sessions(subject)
+    return render(request, "sessions/explain.html", context, status=status_of(form))
+
+
+def _agents() -> Any:
+    rows = Agent.objects.select_related("model__provider").defer("model__provider__api_key", "prompt")
+    return rows.order_by("-is_enabled", "pk")
+
+
+def _subject(form: ExplainForm, reader: Membership, agents: Sequence[Agent]) -> Subject | None:
+    """None, with the reason in the form, for what is not there. PermissionDenied goes on."""
+    wanted = form.cleaned_data
+    slug, session = wanted["agent"], wanted["session"]
+    by_slug = {agent.slug: agent for agent in agents}
+    if not slug and session is None and agents:
+        slug = agents[0].slug
+    try:
+        return subject_of(reader, member=wanted["member"] or None, agent=by_slug.get(slug, slug), session=session)
+    except ChangeRefused as error:
+        show_refusal(form, error)
+        return None
+
+
+def _sessions(subject: Subject | None) -> list[ChatSession]:
+    """The member's last ones, with the one that was asked for among them."""
+    if subject is None:
+        return []
+    rows = ChatSession.objects.filter(membership=subject.member, parent_turn=None).select_related("agent")
+    found = list(
+        rows.only("organisation_id", "title", "agent__organisation_id", "agent__name").order_by("-active_at")[
+            :SESSIONS_OFFERED
+        ]
+    )
+    if subject.session is not None and subject.session not in found:
+        found.insert(0, subject.session)
+    return found
+
+
+def _hidden(subject: Subject | None) -> set[str]:
+    """Stages that can say nothing here."""
+    if subject is None:
+        return set()
+    hidden = set() if subject.agent.scope == AgentScope.MEMBER else {"scope"}
+    return hidden if subject.session and subject.session.delegated_tools is not None else {*hidden, "delegation"}
+
+
+def _linked(each: Explained, reader: Membership, subject: Subject) -> list[tuple[str, str]]:
+    category = each.reasons.spec.category
+    return [(change.text, _page_of(change, each, reader, category)) for change in each.changes]
+
+
+def _page_of(change: Change, each: Explained, reader: Membership, category: str) -> str:
+    """Where the reader may make the change, or ask for it; empty where neither."""
+    org = reader.organisation.slug
+    if change.right is None or reader.reach(change.right).covers(category):
+        return reverse(change.view, args=[org, *change.args], query=change.query or None)
+    if change.code == "give_grant":
+        return reverse("tool_detail", args=[org, each.reasons.spec.name])
+    return ""
