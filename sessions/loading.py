@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from capabilities.active import Overrides, Standing, standing_of
 from capabilities.contract.loading import META_CATEGORY
-from capabilities.models import Agent, AgentScope, Category, LoadingMode, Toolkit
+from capabilities.models import Agent, AgentScope, AgentToolkit, Category, LoadingMode, Toolkit
 from capabilities.offers import Bundle, Candidate, Offer
 from capabilities.services import acts_as_organisation
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, UnloadReason
@@ -280,41 +280,63 @@ def unload(place: Place, name: str, *, by: By) -> LoadResult:
     """Unload a toolkit, a category or a deferred tool by its name. What is initial stays."""
     hold(place.session)
     holdings = holdings_of(place.session, place.agent)
-    loads = [each for each in holdings.loads if each.bundle.name == name]
-    known = [each for each in holdings.loadable if each.name == name]
-    if any(each.bundle.is_initial for each in loads) or any(each.is_initial for each in known):
-        return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
-    if not loads:
-        category = Category.objects.filter(name=name).first()
-        if not known and category is not None and is_there_anyway(place.agent, category):
-            return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
-        if not known and category is None:
-            allowed = {"allowed": [each.bundle.name for each in read_place(place).loadable]}
-            return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
-        return LoadResult("not_loaded", name, f"{name} is not loaded.")
-    _end(place.session, [each.bundle for each in loads], by)
+    ending = [each.bundle for each in holdings.loads if each.bundle.name == name and not each.bundle.is_initial]
+    if not ending:
+        return _not_unloaded(place, holdings, name)
+    rows = _rows_of(place, ending)
+    keeper = _keeper(rows)
+    if keeper is not None:
+        return LoadResult("sticky", name, f"{name} belongs to the agent {keeper} from the start, and stays.")
+    _end(place.session, rows, by)
     when = "now" if place.agent.loading_mode == LoadingMode.CONSTANT else "next_request"
-    what = loads[0].bundle.kind.title()
-    message = f"{what} '{name}' will no longer be available on the next request in this session."
+    message = f"{ending[0].kind.title()} '{name}' will no longer be available on the next request in this session."
     return LoadResult("unloaded", name, message, {"takes_effect": when})
 
 
-def _end(session: ChatSession, bundles: Sequence[Bundle], by: By) -> None:
-    """End the rows of these; where the session shares its loads, whichever agent loaded them."""
+def _not_unloaded(place: Place, holdings: Holdings, name: str) -> LoadResult:
+    """Nothing of this name can be unloaded: the agent has it from the start, it is not loaded, or it is unknown."""
+    known = [each for each in holdings.loadable if each.name == name]
+    category = Category.objects.filter(name=name).first()
+    is_core = not known and category is not None and is_there_anyway(place.agent, category)
+    if is_core or any(each.is_initial for each in known):
+        return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
+    if known or category is not None:
+        return LoadResult("not_loaded", name, f"{name} is not loaded.")
+    allowed = {"allowed": [each.bundle.name for each in read_place(place).loadable]}
+    return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
+
+
+def _rows_of(place: Place, bundles: Sequence[Bundle]) -> list[LoadedToolkit]:
+    """The agent's rows of these; where the session shares its loads, whichever agent loaded them."""
+    whose: dict[str, Any] = {} if place.session.shares_loads else {"agent": place.agent}
+    found: list[LoadedToolkit] = []
     for bundle in bundles:
         same: dict[str, Any] = {"toolkit": bundle.toolkit_id, "tool": bundle.tool_id}
         if bundle.toolkit_id is None:
             same["category"] = next(iter(bundle.category_ids), None)
-        rows = LoadedToolkit.objects.filter(session=session, unloaded_at=None, **same)
-        for row in rows:
-            LoadedToolkit.objects.filter(pk=row.pk).update(
-                unloaded_at=Now(),
-                unload_reason=UnloadReason.UNLOADED,
-                unloaded_by=by.member,
-                unloaded_in_id=by.step_id,
-            )
-            if by.source == LoadSource.PERSON:
-                record("session.unload", row, actor=by.member, before={"session": str(session.pk), "name": row.name})
+        found += LoadedToolkit.objects.filter(session=place.session, unloaded_at=None, **whose, **same)
+    return found
+
+
+def _keeper(rows: Sequence[LoadedToolkit]) -> Agent | None:
+    """Whichever agent has one of these as an initial toolkit."""
+    for row in rows:
+        line = AgentToolkit.objects.filter(agent=row.agent_id, toolkit=row.toolkit_id, is_initial=True)
+        if row.toolkit_id is not None and (keeper := line.select_related("agent").first()):
+            return keeper.agent
+    return None
+
+
+def _end(session: ChatSession, rows: Sequence[LoadedToolkit], by: By) -> None:
+    for row in rows:
+        LoadedToolkit.objects.filter(pk=row.pk).update(
+            unloaded_at=Now(),
+            unload_reason=UnloadReason.UNLOADED,
+            unloaded_by=by.member,
+            unloaded_in_id=by.step_id,
+        )
+        if by.source == LoadSource.PERSON:
+            record("session.unload", row, actor=by.member, before={"session": str(session.pk), "name": row.name})
     count_load(session)
 
 

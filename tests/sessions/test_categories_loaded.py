@@ -27,7 +27,17 @@ from sessions.active_tools import (
     get_active_tool_permissions,
 )
 from sessions.models import ChatSession, StepStatus, TurnStatus
-from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_role, make_session, make_tool
+from tests.cast import (
+    allow_toolkit,
+    make_agent,
+    make_category,
+    make_member,
+    make_meta_tools,
+    make_role,
+    make_session,
+    make_tool,
+    make_toolkit,
+)
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import answers_in, ask, carried, carried_next, loads_of, payloads, set_mode
 from tests.sessions.turns import events_of, run, steps_of, tool_steps_of
@@ -637,3 +647,19 @@ def test_zk_46_a_category_can_be_unloaded(alices: ChatSession, provider: Scripte
     }
     assert carried_next(alices, provider) == AT_FIRST
     assert loads_of(alices) == [("predictions", "model", "unloaded")]
+
+
+def test_zk_46_a_category_can_be_unloaded_where_an_initial_toolkit_has_the_same_name(
+    alices: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(alices.organisation):
+        tool = Tool.objects.get(name="kg_search")
+    allow_toolkit(alices.agent, make_toolkit(alices.organisation, "predictions", tool), initial=True)
+    ask(alices, provider, load("predictions"))
+
+    told = ask(alices, provider, call("unload_tools", {"toolkit": "predictions"}))
+    told += ask(alices, provider, call("unload_tools", {"toolkit": "predictions"}))
+
+    assert [each["status"] for each in told] == ["unloaded", "sticky"]
+    assert loads_of(alices) == [("predictions", "initial", ""), ("predictions", "model", "unloaded")]
+    assert "kg_search" in carried_next(alices, provider)
