@@ -28,11 +28,11 @@ from toolhub.tenants.pages import signed_in
 SESSIONS_OFFERED = 20
 #: Headings of the columns, by stage.
 TITLES = {
-    "loaded": "Brought by",
-    "enabled": "On",
-    "set-up": "Set up",
+    "loaded": "Loaded",
+    "enabled": "Enabled",
+    "set-up": "Set-up",
     "scope": "Scope",
-    "delegation": "Handed over",
+    "delegation": "Delegation",
     "grants": "Grants",
     "role": "Role",
     "limit": "Limit",
@@ -82,7 +82,7 @@ class Line:
 def explain_page(request: MemberRequest, org: str) -> HttpResponse:
     """Why each tool is sent or not, for oneself; with the right `roles` for any member."""
     reader = member_or_404(request)
-    form = ExplainForm(request.GET)
+    form = ExplainForm(request.GET, auto_id="explain-%s")
     agents = list(_agents())
     subject = _subject(form, reader, agents) if form.is_valid() else None
     found = explain(subject, form.asked()) if subject is not None else None
@@ -116,7 +116,9 @@ def _subject(form: ExplainForm, reader: Membership, agents: Sequence[Agent]) -> 
     wanted = form.cleaned_data
     slug, session = wanted["agent"], wanted["session"]
     by_slug = {agent.slug: agent for agent in agents}
-    if not slug and session is None and agents:
+    if not slug and session is None:
+        if not agents:
+            return None
         slug = agents[0].slug
     try:
         return subject_of(reader, member=wanted["member"] or None, agent=by_slug.get(slug, slug), session=session)
