@@ -86,7 +86,7 @@ def subject_of(
     chat = _session(reader, session) if session is not None else None
     found = _member(reader, member, chat)
     if chat is not None and chat.membership_id != found.pk:
-        raise not_there("session", "such session of this member", session)
+        raise ChangeRefused("session", f"This is no session of {found}: choose one of theirs.", code="unknown")
     if chat is not None and agent in ("", chat.agent, chat.agent.slug):
         return Subject(found, chat.agent, chat)
     return Subject(found, agent if isinstance(agent, Agent) else _agent(agent), chat)

@@ -109,9 +109,9 @@ def test_members_see_only_the_entries_that_would_let_them_in(
 
     open_to_all = ["Home", "Sessions", "Tools", "Categories", "Toolkits", "Agents"]
     catalogue = ["Tools", "Categories", "Toolkits", "Set-up", "Agents", "Providers"]
-    assert plain == [*open_to_all, "Requests"]
-    assert delegated == [*open_to_all, "Providers", "Requests"]
-    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Requests", "Audit"]
+    assert plain == [*open_to_all, "Requests", "Explain"]
+    assert delegated == [*open_to_all, "Providers", "Requests", "Explain"]
+    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Requests", "Explain", "Audit"]
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
