@@ -216,7 +216,7 @@ class SessionDetail(APIView):
         """Name it, or let its agents share what they load. Only its own member changes a session."""
         member = api_member(request, at_least=Access.MEMBER)
         session = session_to_write(member, session_id)
-        return Response(SessionOut(change_session(session, **checked_part(SessionPart, request))).data)
+        return Response(SessionOut(change_session(session, actor=member, **checked_part(SessionPart, request))).data)
 
 
 class SessionTurns(APIView):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.db.models import F
+from django.db import transaction
 
 from capabilities.models import Agent
+from sessions.loading import share_loads
 from sessions.models import ChatSession
 from toolhub.tenants.models import Access, Membership
 
@@ -18,16 +17,16 @@ def open_session(member: Membership, agent: Agent, *, title: str = "") -> ChatSe
     )
 
 
-def change_session(session: ChatSession, *, title: str | None = None, shares_loads: bool | None = None) -> ChatSession:
+@transaction.atomic
+def change_session(
+    session: ChatSession, *, actor: Membership, title: str | None = None, shares_loads: bool | None = None
+) -> ChatSession:
     """Name it, or let its agents share what they load; what is not given stays."""
-    changes: dict[str, Any] = {}
     if title is not None:
-        changes["title"] = title
-    if shares_loads is not None and shares_loads != session.shares_loads:
-        changes |= {"shares_loads": shares_loads, "load_count": F("load_count") + 1}
-    if changes:
-        ChatSession.objects.filter(pk=session.pk).update(**changes)
-        session.refresh_from_db(fields=list(changes))
+        ChatSession.objects.filter(pk=session.pk).update(title=title)
+    if shares_loads is not None:
+        share_loads(session, shares_loads, actor=actor)
+    session.refresh_from_db(fields=["title", "shares_loads", "load_count"])
     return session
 
 

@@ -259,6 +259,16 @@ def test_a_token_for_chatting_changes_its_own_members_sessions_alone(
     assert load_into(session) == 403
 
 
+def test_sharing_loads_over_rest_is_on_record(bob: Membership, session: ChatSession) -> None:
+    body = b'{"shares_loads": true, "title": "Deploy"}'
+
+    reply = Rest(bob).ask("PATCH", f"sessions/{session.pk}", body)
+
+    assert (reply.json["shares_loads"], reply.json["title"]) == (True, "Deploy")
+    with organisation_scope(bob.organisation):
+        assert AuditEntry.objects.get(action="session.share_loads").actor_label == "bob@example.com"
+
+
 # -- History ----------------------------------------------------------------------------------------------------------
 
 
