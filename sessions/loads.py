@@ -106,11 +106,6 @@ class Loads:
     #: The same of whole categories, where they were asked for.
     categories: list[Line]
 
-    @property
-    def next_turn(self) -> bool:
-        """Whether a load shows with the next message, not in a turn that runs."""
-        return self.place.agent.loading_mode == LoadingMode.NEXT_REQUEST
-
 
 def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = ()) -> Loads:
     """Three queries. `agent` comes with its model and provider at hand."""
