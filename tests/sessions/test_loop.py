@@ -123,6 +123,16 @@ def test_cx31_cx34_after_five_rounds_a_turn_ends_with_a_message(session: ChatSes
     assert check_request(provider.bodies[-1])[-2] == {"role": "assistant", "content": turn.answer}
 
 
+def test_zk_44_an_agent_may_have_ten_rounds(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(max_rounds=10)
+    provider.enqueue(*(Say(calls=[call("uuid", {"count": number}, id=f"c{number}")]) for number in range(1, 11)))
+
+    turn = run(session)
+
+    assert (turn.status, turn.error_code, turn.rounds) == (TurnStatus.DONE, "max_rounds", 10)
+
+
 @pytest.mark.parametrize(
     ("model", "agent", "setting", "rounds"), [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (3, 2, 4, 3)]
 )
