@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -505,16 +506,16 @@ class LoadingMachine(RuleBasedStateMachine):
             category = name if name in CATEGORIES else thing[1] if thing[0] == "category" else CORE
             if kind == "turn":
                 turns.append((self.accepted(agent, plan), agent))
-                works.append(lambda turn=turns[-1][0]: work(turn))
+                works.append(partial(work, turns[-1][0]))
             elif kind == "deny":
                 # One at a time, so that the machine knows what came of it.
                 if kinds.count("deny") == 1:
-                    works.append(lambda thing=thing: self.give("deny", thing))
+                    works.append(partial(self.give, "deny", thing))
             elif kind == "category":
-                works.append(lambda a=agent, c=category: self.load_category_now(a, c, "alice"))
+                works.append(partial(self.load_category_now, agent, category, "alice"))
             else:
                 act = self.load_now if kind == "load" else self.unload_now
-                works.append(lambda act=act, a=agent, n=name: act(a, n, "bob"))
+                works.append(partial(act, agent, name, "bob"))
         results = at_once(works) if works else []
 
         for result in results:
