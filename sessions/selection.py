@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from capabilities.contract.loading import (
 )
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
-from capabilities.offers import Candidate, Clash, Offer
+from capabilities.offers import OWN, Candidate, Clash, Offer
 from capabilities.services import acts_as_organisation, service_title
 from sessions.models import ChatSession, ToolSet, Turn, UnloadReason
 from sessions.reach import Holdings, Load, holdings_of, offer_at_hand
@@ -114,6 +115,7 @@ def selected(session: ChatSession, agent: Agent, standing: Standing, holdings: H
     """The same of what was read already: `offer` is what is at hand."""
     clashing = clashing_loads(holdings, offer.clashes)
     dropped = {load.bundle for load, _ in clashing}
+    own = [(load, reason) for load, reason in clashing if load.agent_id == agent.pk]
     candidates = in_order([each for each in offer.candidates if each.bundle not in dropped], session, agent)
     verdicts = [Verdict(each.spec.name, "gather", True, each.source) for each in candidates]
     verdicts += [
@@ -125,7 +127,7 @@ def selected(session: ChatSession, agent: Agent, standing: Standing, holdings: H
     return Selection(
         tuple(each.spec for each in kept),
         (*verdicts, *looked_at),
-        (*holdings.stale, *clashing, *useless_loads(holdings, candidates, looked_at, agent)),
+        (*holdings.stale, *own, *useless_loads(holdings, candidates, looked_at, agent)),
         tuple(each.toolkit_id for each in holdings.new_initial if each.toolkit_id is not None),
         session.load_count,
     )
@@ -170,8 +172,8 @@ def meta_tools(agent: Agent, holdings: Holdings, standing: Standing) -> list[str
 
 
 def clashing_loads(holdings: Holdings, clashes: Sequence[Clash]) -> list[tuple[Load, UnloadReason]]:
-    """Loads that an edit brought into conflict with what stands before them: they fall. Initial ones stay, and of a
-    tool that both have, the first word counts."""
+    """Loads that an edit brought into conflict with what stands before them: they fall, but for another agent's, which
+    only this one goes without. Initial ones stay, and of a tool that both have, the first word counts."""
     bundles = {each.candidate.bundle for each in clashes}
     return [
         (load, UnloadReason.CONFLICT)
@@ -252,8 +254,29 @@ def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
 
 
 def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """The lowest ranked fall off. What stays keeps its place."""
+    over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.tool_limit :]}
     reason = f"over the limit of {situation.tool_limit} tools"
-    return [Verdict(each.spec.name, "limit", False, reason) for each in candidates[situation.tool_limit :]]
+    return [Verdict(each.spec.name, "limit", False, reason) for each in candidates if each.spec.tool_id in over]
+
+
+class Rank(IntEnum):
+    """Who stays where not all can; within a rank the order counts."""
+
+    #: What loads others: without it nothing more could be had (ZK-02, ZK-04).
+    META = 0
+    OWN = 1
+    #: Somebody wanted it.
+    LOADED = 2
+    CORE = 3
+
+
+def limit_rank(candidate: Candidate) -> Rank:
+    if candidate.spec.is_meta:
+        return Rank.META
+    if candidate.bundle is not None:
+        return Rank.LOADED
+    return Rank.OWN if candidate.source == OWN else Rank.CORE
 
 
 STAGES: tuple[Stage, ...] = (enabled, ready, in_scope, delegated, permitted, within_limit)

@@ -13,12 +13,22 @@ from functools import cached_property
 from capabilities.active import Standing, ToolSpec, standing_of
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, AgentScope, LoadingMode
-from capabilities.offers import Bundle, Candidate, Offer, Row, offer_from, rows_of
+from capabilities.offers import OWN, Bundle, Candidate, Offer, Row, offer_from, rows_of
 from capabilities.services import acts_as_organisation
 from sessions.loading import Place, Reading, reading_of, why_not
-from sessions.models import ChatSession, LoadSource, UnloadReason
+from sessions.models import ChatSession, LoadSource
 from sessions.reach import Holdings, Load, holdings_of
-from sessions.selection import Selection, Situation, meta_tools, narrowed, selected, situation_of, within_limit
+from sessions.selection import (
+    Rank,
+    Selection,
+    Situation,
+    clashing_loads,
+    meta_tools,
+    narrowed,
+    selected,
+    situation_of,
+    within_limit,
+)
 
 Touched = Callable[[ToolSpec], bool]
 Revised = Callable[[ToolSpec], ToolSpec]
@@ -70,10 +80,11 @@ class World:
 
     @cached_property
     def gathered(self) -> dict[str, Candidate]:
-        """What was brought and not dropped again, in its order."""
+        """What was brought and not dropped again, in the order in which it stays where not all can."""
         brought = {each.spec.name: each for each in self.at_hand.candidates}
         verdicts = self.selection.verdicts
-        return {each.tool: brought[each.tool] for each in verdicts if each.stage == "gather" and each.kept}
+        kept = [brought[each.tool] for each in verdicts if each.stage == "gather" and each.kept]
+        return {each.spec.name: each for each in sorted(kept, key=limit_rank)}
 
     @cached_property
     def _gone(self) -> frozenset[str]:
@@ -144,13 +155,10 @@ class World:
 
     def sends_as_own(self, spec: ToolSpec) -> bool:
         """Whether the agent would send it, were it the last of its own tools; it is not gathered now."""
-        has_order = str(self.agent.pk) in self.session.tool_order
-        before = [self.gathered[name] for name in self.survivors]
-        if not has_order:
-            before = [each for each in before if each.source == "agent"]
+        before = [self.gathered[name] for name in self.survivors if limit_rank(self.gathered[name]) <= Rank.OWN]
         if len(before) >= self.situation.tool_limit or spec.is_meta:
             return False
-        return _kept(self.situation, [*before, Candidate(spec, "agent")])
+        return _kept(self.situation, [*before, Candidate(spec, OWN)])
 
     def with_load(self, bundle: Bundle) -> frozenset[int]:
         """What would be sent with this loaded in the session; nothing where loading it is refused."""
@@ -176,13 +184,14 @@ class World:
 
     @property
     def _is_full(self) -> bool:
-        """What comes last finds no room."""
-        return len(self.survivors) >= self.situation.tool_limit
+        """What is loaded last finds no room, even if the core makes way."""
+        stay = [name for name in self.survivors if limit_rank(self.gathered[name]) <= Rank.LOADED]
+        return len(stay) >= self.situation.tool_limit
 
     @cached_property
     def _standing_loads(self) -> tuple[Load, ...]:
-        """Without those that are in conflict, and fall with the next turn."""
-        fallen = [load for load, reason in self.selection.stale if reason == UnloadReason.CONFLICT]
+        """Without those that are in conflict, and are not sent with the next turn."""
+        fallen = [load for load, _ in clashing_loads(self.holdings, self.at_hand.clashes)]
         return tuple(each for each in self.holdings.loads if each not in fallen)
 
     def _sent_of(self, holdings: Holdings, bundle: Bundle) -> frozenset[int]:
