@@ -432,6 +432,25 @@ class LoadingMachine(RuleBasedStateMachine):
 
         self.check_turn(work(turn), agent)
 
+    @rule(agent=an_agent, number=st.integers(0, 20))
+    def turn_that_calls_what_was_just_denied(self, agent: str, number: int) -> None:
+        turn = self.accepted(agent, [[call("list_toolkits")], [call("uuid")]])
+
+        def deny() -> None:
+            if plain := [name for name in self.sent[-1].tools if name in TOOLS]:
+                tool = plain[number % len(plain)]
+                self.plans[turn.message][1] = [call(tool)]
+                self.give("deny", ("tool", tool))
+
+        self.changes[turn.message] = deny
+        self.check_turn(work(turn), agent)
+
+    @rule(agent=an_agent, own=st.lists(a_tool, min_size=3, max_size=5, unique=True))
+    def turns_around_a_new_order(self, agent: str, own: list[str]) -> None:
+        for tools in (own, own[::-1]):
+            self.set_agent(agent, own=tools, deferred=set())
+            self.check_turn(work(self.accepted(agent, [])), agent)
+
     def check_turn(self, turn: Turn, agent: str, *, alone: bool = True) -> None:
         """`alone`: nothing else happened meanwhile, but for a change in one of the model's replies."""
         assert not self.troubles, self.troubles
@@ -608,7 +627,7 @@ def test_what_a_session_loads_is_what_its_model_says(world: World, in_acme: obje
     run_state_machine_as_test(
         machine,
         settings=hypothesis_settings(
-            max_examples=25,
+            max_examples=20,
             stateful_step_count=20,
             deadline=None,
             database=None,
