@@ -24,7 +24,8 @@ from capabilities.models import (
     ToolVersion,
 )
 from capabilities.roles import Rule, set_role_rules
-from sessions.impact import Group, Impact, NewRole, impact_of
+from sessions.concerned import Group
+from sessions.impact import Impact, NewRole, impact_of
 from sessions.models import ChatSession, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership, Organisation, User
@@ -201,7 +202,7 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
             Rule(dice.choice(["allow", "deny"]), tool=tool.name) for tool in tools if dice.random() < 0.4
         ]
 
-    monkeypatch.setattr("sessions.impact.GROUPS_SHOWN", 100)
+    monkeypatch.setattr("sessions.concerned.GROUPS_SHOWN", 100)
     members = [make_member(in_acme, f"m{number}") for number in range(30)]
     modes = ["listed", "listed", "listed", "all", "none"]
     roles = [
