@@ -14,6 +14,9 @@ from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentToolkit, Tool
 from capabilities.services import is_ready
 
+#: As the source of a candidate: it is one of the agent's own tools.
+OWN = "agent"
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -176,7 +179,7 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
     plain = [row for row in rows if not row.spec.is_meta]
     own = [row for row in plain if row.place is not None and not row.is_deferred]
     for row in sorted(own, key=lambda row: row.place or 0):
-        yield Candidate(row.spec, "agent")
+        yield Candidate(row.spec, OWN)
     if agent.starts_with_core:
         core = [row for row in plain if row.is_core and not row.is_deferred]
         yield from (Candidate(row.spec, f"core category {row.spec.category}") for row in core)

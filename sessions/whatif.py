@@ -23,6 +23,7 @@ from sessions.selection import (
     Selection,
     Situation,
     clashing_loads,
+    limit_rank,
     meta_tools,
     narrowed,
     selected,

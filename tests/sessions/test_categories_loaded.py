@@ -127,12 +127,12 @@ def test_zk_01_zk_05_a_request_over_the_limit_is_trimmed_with_a_verdict_and_an_e
 
 def test_zk_05_the_limit_is_a_setting_of_each_provider(alices: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(alices.organisation):
-        Provider.objects.update(tool_limit=2)
+        Provider.objects.update(tool_limit=3)
 
     turn = run(alices)
 
-    assert carried(provider.requests[0]) == AT_FIRST[:2]
-    assert payloads(turn, "tools_over_limit") == [{"count": 2, "tools": AT_FIRST[2:]}]
+    assert carried(provider.requests[0]) == AT_FIRST[1:]
+    assert payloads(turn, "tools_over_limit") == [{"count": 1, "tools": AT_FIRST[:1]}]
 
 
 def test_zk_01_within_the_limit_nothing_is_said_of_it(alices: ChatSession) -> None:

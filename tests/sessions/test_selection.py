@@ -30,7 +30,17 @@ from capabilities.models import (
 from capabilities.offers import Candidate
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
 from sessions.selection import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
-from tests.cast import make_agent, make_category, make_role, make_session, make_tool, make_turn
+from tests.cast import (
+    allow_toolkit,
+    make_agent,
+    make_category,
+    make_meta_tools,
+    make_role,
+    make_session,
+    make_tool,
+    make_toolkit,
+    make_turn,
+)
 from toolhub.tenants.models import NOWHERE, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -382,3 +392,19 @@ def test_every_stage_only_removes(switches: list[bool], rights: Rights, limit: i
     for each in candidates:
         assert each.spec.is_enabled
         assert rights.decide(each.spec.tool_id, each.spec.category_id).allowed
+
+
+def test_zk_02_zk_04_over_the_limit_the_core_makes_way_for_what_was_loaded(bob: Membership, bobs: ChatSession) -> None:
+    make_role(bob.organisation, bob)
+    make_meta_tools(bob.organisation)
+    make_many(bob.organisation, 10)
+    zebra = make_tool(bob.organisation, "zebra", category=make_category(bob.organisation, "wild", is_core=False))
+    allow_toolkit(bobs.agent, make_toolkit(bob.organisation, "wild", zebra))
+    with organisation_scope(bob.organisation):
+        LanguageModel.objects.update(tool_limit=6)
+        load_first(bobs, 1)
+
+    selection = preview(bobs)
+
+    assert names(selection) == ["tool_00000", "list_toolkits", "load_tools", "unload_tools", "search_tools", "zebra"]
+    assert selection.over_limit == [f"tool_{number:05}" for number in range(1, 10)]
