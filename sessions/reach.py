@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import BooleanField, Case, Exists, IntegerField, OuterRef, Q, TextField, Value, When
+from django.db.models import BooleanField, Case, Exists, IntegerField, OuterRef, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast
 
 from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode
@@ -92,6 +92,22 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
     return found if session.delegated_tools is None else found & set(session.delegated_tools)
 
 
+def loads_in(sessions: QuerySet[ChatSession]) -> dict[Any, list[tuple[Load, bool]]]:
+    """For each of these sessions, by key, what is loaded in it by whichever agent, and whether its loader may load it
+    still. One query."""
+    rows = LoadedToolkit.objects.filter(unloaded_at=None, session__in=sessions.values("pk")).annotate(
+        loader_may=_loader_may()
+    )
+    found: dict[Any, list[tuple[Load, bool]]] = {}
+    for key, agent, session, name, kit, category, tool, source, loader_may in rows.order_by("pk").values_list(
+        "pk", "agent_id", "session_id", "name", "toolkit_id", "category_id", "tool_id", "source", "loader_may"
+    ):
+        categories = frozenset() if category is None else frozenset({category})
+        load = Load(key, agent, Bundle(name, kit, categories, tool), source)
+        found.setdefault(session, []).append((load, bool(loader_may)))
+    return found
+
+
 # -- Rows -------------------------------------------------------------------------------------------------------------
 
 #: With its type: PostgreSQL takes a bare NULL of a union as text.
@@ -161,7 +177,7 @@ def _loader_may() -> Case:
         category__in=[Value(EVERY_CATEGORY), OuterRef("category__name")],
     )
     return Case(
-        When(loaded_by__ended_at__isnull=False, then=False),
+        When(Q(loaded_by__ended_at__isnull=False) | Q(loaded_by__user__is_active=False), then=False),
         When(loaded_by__access__in=[Access.ADMIN, Access.OPERATOR], then=True),
         default=Exists(delegated),
         output_field=BooleanField(),
@@ -185,7 +201,7 @@ def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
             categories = frozenset() if category is None else frozenset({category})
             loaded[place] = (Load(place, agent_id, Bundle(name, kit, categories, tool), source), bool(flag))
     order = sorted(allowed, key=lambda kit: places[kit])
-    return _sorted_out(
+    return holdings_from(
         agent,
         {kit: allowed[kit] for kit in order},
         tuple(deferred[key] for key in sorted(deferred)),
@@ -193,10 +209,13 @@ def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
     )
 
 
-def _sorted_out(
+def holdings_from(
     agent: Agent, allowed: dict[int, Bundle], deferred: tuple[Bundle, ...], rows: Sequence[tuple[Load, bool]]
 ) -> Holdings:
-    """Which rows count, and which do not any more. A toolkit that two agents of a shared session loaded counts once."""
+    """Which rows count, and which do not any more: each with whether its loader may load it still.
+
+    A toolkit that two agents of a shared session loaded counts once.
+    """
     loads: list[Load] = []
     stale: list[tuple[Load, UnloadReason]] = []
     seen: set[Any] = set()
