@@ -19,8 +19,8 @@ from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentScope, AgentToolkit, Category, LoadingMode, Toolkit
 from capabilities.offers import Bundle, Candidate, Offer
 from capabilities.services import acts_as_organisation
-from sessions.models import ChatSession, LoadedToolkit, LoadSource, UnloadReason
-from sessions.reach import Holdings, holdings_of, offer_in_reach
+from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
+from sessions.reach import Holdings, Load, holdings_of, offer_in_reach
 from sessions.selection import LOADABLE_STAGES, Selection, narrowed, situation_of
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
@@ -140,6 +140,8 @@ def reading_of(place: Place, holdings: Holdings, standing: Standing, offer: Offe
 def load(place: Place, name: str, *, by: By) -> LoadResult:
     """Load a toolkit, or a deferred tool of the agent's own, by its name."""
     hold(place.session)
+    if is_overtaken(by):
+        return _overtaken(name)
     reading = read_place(place)
     bundle = next((each for each in reading.holdings.loadable if each.name == name), None)
     if bundle is None:
@@ -159,6 +161,8 @@ def load_category(place: Place, name: str, *, by: By) -> LoadResult:
     if is_there_anyway(place.agent, category):
         return LoadResult("already_loaded", category.name, f"{category.name} is there from the start.")
     hold(place.session)
+    if is_overtaken(by):
+        return _overtaken(name)
     bundle = Bundle(category.name, category_ids=frozenset({category.pk}))
     return _load_bundle(read_place(place, bundle), bundle, by)
 
@@ -173,12 +177,23 @@ def may_load_category(member: Membership, name: str) -> bool:
     return member.reach(Right.LOAD_CATEGORIES).covers(name.strip())
 
 
+def is_overtaken(by: By) -> bool:
+    """Whether the call that asks has its answer already: its worker lost the turn, or it ran beyond its time. Asked
+    with the session's row held: whoever goes on with the call comes later."""
+    return by.step_id is not None and not Step.objects.filter(pk=by.step_id, status=StepStatus.STARTED).exists()
+
+
+def _overtaken(name: str) -> LoadResult:
+    return LoadResult("error", name, "Not done: this call has ended meanwhile.")
+
+
 def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     if bundle in reading.holdings.bundles:
         return LoadResult("already_loaded", bundle.name, f"{bundle.name} is loaded already.")
     refused = why_not(reading, bundle)
     if refused is not None:
         return refused
+    drop([each for each in reading.holdings.stale if each[0].bundle.category_ids & bundle.category_ids])
     row = LoadedToolkit.objects.create(
         organisation_id=reading.place.session.organisation_id,
         session=reading.place.session,
@@ -279,6 +294,8 @@ def overrides_told(overrides: Overrides) -> dict[str, float | int]:
 def unload(place: Place, name: str, *, by: By) -> LoadResult:
     """Unload a toolkit, a category or a deferred tool by its name. What is initial stays."""
     hold(place.session)
+    if is_overtaken(by):
+        return _overtaken(name)
     holdings = holdings_of(place.session, place.agent)
     ending = [each.bundle for each in holdings.loads if each.bundle.name == name and not each.bundle.is_initial]
     if not ending:
@@ -377,13 +394,22 @@ def settle(place: Place, selection: Selection) -> None:
         for key in selection.new_initial
         if key in names and key not in there
     )
-    for load, reason in selection.stale:
+    drop(selection.stale)
+
+
+def drop(stale: Sequence[tuple[Load, UnloadReason]]) -> None:
+    """End these rows, each for its reason. The session's row is held."""
+    for load, reason in stale:
         LoadedToolkit.objects.filter(pk=load.id, unloaded_at=None).update(unloaded_at=Now(), unload_reason=reason)
 
 
 def hold(session: ChatSession) -> None:
-    """Hold the session's row until this transaction ends: what is read from here on, nobody changes meanwhile."""
+    """Hold the session's row until this transaction ends: what is read from here on, nobody changes meanwhile.
+
+    Whether it shares its loads is read anew: that may have changed since the caller read it.
+    """
     ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count"))
+    session.refresh_from_db(fields=["shares_loads"])
 
 
 def count_load(session: ChatSession) -> None:

@@ -4,4 +4,148 @@ from __future__ import annotations
 
 import pytest
 
+from capabilities.models import Agent, Toolkit
+from sessions import ledger, loading
+from sessions.loading import By, Place, share_loads
+from sessions.models import ChatSession, LoadSource, Step
+from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role
+from tests.scripted_openai import ScriptedOpenAI
+from tests.sessions.loads import (
+    carried,
+    kit_tool,
+    load_by_hand,
+    loads_of,
+    make_fast_and_slow,
+    make_loading_session,
+    payloads,
+    reread,
+)
+from tests.sessions.steps import claimed, end_call, start_call
+from tests.sessions.turns import accept, work
+from toolhub.tenants.models import Access, Membership, Organisation
+from toolhub.tenants.scope import organisation_scope
+
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def session(bob: Membership, provider: ScriptedOpenAI) -> ChatSession:
+    """Bob may use everything; his agent has `calculator` and may load `clock` and `ids`."""
+    make_role(bob.organisation, bob)
+    return make_loading_session(bob, provider.url)
+
+
+def make_colleague(session: ChatSession, *toolkits: str) -> Agent:
+    agent = make_agent(session.organisation, slug="colleague", starts_with_core=False)
+    with organisation_scope(session.organisation_id):
+        for name in toolkits:
+            allow_toolkit(agent, Toolkit.objects.get(name=name))
+    return agent
+
+
+def share(session: ChatSession) -> None:
+    with organisation_scope(session.organisation_id):
+        share_loads(session, True, actor=session.membership)
+
+
+# -- Agents that share ------------------------------------------------------------------------------------------------
+
+
+def test_mr_25_what_clashes_for_one_agent_stays_loaded_for_the_agent_that_loaded_it(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    make_fast_and_slow(session)
+    colleague = make_colleague(session, "fast")
+    give_tool(colleague, kit_tool(session.organisation, "current_time"))
+    share(session)
+    load_by_hand(session, "fast")
+    with organisation_scope(session.organisation_id):
+        accepted = ledger.accept(reread(session), "Hello.", member=session.membership, agent=colleague)
+
+    turn = work(accepted.turn)
+
+    assert carried(provider.requests[-1])[0] == "current_time"
+    assert payloads(turn, "loads_dropped") == []
+    assert loads_of(session) == [("fast", "person", "")]
+
+
+def test_mr_23_a_load_sees_that_loads_were_shared_a_moment_ago(session: ChatSession) -> None:
+    """The caller's session was read before: what counts is how it stands when the load is made."""
+    make_fast_and_slow(session)
+    colleague = make_colleague(session, "fast", "slow")
+    load_by_hand(session, "fast")
+    read_before = reread(session)
+    share(session)
+
+    with organisation_scope(session.organisation_id):
+        result = loading.load(Place(read_before, colleague), "slow", by=By(session.membership))
+
+    assert result.status == "conflict"
+    assert loads_of(session) == [("fast", "person", "")]
+
+
+# -- Rights that went -------------------------------------------------------------------------------------------------
+
+
+def load_kit(session: ChatSession, member: Membership) -> loading.LoadResult:
+    """The whole category that `calculator` and the others live in."""
+    with organisation_scope(session.organisation_id):
+        return loading.load_category(Place(reread(session), session.agent), "kit", by=By(member))
+
+
+def test_zk_23_a_category_is_loaded_anew_when_whoever_loaded_it_first_has_lost_the_right(
+    session: ChatSession, alice: Membership, acme: Organisation
+) -> None:
+    olga = make_member(acme, "olga", Access.OPERATOR)
+    assert load_kit(session, olga).status == "loaded"
+    with organisation_scope(acme):
+        Membership.objects.filter(pk=olga.pk).update(access=Access.MEMBER)
+
+    assert load_kit(session, alice).status == "loaded"
+
+    assert loads_of(session) == [("kit", "person", "right_gone"), ("kit", "person", "")]
+
+
+def test_zk_23_a_category_falls_when_whoever_loaded_it_may_not_sign_in_any_more(
+    session: ChatSession, provider: ScriptedOpenAI, acme: Organisation
+) -> None:
+    olga = make_member(acme, "olga", Access.OPERATOR)
+    load_kit(session, olga)
+    olga.user.is_active = False
+    olga.user.save()
+
+    work(accept(session))
+
+    assert "uuid" not in carried(provider.requests[-1])
+    assert loads_of(session) == [("kit", "person", "right_gone")]
+
+
+@pytest.mark.parametrize("what", ["load", "unload"])
+def test_a_call_that_was_answered_meanwhile_loads_and_unloads_nothing(session: ChatSession, what: str) -> None:
+    """A worker that lost its lease, or a call that outlived its time: another has answered for it."""
+    load_by_hand(session, "clock")
+    claim = claimed(accept(session))
+    step = start_call(claim)
+    end_call(claim, step)
+    before = loads_of(session)
+
+    result = change_loads(session, what, step)
+
+    assert result.status == "error"
+    assert loads_of(session) == before
+
+
+@pytest.mark.parametrize("what", ["load", "unload"])
+def test_a_call_that_is_open_loads_and_unloads(session: ChatSession, what: str) -> None:
+    load_by_hand(session, "clock")
+
+    result = change_loads(session, what, start_call(claimed(accept(session))))
+
+    assert result.status == f"{what}ed"
+
+
+def change_loads(session: ChatSession, what: str, step: Step) -> loading.LoadResult:
+    place = Place(reread(session), session.agent)
+    by = By(session.membership, LoadSource.MODEL, step_id=step.pk)
+    with organisation_scope(session.organisation_id):
+        return loading.load(place, "ids", by=by) if what == "load" else loading.unload(place, "clock", by=by)
