@@ -94,7 +94,7 @@ def _answer_call(
         return
     if known is None:
         known = ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
-    elif spec is None or spec.on_crash == "never":
+    elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
         outcome = execution.outcome_unknown()
         ledger.finish_step(held.claim, known, outcome.status, result=outcome.result, result_sent=outcome.result_sent)
         return

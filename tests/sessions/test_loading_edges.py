@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from capabilities.models import Agent, Toolkit
+from capabilities.catalogue import Definition, update_tool
+from capabilities.models import Agent, LoadingMode, Toolkit
 from sessions import ledger, loading
+from sessions.history import OUTCOME_UNKNOWN
 from sessions.loading import By, Place, share_loads
-from sessions.models import ChatSession, LoadSource, Step
+from sessions.models import ChatSession, LoadSource, Step, StepStatus
+from sessions.worker import work_on
 from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role
-from tests.scripted_openai import ScriptedOpenAI
+from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     carried,
     kit_tool,
@@ -19,9 +25,10 @@ from tests.sessions.loads import (
     make_loading_session,
     payloads,
     reread,
+    set_mode,
 )
-from tests.sessions.steps import claimed, end_call, start_call
-from tests.sessions.turns import accept, work
+from tests.sessions.steps import claimed, end_call, expire_lease, start_call
+from tests.sessions.turns import accept, tool_steps_of, work
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -118,6 +125,52 @@ def test_zk_23_a_category_falls_when_whoever_loaded_it_may_not_sign_in_any_more(
 
     assert "uuid" not in carried(provider.requests[-1])
     assert loads_of(session) == [("kit", "person", "right_gone")]
+
+
+# -- Workers that lost their turn -------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def test_a_call_through_call_tool_is_not_repeated_under_a_version_that_may_be(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_mode(session.agent, LoadingMode.CONSTANT)
+    tool = kit_tool(session.organisation, "uuid")
+    publish(tool, on_crash="never")
+    provider.enqueue(Say(calls=[call("call_tool", {"name": "uuid", "arguments": {}})]), Say("Done."))
+    turn = accept(session)
+
+    def crash(*args: Any, **kwargs: Any) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "finish_step", crash)
+        with pytest.raises(Crash):
+            work_on(turn.pk)
+    expire_lease(turn.pk)
+    publish(tool, on_crash="retry")
+
+    work(turn)
+
+    (step,) = tool_steps_of(turn)
+    assert (step.status, step.result_sent) == (StepStatus.UNKNOWN, OUTCOME_UNKNOWN)
+
+
+def publish(tool: Any, *, on_crash: str) -> None:
+    with organisation_scope(tool.organisation_id):
+        tool.refresh_from_db()
+        wire = json.loads(tool.current_version.wire)["function"]
+        content = Definition(
+            name=tool.name,
+            description=wire["description"],
+            parameters=wire["parameters"],
+            effect="write",
+            on_crash=on_crash,
+        )
+        update_tool(tool, content, actor=None)
 
 
 @pytest.mark.parametrize("what", ["load", "unload"])
