@@ -109,7 +109,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
     if talk.turns_cut:
         ledger.write_event(held.claim, "history_cut", {"turns": talk.turns_cut})
     prefix = prefix_of(turn, tool_set, talk.messages)
-    remember(turn, prefix, carried.tool_ids)
+    remember(turn, prefix, carried.tool_ids, held.claim)
     started_at = timezone.now()
     call = ModelCall(
         endpoint=endpoint_of(turn.agent),

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Exists
+
 from capabilities.contract.wire import sha256_hex
+from sessions.fencing import Claim, LeaseLost
 from sessions.history import Message
-from sessions.models import ChatSession, ToolSet, Turn
+from sessions.models import ChatSession, ToolSet, Turn, TurnStatus
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,18 @@ def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message]) -> Pre
     return Prefix(tools + sum(sizes), same, {"tool_set": tool_set.pk, "messages": hashes})
 
 
-def remember(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None) -> None:
-    """Keep what this call carries for the agent's next one, and the order of new tools. One query."""
+def remember(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None, claim: Claim) -> None:
+    """Keep what this call carries for the agent's next one, and the order of new tools. One query. Raises LeaseLost."""
     session, agent = turn.session, str(turn.agent_id)
     session.last_prompt = {**_as_dict(session.last_prompt), agent: prefix.marks}
     if tool_ids is not None:
         session.tool_order = {**_as_dict(session.tool_order), agent: list(tool_ids)}
-    ChatSession.objects.filter(pk=session.pk).update(last_prompt=session.last_prompt, tool_order=session.tool_order)
+    owned = Turn.objects.filter(pk=turn.pk, epoch=claim.epoch, status=TurnStatus.RUNNING)
+    kept = ChatSession.objects.filter(Exists(owned), pk=session.pk).update(
+        last_prompt=session.last_prompt, tool_order=session.tool_order
+    )
+    if not kept:
+        raise LeaseLost(str(turn.pk))
 
 
 def _last(turn: Turn) -> tuple[int | None, list[str]]:

@@ -13,6 +13,7 @@ from sessions import ledger, loading
 from sessions.history import OUTCOME_UNKNOWN
 from sessions.loading import By, Place, share_loads
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
+from sessions.prefix import Prefix, remember
 from sessions.worker import work_on
 from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -202,3 +203,19 @@ def change_loads(session: ChatSession, what: str, step: Step) -> loading.LoadRes
     by = By(session.membership, LoadSource.MODEL, step_id=step.pk)
     with organisation_scope(session.organisation_id):
         return loading.load(place, "ids", by=by) if what == "load" else loading.unload(place, "clock", by=by)
+
+
+def test_a_worker_that_lost_its_turn_leaves_the_order_of_tools_alone(session: ChatSession) -> None:
+    turn = accept(session)
+    lost = claimed(turn)
+    expire_lease(turn.pk)
+    now = claimed(turn, "worker-2")
+
+    with organisation_scope(session.organisation_id):
+        turn = type(turn).objects.select_related("session").get(pk=turn.pk)
+        remember(turn, Prefix(1, 0, {"by": "now"}), [2, 1], now)
+        with pytest.raises(ledger.LeaseLost):
+            remember(turn, Prefix(1, 0, {"by": "lost"}), [1, 2], lost)
+
+    assert reread(session).tool_order == {str(session.agent_id): [2, 1]}
+    assert reread(session).last_prompt == {str(session.agent_id): {"by": "now"}}
