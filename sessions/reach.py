@@ -27,6 +27,8 @@ class Load:
     agent_id: int
     bundle: Bundle
     source: str
+    #: Unloaded in the turn that looks: it counts until that is over, behind what has not ended.
+    has_ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Holdings:
     allowed: tuple[Bundle, ...]
     #: The agent's own tools that are not sent before they are loaded.
     deferred: tuple[Bundle, ...]
-    #: What counts as loaded, in the order in which it was loaded.
+    #: What counts as loaded, in the order in which it was loaded; what has ended, behind.
     loads: tuple[Load, ...]
     #: Rows of this agent's that its configuration, or their loader's rights, no longer carry.
     stale: tuple[tuple[Load, UnloadReason], ...]
@@ -155,7 +157,7 @@ def _loaded(session: ChatSession, agent: Agent, during: Turn | None) -> Any:
         LoadedToolkit.objects.filter(active, whose, session=session)
         .annotate(loader_may=_loader_may())
         .values_list(
-            Value("load"),
+            Case(When(unloaded_at=None, then=Value("load")), default=Value("ended")),
             "id",
             "toolkit_id",
             "name",
@@ -199,13 +201,14 @@ def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
             deferred[place, name] = Bundle(name, tool_id=tool)
         else:
             categories = frozenset() if category is None else frozenset({category})
-            loaded[place] = (Load(place, agent_id, Bundle(name, kit, categories, tool), source), bool(flag))
+            load = Load(place, agent_id, Bundle(name, kit, categories, tool), source, kind == "ended")
+            loaded[place] = (load, bool(flag))
     order = sorted(allowed, key=lambda kit: places[kit])
     return holdings_from(
         agent,
         {kit: allowed[kit] for kit in order},
         tuple(deferred[key] for key in sorted(deferred)),
-        [loaded[key] for key in sorted(loaded)],
+        sorted(loaded.values(), key=lambda row: (row[0].has_ended, row[0].id)),
     )
 
 
@@ -224,7 +227,7 @@ def holdings_from(
         bundle = load.bundle
         reason = _why_not(bundle, allowed, own, loader_may=loader_may)
         if reason is not None:
-            if load.agent_id == agent.pk:
+            if load.agent_id == agent.pk and not load.has_ended:
                 stale.append((load, reason))
             continue
         if bundle.toolkit_id is not None:

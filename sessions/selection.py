@@ -115,7 +115,7 @@ def selected(session: ChatSession, agent: Agent, standing: Standing, holdings: H
     """The same of what was read already: `offer` is what is at hand."""
     clashing = clashing_loads(holdings, offer.clashes)
     dropped = {load.bundle for load, _ in clashing}
-    own = [(load, reason) for load, reason in clashing if load.agent_id == agent.pk]
+    own = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     candidates = in_order([each for each in offer.candidates if each.bundle not in dropped], session, agent)
     verdicts = [Verdict(each.spec.name, "gather", True, each.source) for each in candidates]
     verdicts += [
@@ -182,6 +182,11 @@ def clashing_loads(holdings: Holdings, clashes: Sequence[Clash]) -> list[tuple[L
     ]
 
 
+def may_fall(load: Load, agent: Agent) -> bool:
+    """Whether its end is this agent's to put on record: it is the agent's own, and has not ended yet."""
+    return load.agent_id == agent.pk and not load.has_ended
+
+
 def useless_loads(
     holdings: Holdings, candidates: Sequence[Candidate], verdicts: Sequence[Verdict], agent: Agent
 ) -> list[tuple[Load, UnloadReason]]:
@@ -193,7 +198,7 @@ def useless_loads(
     return [
         (load, UnloadReason.NOT_PERMITTED)
         for load in holdings.loads
-        if load.agent_id == agent.pk and not load.bundle.is_initial and all(brought.get(load.bundle, [False]))
+        if may_fall(load, agent) and not load.bundle.is_initial and all(brought.get(load.bundle, [False]))
     ]
 
 

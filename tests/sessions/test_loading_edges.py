@@ -18,8 +18,11 @@ from sessions.worker import work_on
 from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
+    answers_in,
     carried,
+    carried_next,
     kit_tool,
+    load,
     load_by_hand,
     loads_of,
     make_fast_and_slow,
@@ -27,9 +30,10 @@ from tests.sessions.loads import (
     payloads,
     reread,
     set_mode,
+    unload,
 )
 from tests.sessions.steps import claimed, end_call, expire_lease, start_call
-from tests.sessions.turns import accept, tool_steps_of, work
+from tests.sessions.turns import accept, run, tool_steps_of, work
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -219,3 +223,22 @@ def test_a_worker_that_lost_its_turn_leaves_the_order_of_tools_alone(session: Ch
 
     assert reread(session).tool_order == {str(session.agent_id): [2, 1]}
     assert reread(session).last_prompt == {str(session.agent_id): {"by": "now"}}
+
+
+# -- Within one run ---------------------------------------------------------------------------------------------------
+
+
+def test_mr_15_mr_23_what_takes_the_place_of_what_was_unloaded_in_the_same_run_stays_loaded(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_mode(session.agent, LoadingMode.SAME_RUN)
+    make_fast_and_slow(session)
+    load_by_hand(session, "fast")
+    provider.enqueue(Say(calls=[unload("fast")]), Say(calls=[load("slow")]), Say("Done."))
+
+    turn = run(session)
+
+    assert [told["status"] for told in answers_in(turn)] == ["unloaded", "loaded"]
+    assert loads_of(session) == [("fast", "person", "unloaded"), ("slow", "model", "")]
+    assert payloads(turn, "loads_dropped") == []
+    assert "current_time" in carried_next(session, provider)
