@@ -12,7 +12,7 @@ from typing import Any, cast
 from django.core.exceptions import PermissionDenied
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException, ParseError, UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -70,6 +70,8 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        if media_type is None or "*" in media_type:  # a range of types says nothing of this body
+            raise UnsupportedMediaType(str(media_type))
         body: bytes = stream.read(MAX_BODY + 1)
         if len(body) > MAX_BODY:
             raise Refused("too_large", f"The body is over {MAX_BODY:,} bytes.", status_code=413)
