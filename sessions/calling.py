@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from capabilities.active import ToolSpec, specs, standing_of
+from capabilities.active import ToolSpec, specs
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import LoadingMode, Tool
 from capabilities.offers import Candidate
@@ -16,7 +16,7 @@ from sessions.execution import Outcome
 from sessions.loading import Place, Reading, read_place
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
-from sessions.selection import delegated, in_scope, narrowed, situation_of
+from sessions.selection import LOADABLE_STAGES, delegated, in_scope, meta_tools, narrowed, situation_of
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,24 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
     if found is not None and found.spec.tool_id in reading.usable:
         return _not_yet(found, reading)
-    permission = standing_of(turn.membership_id).decide(known[0])
+    permission = reading.standing.decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)
-    loadable = found is None and known[0].is_enabled and not known[0].is_meta
-    if loadable and reading.standing.loads.covers(known[0].category):
+    if found is None and _comes_with_category(known[0], reading):
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
     return execution.inactive(name)
+
+
+def _comes_with_category(spec: ToolSpec, reading: Reading) -> bool:
+    """Whether it could be had here by loading its category, which the member may."""
+    place, standing = reading.place, reading.standing
+    if spec.is_meta or not standing.loads.covers(spec.category):
+        return False
+    if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, standing):
+        return False
+    situation = situation_of(place.session, place.agent, standing)
+    return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
 
 
 def _not_yet(found: Candidate, reading: Reading) -> Outcome:
