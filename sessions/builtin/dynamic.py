@@ -108,7 +108,9 @@ def place_of(context: ToolContext) -> Place:
     """Where the call is made; the caller has seen that it is in a session."""
     assert context.session_id is not None
     session = ChatSession.objects.get(pk=context.session_id)
-    return Place(session, Agent.objects.get(slug=context.agent))
+    # By the turn, where there is one: a short name may be another agent's by now.
+    which = {"slug": context.agent} if context.turn_id is None else {"turns": context.turn_id}
+    return Place(session, Agent.objects.get(**which))
 
 
 def by_model(context: ToolContext) -> By:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from capabilities.catalogue import Definition, update_tool
+from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LoadingMode, Toolkit
 from sessions import ledger, loading
+from sessions.builtin.dynamic import place_of
 from sessions.history import OUTCOME_UNKNOWN
 from sessions.loading import By, Place, share_loads
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
 from sessions.prefix import Prefix, remember
 from sessions.worker import work_on
-from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role
+from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     answers_in,
+    ask,
     carried,
     carried_next,
     kit_tool,
@@ -242,3 +247,33 @@ def test_mr_15_mr_23_what_takes_the_place_of_what_was_unloaded_in_the_same_run_s
     assert loads_of(session) == [("fast", "person", "unloaded"), ("slow", "model", "")]
     assert payloads(turn, "loads_dropped") == []
     assert "current_time" in carried_next(session, provider)
+
+
+# -- What the model is told -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("core", [True, False], ids=["delegated", "nothing to load with"])
+def test_zk_29_nobody_is_told_to_load_a_category_that_would_not_bring_the_tool(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI, core: bool
+) -> None:
+    make_role(alice.organisation, alice, slug="every")
+    agent = make_agent(session.organisation, provider.url, slug="other", starts_with_core=core)
+    fields: dict[str, Any] = {"delegated_tools": []} if core else {}
+
+    (told,) = ask(make_session(alice, agent, **fields), provider, call("unit_convert"))
+
+    assert told["error"] == "Unknown or inactive tool: unit_convert"
+
+
+def test_a_load_is_the_turns_agents_though_another_has_its_short_name_by_now(
+    session: ChatSession, acme: Organisation
+) -> None:
+    turn = accept(session)
+    with organisation_scope(acme):
+        Agent.objects.filter(pk=session.agent_id).update(slug="renamed")
+        make_agent(acme, slug="starter")
+        context = ToolContext(
+            acme.pk, session.membership_id, "starter", Path(), timezone.now, 5.0, session.pk, turn_id=turn.pk
+        )
+
+        assert place_of(context).agent == session.agent
