@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponseBase, StreamingHttpResponse
@@ -32,7 +33,7 @@ from sessions.models import ChatSession, Step, Turn
 from sessions.queries import session_or_404, session_place, sessions_page, visible_sessions
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.middleware import token_of
-from toolhub.tenants.models import Access, Membership, Scope
+from toolhub.tenants.models import Access, ApiToken, Membership, Scope
 from toolhub.tenants.paging import MAX_PAGE, PAGE, PAGE_PARAMETERS, integer_parameter, only_parameters, page
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.wire import Refused
@@ -157,6 +158,13 @@ def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
         session_or_404(member, session_id)
         raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
     return session
+
+
+def check_may_touch(request: Request, member: Membership, session: ChatSession) -> None:
+    """A token for chatting changes its own member's sessions; for another's it takes one for administration."""
+    token = request.auth
+    if session.membership_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
+        raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
 
 
 def agent_to_ask(slug: str, **more: Any) -> Agent:
@@ -316,12 +324,16 @@ class TurnCancel(APIView):
     write_scope = Scope.CHAT
 
     @extend_schema(
-        operation_id="turns_cancel", summary="Stop a turn", request=None, responses={200: TurnOut, 404: ErrorOut}
+        operation_id="turns_cancel",
+        summary="Stop a turn",
+        request=None,
+        responses={200: TurnOut, 403: ErrorOut, 404: ErrorOut},
     )
     def post(self, request: Request, turn_id: UUID) -> Response:
         """A queued turn ends at once, a running one before its next step. A turn that has ended stays as it is."""
         member = api_member(request, at_least=Access.MEMBER)
         turn = turn_or_404(member, turn_id)
+        check_may_touch(request, member, turn.session)
         ledger.cancel(turn, actor=member)
         return Response(TurnOut(turn).data)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -18,6 +17,7 @@ from rest_framework.views import APIView
 from capabilities.models import Agent
 from capabilities.offers import Bundle
 from sessions import loading
+from sessions.api import check_may_touch
 from sessions.loading import By, LoadResult, Place
 from sessions.loads import (
     Line,
@@ -32,7 +32,7 @@ from sessions.loads import (
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step
 from sessions.queries import session_or_404
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
-from toolhub.tenants.models import ApiToken, Membership, Right, Scope
+from toolhub.tenants.models import Membership, Right, Scope
 from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page
 from toolhub.tenants.wire import Refused
 
@@ -200,13 +200,10 @@ class SessionLoads(APIView):
 
 
 def _to_change(request: Request, session_id: UUID) -> tuple[Membership, ChatSession]:
-    """A token for chatting changes its own member's sessions; for another's it takes one for administration."""
     member = api_member(request)
     session = session_or_404(member, session_id)
     check_may_change_loads(member, session)
-    token = request.auth
-    if session.membership_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
-        raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
+    check_may_touch(request, member, session)
     return member, session
 
 

@@ -13,9 +13,18 @@ from capabilities.catalogue import set_tool_enabled
 from capabilities.models import Agent
 from sessions import ledger
 from sessions.models import ChatSession, Step, Turn, TurnEvent, TurnStatus
-from tests.cast import make_agent, make_member, make_organisation, make_role, make_session, make_tool, make_turn
+from tests.cast import (
+    make_agent,
+    make_member,
+    make_organisation,
+    make_role,
+    make_session,
+    make_token,
+    make_tool,
+    make_turn,
+)
 from tests.rest import Rest
-from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right, Scope
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
@@ -527,6 +536,15 @@ def test_who_may_read_every_session_may_stop_its_turns(alice: Membership, sessio
     turn = make_turn(session)
 
     assert Rest(alice).post(f"turns/{turn.pk}/cancel").json["status"] == "cancelled"
+
+
+def test_a_token_for_chatting_stops_its_own_members_turns_alone(alice: Membership, session: ChatSession) -> None:
+    own, other = make_turn(make_session(alice)), make_turn(session)
+    headers = {"Authorization": f"Bearer {make_token(alice, scopes=[Scope.READ, Scope.CHAT])}"}
+
+    assert Rest(None).post(f"turns/{own.pk}/cancel", headers=headers).json["status"] == "cancelled"
+    assert Rest(None).post(f"turns/{other.pk}/cancel", headers=headers).error == (403, "forbidden", None)
+    assert Rest(alice).get(f"turns/{other.pk}").json["status"] == "queued"
 
 
 # -- Events -----------------------------------------------------------------------------------------------------------
