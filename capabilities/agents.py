@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import PROTECT
 
 from capabilities.catalogue import touch_registry
+from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -21,7 +22,7 @@ from capabilities.models import (
     Toolkit,
 )
 from capabilities.providers import MAX_ROUNDS
-from capabilities.refused import ChangeRefused, check_slug, not_there
+from capabilities.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
 from capabilities.rights import require
 from capabilities.toolkits import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
 from toolhub.tenants.audit import record
@@ -74,9 +75,13 @@ def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
 
 
 @transaction.atomic
-def update_agent(agent: Agent, content: AgentContent, *, actor: Membership) -> Agent:
-    """Its sessions' next turns begin with this."""
+def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stamp: str | None = None) -> Agent:
+    """Its sessions' next turns begin with this. Raises ChangedMeanwhile where the agent is not as `stamp` says."""
     require(actor, Right.AGENTS)
+    if stamp is not None:
+        list(Agent.objects.select_for_update().filter(pk=agent.pk).values_list("pk"))
+        if agent_stamp(agent) != stamp:
+            raise ChangedMeanwhile("The agent has been changed in the meantime.")
     before = _told(agent)
     _write(agent, content)
     _write_tools(agent, content)
@@ -99,6 +104,12 @@ def delete_agent(agent: Agent, *, actor: Membership) -> None:
     record("agent.delete", agent, actor=actor, before=_told(agent))
     agent.delete()
     touch_registry(actor.organisation_id)
+
+
+def agent_stamp(agent: Agent) -> str:
+    """What tells the agent as it is stored from what it was or will be. Three queries."""
+    stored = Agent.objects.select_related("model").filter(pk=agent.pk).first()
+    return sha256_hex(canonical_json(_told(stored) if stored is not None else None))
 
 
 def is_used(agent: Agent) -> bool:

@@ -21,6 +21,10 @@ class ChangeRefused(ValueError):
         self.code = code
 
 
+class ChangedMeanwhile(Exception):
+    """What was previewed is not any more what the preview was made for: somebody has changed it."""
+
+
 def not_there(field: str, kind: str, name: object) -> ChangeRefused:
     """The answer to naming a row that is missing, or another organisation's: they look the same."""
     return ChangeRefused(field, f"There is no {kind} {str(name)[:100]}.", code="unknown")

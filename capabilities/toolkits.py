@@ -13,6 +13,7 @@ from capabilities.active import NO_OVERRIDES, Overrides
 from capabilities.catalogue import touch_registry
 from capabilities.categories import CATEGORY_NAME
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
+from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -24,7 +25,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from capabilities.refused import RESERVED, ChangeRefused, not_there
+from capabilities.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
 from capabilities.rights import require
 from capabilities.services import acts_as_organisation
 from toolhub.tenants.audit import record
@@ -85,12 +86,19 @@ def _create(organisation_id: int, content: ToolkitContent, actor: Membership | N
 
 
 @transaction.atomic
-def update_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> Toolkit:
+def update_toolkit(
+    toolkit: Toolkit, content: ToolkitContent, *, actor: Membership, stamp: str | None = None
+) -> Toolkit:
     """Sessions that have it loaded follow with their next selection.
 
-    Raises ChangeRefused too where an agent that uses it could not be saved as it is any more.
+    Raises ChangeRefused too where an agent that uses it could not be saved as it is any more, and ChangedMeanwhile
+    where the toolkit is not as `stamp` says.
     """
     require(actor, Right.TOOLKITS)
+    if stamp is not None:
+        list(Toolkit.objects.select_for_update().filter(pk=toolkit.pk).values_list("pk"))
+        if toolkit_stamp(toolkit) != stamp:
+            raise ChangedMeanwhile("The toolkit has been changed in the meantime.")
     before = told(toolkit)
     _write(toolkit, content)
     after = told(toolkit)
@@ -112,6 +120,12 @@ def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
     record("toolkit.delete", toolkit, actor=actor, before=told(toolkit))
     toolkit.delete()
     touch_registry(actor.organisation_id)
+
+
+def toolkit_stamp(toolkit: Toolkit) -> str:
+    """What tells the toolkit as it is stored from what it was or will be. Three queries."""
+    stored = Toolkit.objects.filter(pk=toolkit.pk).first()
+    return sha256_hex(canonical_json(told(stored) if stored is not None else None))
 
 
 def told(toolkit: Toolkit) -> dict[str, Any]:

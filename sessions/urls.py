@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities.urls import TOOL
-from sessions import explain_views, loads_views, matrix_views, tool_views, views
+from capabilities.urls import TOOL, TOOLKIT
+from sessions import explain_views, loads_views, matrix_views, offer_views, tool_views, views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
@@ -27,6 +27,8 @@ urlpatterns = [
     path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
     path("roles/new/", matrix_views.role_create, name="role_create"),
     path("roles/<slug:slug>/", matrix_views.role_detail, name="role_detail"),
+    path("agents/<slug:slug>/edit/", offer_views.agent_update, name="agent_update"),
+    re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
 ]

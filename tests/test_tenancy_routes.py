@@ -486,7 +486,7 @@ ROUTES: dict[str, Route] = {
     "agent_create": Route((Ask(), Ask("POST", 302, body=agent_form, refused=422)), right=Right.AGENTS),
     "agent_detail": Route(args={"slug": "idle_agent"}),
     "agent_update": Route(
-        (Ask(), Ask("POST", 302, body=agent_form, refused=422)), args={"slug": "idle_agent"}, right=Right.AGENTS
+        (Ask(), Ask("POST", body=agent_form, refused=422)), args={"slug": "idle_agent"}, right=Right.AGENTS
     ),
     "agent_delete": Route((Ask("POST", 302),), args={"slug": "idle_agent"}, right=Right.AGENTS),
     "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),), right=Right.CATALOGUE),

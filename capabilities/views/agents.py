@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.agents import create_agent, delete_agent, update_agent
+from capabilities.agents import create_agent, delete_agent
 from capabilities.forms.agents import AgentForm
 from capabilities.models import Agent
 from capabilities.queries.agents import agent_or_404, agents_shown, start_of, toolkits_of_agent, tools_named_like
@@ -15,7 +17,7 @@ from capabilities.queries.toolkits import toolkits_by_name
 from capabilities.refused import ChangeRefused
 from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -50,45 +52,44 @@ def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def agent_create(request: MemberRequest, org: str) -> HttpResponse:
+    """Nobody has a session with it yet, so it is saved at once."""
     member = member_or_404(request, right=Right.AGENTS)
-    return _agent_form(request, member, None)
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    member = member_or_404(request, right=Right.AGENTS)
-    return _agent_form(request, member, agent_or_404(slug))
-
-
-def _agent_form(request: MemberRequest, member: Membership, agent: Agent | None) -> HttpResponse:
-    """`find` in the body only looks for tools: the form comes back as it was filled in, with what was found."""
-    is_search = "find" in request.POST
-    form = AgentForm(request.POST or None, agent=agent)
-    slug = agent.slug if agent else ""
-    if is_search:
-        form.errors.clear()
-    elif form.is_valid():
+    form = AgentForm(request.POST or None)
+    if "find" not in request.POST and form.is_valid():
         try:
-            content = form.content()
-            saved = update_agent(agent, content, actor=member) if agent else create_agent(content, actor=member)
+            saved = create_agent(form.content(), actor=member)
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
-            messages.success(request, f"{saved} is saved: sessions have it from their next turn on.")
-            return redirect("agent_detail", member.organisation.slug, saved.slug)
+            return agent_saved(request, org, saved)
+    return agent_page(request, form, None, {})
+
+
+def agent_saved(request: MemberRequest, org: str, agent: Agent) -> HttpResponse:
+    messages.success(request, f"{agent} is saved: sessions have it from their next turn on.")
+    return redirect("agent_detail", org, agent.slug)
+
+
+def agent_page(
+    request: MemberRequest, form: AgentForm, agent: Agent | None, more: dict[str, Any], *, status: int | None = None
+) -> HttpResponse:
+    """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
+    is_search = "find" in request.POST
+    if is_search:
+        form.errors.clear()
     q = request.POST.get("q", "")[:64].replace("\x00", "")
     toolkits = {toolkit.name: toolkit for toolkit in toolkits_by_name()}
     context = {
         "form": form,
         "agent": agent,
-        "slug": slug,
+        "slug": agent.slug if agent else "",
         "found": [tool for tool in tools_named_like(q) if tool.name not in form.own],
         "toolkits": [toolkits.pop(name) for name in form.allowed if name in toolkits] + list(toolkits.values()),
         "q": q,
         "is_search": is_search,
+        **more,
     }
-    return render(request, "capabilities/agent_form.html", context, status=200 if is_search else status_of(form))
+    return render(request, "capabilities/agent_form.html", context, status=status or status_of(form))
 
 
 @require_POST

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -20,10 +22,10 @@ from capabilities.queries.toolkits import (
 from capabilities.refused import ChangeRefused
 from capabilities.registry import registry
 from capabilities.services import service_title
-from capabilities.toolkits import create_toolkit, delete_toolkit, update_toolkit
+from capabilities.toolkits import create_toolkit, delete_toolkit
 from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -69,51 +71,52 @@ def _mark(tool: Tool) -> None:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
+    """No agent may load it yet, so it is saved at once."""
     member = member_or_404(request, right=Right.TOOLKITS)
-    return _toolkit_form(request, member, None)
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    member = member_or_404(request, right=Right.TOOLKITS)
-    return _toolkit_form(request, member, toolkit_or_404(name))
-
-
-def _toolkit_form(request: MemberRequest, member: Membership, toolkit: Toolkit | None) -> HttpResponse:
-    """`find` in the body only looks for tools: the form comes back as it was filled in, with what was found."""
-    is_search = "find" in request.POST
-    stored_name = str(toolkit or "")
-    form = ToolkitForm(request.POST if request.method == "POST" else None, toolkit=toolkit)
-    if is_search:
-        form.errors.clear()
-    elif form.is_valid():
+    form = ToolkitForm(request.POST if request.method == "POST" else None)
+    if "find" not in request.POST and form.is_valid():
         try:
-            content = form.content()
-            if toolkit is None:
-                saved = create_toolkit(content, actor=member)
-            else:
-                saved = update_toolkit(toolkit, content, actor=member)
+            saved = create_toolkit(form.content(), actor=member)
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
-            messages.success(request, f"{saved} is saved: sessions have it from their next selection of tools on.")
-            return redirect("toolkit_detail", member.organisation.slug, saved.name)
+            return toolkit_saved(request, org, saved)
+    return toolkit_page(request, form, None, {})
+
+
+def toolkit_saved(request: MemberRequest, org: str, toolkit: Toolkit) -> HttpResponse:
+    messages.success(request, f"{toolkit} is saved: sessions have it from their next selection of tools on.")
+    return redirect("toolkit_detail", org, toolkit.name)
+
+
+def toolkit_page(
+    request: MemberRequest,
+    form: ToolkitForm,
+    toolkit: Toolkit | None,
+    more: dict[str, Any],
+    *,
+    status: int | None = None,
+) -> HttpResponse:
+    """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
+    is_search = "find" in request.POST
+    if is_search:
+        form.errors.clear()
     q = request.POST.get("q", "")[:64].replace("\x00", "")
     own = {name for name, *_ in form.lines}
     chosen = set(form.chosen_categories)
     context = {
         "form": form,
         "toolkit": toolkit,
-        "stored_name": stored_name,
+        "stored_name": str(toolkit or ""),
         "rows": form.rows(knobs_of([name for name in own if name.isprintable()])),
         "found": [tool for tool in tools_named_like(q) if tool.name not in own],
         # Those that are in it come first: the list is long.
         "categories": sorted(categories_for_toolkits(), key=lambda category: category.name not in chosen),
         "q": q,
         "is_search": is_search,
+        **more,
     }
-    return render(request, "capabilities/toolkit_form.html", context, status=200 if is_search else status_of(form))
+    return render(request, "capabilities/toolkit_form.html", context, status=status or status_of(form))
 
 
 @require_POST
