@@ -87,6 +87,9 @@ def order_of(turn: Turn, spec: ToolSpec, call: Call) -> Order | Outcome:
     message = str(arguments["message"])
     if not message.strip():
         return execution.failure("Say what the agent shall do.")
+    if Turn.objects.filter(parent_step__turn=turn).count() >= settings.TOOLHUB_CHILDREN_PER_TURN:
+        used = settings.TOOLHUB_CHILDREN_PER_TURN
+        return execution.failure(f"This turn has used up its {used} calls of other agents; go on alone.")
     agent = Agent.objects.filter(slug=arguments["agent"], is_enabled=True).first()
     if agent is None:
         return execution.failure(f"There is no such agent. There are: {_agents_there_are()}.")

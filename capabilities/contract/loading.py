@@ -14,7 +14,7 @@ CALL_TOOL = "call_tool"
 #: them; a grant that denies one, and the switch in the catalogue, count as for any tool.
 META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
 
-#: Delegation is given to an agent itself, never loaded.
+#: Delegation is given to an agent itself, or loaded with its whole category by who may; never by a toolkit.
 SPAWN_AGENT = "spawn_agent"
 #: Tools that no toolkit holds, neither by name nor through a category: ours, and those of MR-32.
 RESERVED_TOOLS = META_TOOLS | {SPAWN_AGENT, "delegate", "dynamic_tools", "self_config"}

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
 from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Provider, RoleMembership, Tool
 from sessions import delegation, ledger, parking, worker
@@ -224,6 +225,27 @@ def test_an_agent_may_ask_a_third_one_and_the_fourth_below_the_member_asks_nobod
     ]
     assert (deepest.answer, reread(turn).answer) == ("Done 3", "Done 0")
     assert open_turns() == 0
+
+
+def test_a_turn_asks_other_agents_so_many_times_and_no_more(
+    session: ChatSession,
+    coder: Agent,
+    provider: ScriptedOpenAI,
+    coder_says: ScriptedOpenAI,
+    settings: Settings,
+) -> None:
+    settings.TOOLHUB_CHILDREN_PER_TURN = 1
+    provider.enqueue(Say(calls=[ask()]), Say(calls=[ask(message="And again.")]), Say("Enough."))
+    coder_says.enqueue(Say("Written."))
+
+    turn = work(accept(session))
+    work_all()
+
+    assert results_of(turn)[1] == {
+        "success": False,
+        "error": "This turn has used up its 1 calls of other agents; go on alone.",
+    }
+    assert (len(children_of(turn)), reread(turn).answer) == (1, "Enough.")
 
 
 @pytest.mark.parametrize(
