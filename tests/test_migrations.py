@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import migrations
 from django.db.migrations.loader import MigrationLoader
 
@@ -19,5 +21,5 @@ def test_zk_36_no_migration_drops_data() -> None:
     assert dropping == []
 
 
-def any_of(operations: list[migrations.operations.base.Operation]) -> bool:
+def any_of(operations: Sequence[object]) -> bool:
     return any(isinstance(operation, TAKES_AWAY) for operation in operations)
