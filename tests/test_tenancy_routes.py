@@ -623,7 +623,8 @@ def world(alice: Membership, bob: Membership, charlie: Membership) -> World:
 def fill(member: Membership, word: str) -> Side:
     """A row of every table for this member's organisation, with the word in each text of it."""
     organisation = member.organisation
-    category = make_category(organisation, f"{word}_category", title=f"{word} title", description=word, keywords=[word])
+    named = {"title": f"{word} title", "description": word, "keywords": [word]}
+    category = make_category(organisation, f"{word}_category", is_core=False, **named)
     tool = make_tool(organisation, f"{word}_tool", category=category, description=f"Does {word}.")
     agent = make_agent(organisation, slug=f"{word}-agent", name=f"{word} agent", description=word, prompt=word)
     role = make_role(organisation, member, slug=f"{word}-role")
