@@ -19,7 +19,8 @@ from capabilities.models import Agent, LanguageModel, LoadingMode, Provider
 from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit
 from sessions import ledger
 from sessions.chats import open_session
-from sessions.loading import By, Place, load, unload
+from sessions.loadable import Place
+from sessions.loading import By, load, unload
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
 from sessions.worker import work_on
 from toolhub.tenants.models import Membership

@@ -13,7 +13,7 @@ from capabilities.models import LoadingMode, Tool
 from capabilities.offers import Candidate
 from sessions import execution
 from sessions.execution import Outcome
-from sessions.loading import Place, Reading, read_place
+from sessions.loadable import Place, Reading, read_place
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
 from sessions.selection import LOADABLE_STAGES, delegated, in_scope, meta_tools, narrowed, situation_of

@@ -11,7 +11,8 @@ from capabilities.models import LoadingMode
 from sessions import ledger
 from sessions.continuations import changes_in
 from sessions.held import Held
-from sessions.loading import Place, settle
+from sessions.loadable import Place
+from sessions.loading import settle
 from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
 from sessions.selection import Selection, Verdict, keep_tool_set, select_tools
 

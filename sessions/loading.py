@@ -7,21 +7,20 @@ that holds the row, so that two at once come one after the other, and neither is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from capabilities.active import Overrides, Standing, standing_of
 from capabilities.contract.loading import META_CATEGORY
-from capabilities.models import Agent, AgentScope, AgentToolkit, Category, LoadingMode, Toolkit
-from capabilities.offers import Bundle, Candidate, Offer
-from capabilities.services import acts_as_organisation
+from capabilities.models import Agent, AgentToolkit, Category, LoadingMode, Toolkit
+from capabilities.offers import Bundle
+from sessions.loadable import LoadResult, Place, Reading, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
-from sessions.reach import Holdings, Load, holdings_of, offer_in_reach
-from sessions.selection import LOADABLE_STAGES, Selection, narrowed, situation_of
+from sessions.reach import Holdings, Load, holdings_of
+from sessions.selection import Selection
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -34,14 +33,6 @@ TAKES_EFFECT = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """Whose loads: an agent's in a session."""
-
-    session: ChatSession
-    agent: Agent
-
-
-@dataclass(frozen=True)
 class By:
     """Who asks: a person, or a call of the model, which asks for the session's own member."""
 
@@ -50,87 +41,6 @@ class By:
     step_id: int | None = None
     #: The turn has used up its continuations: what it loads comes with the next one.
     next_turn: bool = False
-
-
-@dataclass(frozen=True)
-class LoadResult:
-    """What came of it: one of the statuses of MR-10, and a sentence for whoever asked."""
-
-    status: str
-    name: str
-    message: str
-    more: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether what was asked for is so now."""
-        return self.status in ("loaded", "already_loaded", "unloaded", "not_loaded")
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"status": self.status, "toolkit": self.name, "message": self.message, **self.more}
-
-
-@dataclass(frozen=True)
-class Loadable:
-    """Something that this member could load here, with those of its tools that the member may use."""
-
-    bundle: Bundle
-    tools: tuple[Candidate, ...]
-    is_loaded: bool
-
-    @property
-    def needs_set_up(self) -> list[str]:
-        return [each.spec.name for each in self.tools if not each.spec.is_ready]
-
-    @property
-    def tokens(self) -> int:
-        return sum(each.spec.tokens for each in self.tools)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One look at a place: what is there, what could be, and what its member may do with it."""
-
-    place: Place
-    holdings: Holdings
-    standing: Standing
-    offer: Offer
-    #: Keys of the tools in the offer that the member may use here.
-    usable: frozenset[int]
-
-    @property
-    def loadable(self) -> list[Loadable]:
-        """In the agent's order. What holds no tool that the member may use is not listed."""
-        found = [self.loadable_of(bundle) for bundle in self.holdings.loadable]
-        return [each for each in found if each.tools]
-
-    @property
-    def to_search(self) -> list[Candidate]:
-        """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
-        constant = self.place.agent.loading_mode == LoadingMode.CONSTANT
-        sent = {None, *(self.holdings.initial if constant else self.holdings.bundles)}
-        usable = (each for each in self.offer.candidates if each.spec.tool_id in self.usable)
-        return [each for each in usable if each.bundle not in sent]
-
-    def loadable_of(self, bundle: Bundle) -> Loadable:
-        return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
-
-    def usable_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
-        return tuple(each for each in self.offer.tools_of(bundle) if each.spec.tool_id in self.usable)
-
-
-def read_place(place: Place, *more: Bundle) -> Reading:
-    """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
-    holdings = holdings_of(place.session, place.agent)
-    standing = standing_of(place.session.membership_id)
-    return reading_of(place, holdings, standing, offer_in_reach(place.agent, holdings, more))
-
-
-def reading_of(place: Place, holdings: Holdings, standing: Standing, offer: Offer) -> Reading:
-    """The same of what was read already: `offer` is all that is in reach."""
-    situation = situation_of(place.session, place.agent, standing)
-    usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
-    return Reading(place, holdings, standing, offer, frozenset(each.spec.tool_id for each in usable))
 
 
 # -- Load -------------------------------------------------------------------------------------------------------------
@@ -145,7 +55,7 @@ def load(place: Place, name: str, *, by: By) -> LoadResult:
     reading = read_place(place)
     bundle = next((each for each in reading.holdings.loadable if each.name == name), None)
     if bundle is None:
-        return _not_loadable(reading, name)
+        return not_loadable(reading, name)
     return _load_bundle(reading, bundle, by)
 
 
@@ -217,74 +127,12 @@ def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     return LoadResult("loaded", bundle.name, f"{bundle.kind.title()} '{bundle.name}' {words}.", more)
 
 
-def why_not(reading: Reading, bundle: Bundle) -> LoadResult | None:
-    """What would refuse to load it here; None where nothing does."""
-    return _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
-
-
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
     """When a change shows, as a word for programs and as words for the model."""
     mode = LoadingMode(agent.loading_mode)
     if mode == LoadingMode.SAME_RUN and by.next_turn:
         mode = LoadingMode.NEXT_REQUEST
     return TAKES_EFFECT[mode]
-
-
-def _not_loadable(reading: Reading, name: str) -> LoadResult:
-    """The toolkit is missing, or not for this agent; what could be loaded is told with it."""
-    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
-    if Toolkit.objects.filter(name=name).exists():
-        return LoadResult("not_allowed", name, f"This agent may not load the toolkit {name}.", allowed)
-    return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
-
-
-def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
-    if reading.place.agent.scope != AgentScope.MEMBER:
-        return None
-    specs = [each.spec for each in reading.offer.tools_of(bundle)]
-    tools = [spec.name for spec in specs if acts_as_organisation(spec.service)]
-    if not tools:
-        return None
-    message = "This agent acts only with its member's own credentials; these tools use the organisation's."
-    return LoadResult("scope_incompatible", bundle.name, message, {"tools": tools})
-
-
-def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
-    tools = reading.offer.tools_of(bundle)
-    if not tools or reading.usable_of(bundle):
-        return None
-    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
-    message = f"Access denied: this member may use none of the tools of {bundle.name}."
-    return LoadResult("not_allowed", bundle.name, message, allowed)
-
-
-def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
-    """Whether one of its tools is there already under other overrides (MR-22, MR-23)."""
-    there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
-    for candidate in reading.offer.tools_of(bundle):
-        known = there.get(candidate.spec.tool_id)
-        if known is not None and known.spec.overrides != candidate.spec.overrides:
-            message = (
-                f"Not loaded: {known.source} and {candidate.source} both have {candidate.spec.name}, "
-                "with different overrides. Unload the one first, or have the toolkits agree."
-            )
-            sides = {"existing": _side(known), "candidate": _side(candidate)}
-            return LoadResult("conflict", bundle.name, message, {"tool": candidate.spec.name, **sides})
-    return None
-
-
-def _at_hand(reading: Reading) -> list[Candidate]:
-    loaded = {None, *reading.holdings.bundles}
-    return [way for way in reading.offer.ways if way.bundle in loaded]
-
-
-def _side(candidate: Candidate) -> dict[str, Any]:
-    return {"from": candidate.source, "overrides": overrides_told(candidate.spec.overrides)}
-
-
-def overrides_told(overrides: Overrides) -> dict[str, float | int]:
-    named = {"timeout": overrides[0], "max_result_chars": overrides[1]}
-    return {name: value for name, value in named.items() if value is not None}
 
 
 # -- Unload -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, LoadingMode, Tool
 from capabilities.offers import Bundle, Offer, offer_of
 from sessions import loading
-from sessions.loading import By, LoadResult, Place, Reading
+from sessions.loadable import LoadResult, Place, Reading, reading_of
+from sessions.loading import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.reach import Holdings, Load, holdings_of
 from sessions.selection import Selection, meta_tools, selected
@@ -114,7 +115,7 @@ def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = 
     standing = standing_of(session.membership_id)
     in_reach = list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more]))
     offer = offer_of(agent, in_reach, meta=meta_tools(agent, holdings, standing))
-    reading = loading.reading_of(place, holdings, standing, offer)
+    reading = reading_of(place, holdings, standing, offer)
     loaded = [_line(reading, each.bundle, each) for each in holdings.loads]
     loaded += [_line(reading, each, None, is_loaded=True) for each in holdings.new_initial]
     known = set(holdings.bundles)

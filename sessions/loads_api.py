@@ -18,7 +18,8 @@ from capabilities.models import Agent
 from capabilities.offers import Bundle
 from sessions import loading
 from sessions.api import check_may_touch
-from sessions.loading import By, LoadResult, Place
+from sessions.loadable import LoadResult, Place
+from sessions.loading import By
 from sessions.loads import (
     Line,
     check_may_change_loads,

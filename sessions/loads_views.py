@@ -14,7 +14,8 @@ from django.views.decorators.http import require_GET, require_POST
 from capabilities.models import Agent
 from sessions import loading
 from sessions.forms import LoadForm, ShareForm, UnloadForm
-from sessions.loading import By, LoadResult, Place
+from sessions.loadable import LoadResult, Place
+from sessions.loading import By
 from sessions.loads import (
     Around,
     around,

@@ -15,7 +15,7 @@ from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.offers import OWN, Bundle, Candidate, Offer, Row, offer_from, rows_of
 from capabilities.services import acts_as_organisation
-from sessions.loading import Place, Reading, reading_of, why_not
+from sessions.loadable import Place, Reading, reading_of, why_not
 from sessions.models import ChatSession, LoadSource
 from sessions.reach import Holdings, Load, holdings_of
 from sessions.selection import (

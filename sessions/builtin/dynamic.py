@@ -18,7 +18,8 @@ from capabilities.registry import CategorySpec, tool
 from capabilities.routing.tool_search import Searched, search
 from sessions import loading
 from sessions.continuations import continuations_of
-from sessions.loading import By, LoadResult, Place, Reading
+from sessions.loadable import Loadable, LoadResult, Place, Reading, read_place
+from sessions.loading import By
 from sessions.models import ChatSession, LoadSource
 from toolhub.tenants.models import Membership
 
@@ -40,7 +41,7 @@ def list_toolkits(context: ToolContext) -> dict[str, Any]:
     if context.session_id is None:
         return {"status": "error", "message": NO_SESSION}
     place = place_of(context)
-    reading = loading.read_place(place)
+    reading = read_place(place)
     listed: dict[str, Any] = {"toolkits": [_toolkit(each) for each in reading.loadable]}
     categories = _categories(reading)
     if categories:
@@ -88,7 +89,7 @@ def search_tools(
     if context.session_id is None:
         return {"status": "error", "message": NO_SESSION}
     place = place_of(context)
-    reading = loading.read_place(place)
+    reading = read_place(place)
     tools = {each.spec.name: each for each in reading.to_search}
     found = search(query, [_searched(each) for each in tools.values()], max_results)
     return {"tools": [_found(tools[each.name], each.score, place.agent) for each in found]}
@@ -128,7 +129,7 @@ def category_told(result: LoadResult) -> dict[str, Any]:
     return {"success": True, "loaded_category": result.name, "message": result.message, **result.more}
 
 
-def _toolkit(loadable: loading.Loadable) -> dict[str, Any]:
+def _toolkit(loadable: Loadable) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": loadable.bundle.name,
         "description": loadable.bundle.description,

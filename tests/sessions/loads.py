@@ -7,7 +7,8 @@ from typing import Any
 
 from capabilities.models import Agent, LoadingMode, Tool
 from sessions import loading
-from sessions.loading import By, LoadResult, Place
+from sessions.loadable import LoadResult, Place
+from sessions.loading import By
 from sessions.models import ChatSession, LoadedToolkit, Turn, TurnEvent
 from tests.cast import (
     allow_toolkit,

@@ -28,7 +28,8 @@ from capabilities.models import (
 )
 from sessions import loading
 from sessions.explain import ALONE, Asked, Reasons
-from sessions.loading import By, Place
+from sessions.loadable import Place
+from sessions.loading import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
 from sessions.selection import STAGES, permitted, selection_preview, within_limit
 from sessions.single_changes import Change

@@ -12,10 +12,11 @@ from django.utils import timezone
 from capabilities.catalogue import Definition, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LoadingMode, Toolkit
-from sessions import ledger, loading
+from sessions import ledger, loadable, loading
 from sessions.builtin.dynamic import place_of
 from sessions.history import OUTCOME_UNKNOWN
-from sessions.loading import By, Place, share_loads
+from sessions.loadable import Place
+from sessions.loading import By, share_loads
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
 from sessions.prefix import Prefix, remember
 from sessions.worker import work_on
@@ -104,7 +105,7 @@ def test_mr_23_a_load_sees_that_loads_were_shared_a_moment_ago(session: ChatSess
 # -- Rights that went -------------------------------------------------------------------------------------------------
 
 
-def load_kit(session: ChatSession, member: Membership) -> loading.LoadResult:
+def load_kit(session: ChatSession, member: Membership) -> loadable.LoadResult:
     """The whole category that `calculator` and the others live in."""
     with organisation_scope(session.organisation_id):
         return loading.load_category(Place(reread(session), session.agent), "kit", by=By(member))
@@ -207,7 +208,7 @@ def test_a_call_that_is_open_loads_and_unloads(session: ChatSession, what: str) 
     assert result.status == f"{what}ed"
 
 
-def change_loads(session: ChatSession, what: str, step: Step) -> loading.LoadResult:
+def change_loads(session: ChatSession, what: str, step: Step) -> loadable.LoadResult:
     place = Place(reread(session), session.agent)
     by = By(session.membership, LoadSource.MODEL, step_id=step.pk)
     with organisation_scope(session.organisation_id):

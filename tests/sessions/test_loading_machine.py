@@ -27,7 +27,8 @@ from capabilities.refused import ChangeRefused
 from capabilities.roles import RoleContent, Rule, set_roles_of, update_role
 from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit, delete_toolkit, update_toolkit
 from sessions import ledger, loading
-from sessions.loading import By, LoadResult, Place, may_load_category
+from sessions.loadable import LoadResult, Place
+from sessions.loading import By, may_load_category
 from sessions.models import ChatSession, LoadedToolkit, StepStatus, Turn, TurnStatus, UnloadReason
 from sessions.selection import selection_preview
 from tests.cast import make_agent, make_category, make_meta_tools, make_role, make_session, make_tool

@@ -21,7 +21,8 @@ from capabilities.offers import candidates_for
 from capabilities.refused import ChangeRefused
 from capabilities.toolkits import ToolkitContent, ToolkitLine, content_of, update_toolkit
 from sessions.concerned import Group
-from sessions.loading import By, Place, load, load_category
+from sessions.loadable import Place
+from sessions.loading import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
 from sessions.offer_impact import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
 from sessions.reach import holdings_of

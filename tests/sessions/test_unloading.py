@@ -6,7 +6,8 @@ import pytest
 
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from sessions import loading
-from sessions.loading import By, LoadResult, Place, share_loads
+from sessions.loadable import LoadResult, Place
+from sessions.loading import By, share_loads
 from sessions.models import ChatSession, LoadedToolkit
 from tests.cast import allow_toolkit, make_agent, make_role
 from tests.scripted_openai import ScriptedOpenAI
