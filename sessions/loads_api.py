@@ -17,7 +17,6 @@ from rest_framework.views import APIView
 from capabilities.models import Agent
 from capabilities.offers import Bundle
 from sessions import loading
-from sessions.api import check_may_touch
 from sessions.loadable import LoadResult, Place
 from sessions.loading import By
 from sessions.loads import (
@@ -32,6 +31,7 @@ from sessions.loads import (
 )
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step
 from sessions.queries import session_or_404
+from sessions.turns_api import check_may_touch
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right, Scope
 from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page

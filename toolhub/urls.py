@@ -19,6 +19,7 @@ handler500 = "toolhub.problems.server_error"
 
 api = [
     path("", include("sessions.api")),
+    path("", include("sessions.turns_api")),
     path("", include("sessions.loads_api")),
     path("", include("sessions.explain_api")),
     path("", include("capabilities.api")),
