@@ -12,7 +12,7 @@ from django.db.models import IntegerField, Q, QuerySet, Value
 from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY, META_TOOLS
-from capabilities.contract.permission import NO_RIGHTS, Decision, Permission, Rights, RoleRules
+from capabilities.contract.permission import Decision, Permission, Rights, RoleRules
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Effect, Grant, RoleMembership, Tool, ToolKind
 from capabilities.services import is_ready
@@ -123,7 +123,7 @@ class Standing:
 
     def decide(self, spec: ToolSpec) -> Permission:
         """Whether the member may use the tool. A meta-tool needs no role that names it, but some right to use tools."""
-        if not spec.is_meta or self.rights == NO_RIGHTS:
+        if not spec.is_meta or self.rights.opens_nothing:
             return self.rights.decide(spec.tool_id, spec.category_id)
         if self.rights.denies(spec.tool_id, spec.category_id):
             return self.rights.decide(spec.tool_id, spec.category_id)

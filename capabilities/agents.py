@@ -197,6 +197,9 @@ def _check_deferred(deferred: Sequence[str], names: Collection[str]) -> None:
             if not Tool.objects.filter(name=name).exists():
                 raise not_there("deferred_tools", "tool", name)
             raise ChangeRefused("deferred_tools", f"{name} is none of its own tools: only those can be deferred.")
+    both = Toolkit.objects.filter(name__in=deferred).values_list("name", flat=True).first()
+    if both is not None:
+        raise ChangeRefused("deferred_tools", f"{both} is a toolkit too: loaded by its name, it would be that one.")
 
 
 def _write_toolkits(agent: Agent, content: AgentContent) -> None:

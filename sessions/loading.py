@@ -99,6 +99,8 @@ def _overtaken(name: str) -> LoadResult:
 
 def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     if bundle in reading.holdings.bundles:
+        if _is_of_this_call(by, bundle):
+            return _loaded(reading, bundle, by)
         return LoadResult("already_loaded", bundle.name, f"{bundle.name} is loaded already.")
     refused = why_not(reading, bundle)
     if refused is not None:
@@ -119,6 +121,16 @@ def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     count_load(reading.place.session)
     if by.source == LoadSource.PERSON:
         record("session.load", row, actor=by.member, after=_told(reading.place, bundle))
+    return _loaded(reading, bundle, by)
+
+
+def _is_of_this_call(by: By, bundle: Bundle) -> bool:
+    """Whether a worker before this one got so far with the same call, and no further."""
+    rows = LoadedToolkit.objects.filter(loaded_in=by.step_id, name=bundle.name, unloaded_at=None)
+    return by.step_id is not None and rows.exists()
+
+
+def _loaded(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
     found = reading.loadable_of(bundle)
     when, words = takes_effect(reading.place.agent, by)
     more: dict[str, Any] = {"tools": [each.spec.name for each in found.tools], "takes_effect": when}

@@ -44,6 +44,8 @@ def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
     turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=held.claim.turn_id)
     try:
+        if not turn.agent.is_enabled:
+            raise TurnFailed("agent_disabled", f"The agent {turn.agent.name} is switched off.")
         ledger.finish(held.claim, TurnStatus.DONE, **_answer(turn, held))
     except delegation.Parked:
         return

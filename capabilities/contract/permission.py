@@ -41,6 +41,12 @@ class Rights:
     category_grants: Mapping[int, Decision] = field(default_factory=dict)
     tool_grants: Mapping[int, Decision] = field(default_factory=dict)
 
+    @property
+    def opens_nothing(self) -> bool:
+        """Whether no role and no grant opens anything: nobody's rights, or nothing but denials."""
+        allowed = {*self.tool_grants.values(), *self.category_grants.values()}
+        return "allow" not in allowed and all(role.mode == "none" for role in self.roles)
+
     def denies(self, tool_id: int, category_id: int) -> bool:
         """Whether a grant of this member's own denies it."""
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))

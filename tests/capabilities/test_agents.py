@@ -235,6 +235,15 @@ def test_mr_39_an_own_tool_can_be_deferred_and_only_an_own_one(alice: Membership
         assert (refused.value.field, refused.value.code) == ("deferred_tools", code)
 
 
+def test_a_tool_with_the_name_of_a_toolkit_is_not_deferred(alice: Membership, model: LanguageModel) -> None:
+    Toolkit.objects.create(organisation=alice.organisation, name="alpha")
+
+    with pytest.raises(ChangeRefused, match="alpha is a toolkit too") as refused:
+        create_agent(content(model, tools=("alpha",), deferred_tools=("alpha",)), actor=alice)
+
+    assert refused.value.field == "deferred_tools"
+
+
 def test_a_deferred_tool_that_stays_stays_deferred(alice: Membership, model: LanguageModel) -> None:
     agent = create_agent(content(model, tools=("alpha", "beta"), deferred_tools=("alpha", "beta")), actor=alice)
 

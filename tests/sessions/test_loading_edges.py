@@ -208,6 +208,16 @@ def test_a_call_that_is_open_loads_and_unloads(session: ChatSession, what: str) 
     assert result.status == f"{what}ed"
 
 
+def test_a_load_that_is_tried_again_after_a_crash_is_answered_as_the_first_time(session: ChatSession) -> None:
+    step = start_call(claimed(accept(session)))
+    first = change_loads(session, "load", step)
+
+    again = change_loads(session, "load", step)
+
+    assert (again, again.status) == (first, "loaded")
+    assert [name for name, *_ in loads_of(session)].count("ids") == 1
+
+
 def change_loads(session: ChatSession, what: str, step: Step) -> loadable.LoadResult:
     place = Place(reread(session), session.agent)
     by = By(session.membership, LoadSource.MODEL, step_id=step.pk)

@@ -22,7 +22,7 @@ from sessions.history import OUTCOME_UNKNOWN
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
-from tests.sessions.turns import check_request, events_of, run, steps_of, tool_steps_of, work
+from tests.sessions.turns import accept, check_request, events_of, run, steps_of, tool_steps_of, work
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,6 +121,19 @@ def test_cx31_cx34_after_five_rounds_a_turn_ends_with_a_message(session: ChatSes
     provider.script = [Say("Here you are.")]
     assert run(session, "go on").answer == "Here you are."
     assert check_request(provider.bodies[-1])[-2] == {"role": "assistant", "content": turn.answer}
+
+
+def test_a_turn_of_an_agent_that_was_switched_off_meanwhile_asks_no_model(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    turn = accept(session)
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(is_enabled=False)
+
+    turn = work(turn)
+
+    assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "agent_disabled")
+    assert provider.requests == []
 
 
 def test_zk_44_an_agent_may_have_ten_rounds(session: ChatSession, provider: ScriptedOpenAI) -> None:
