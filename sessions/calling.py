@@ -71,7 +71,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
     if found is not None and found.spec.tool_id in reading.usable:
-        return _not_yet(found, reading)
+        needs_set_up = None if found.spec.is_ready else execution.refusal_to(turn.membership_id, found.spec)
+        return needs_set_up or _not_yet(found, reading)
     permission = reading.standing.decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)

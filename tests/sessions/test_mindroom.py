@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from capabilities.models import Agent, LoadingMode, Provider
+from capabilities.models import Agent, LoadingMode, Provider, ServiceSetting
 from capabilities.registry import registry
 from capabilities.services import save_service
 from capabilities.starter import FirstAdmin, create_organisation
@@ -199,3 +199,21 @@ def test_mr_36_mr_37_mr_38_the_conversation_where_the_tools_never_change(
     assert len({json.dumps(request["tools"]) for request in provider.requests}) == 1
     check_request(provider.bodies[-1])
     assert loads_of(session) == [("research", "initial", "")]
+
+
+def test_a_loaded_tool_that_needs_set_up_says_so_when_it_is_called(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        ServiceSetting.objects.filter(service="docker").delete()
+    provider.enqueue(Say(calls=[call("load_tools", {"toolkit": "devops"})]), Say("Loaded."))
+    loaded = tool_steps_of(run(session, DEMO))[0]
+    provider.enqueue(Say(calls=[call("docker", {"action": "containers"})]), Say("It cannot."))
+
+    (step,) = tool_steps_of(run(session, "Go ahead"))
+
+    assert json.loads(loaded.result)["needs_set_up"] == ["docker"]
+    assert json.loads(step.result) == {
+        "success": False,
+        "error": "docker needs set-up: an administrator must configure Docker first.",
+    }
