@@ -114,10 +114,7 @@ def _answer_call(
 def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: Step) -> Outcome:
     if spec is None:
         return execution.inactive(call.name)
-    refused = execution.refusal(turn, spec)
-    if refused is not None:
-        return refused
-    arguments = execution.read_arguments(spec, call)
+    arguments = execution.permitted_arguments(turn, spec, call)
     if isinstance(arguments, Outcome):
         return arguments
     left = held.deadline(turn.deadline_at) - time.monotonic()

@@ -40,8 +40,7 @@ def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> Meant:
         return Meant(call, answer=not_at_hand(turn, call.name))
     if not (spec.is_meta and spec.name == CALL_TOOL):
         return Meant(call, spec)
-    refused = execution.refusal(turn, spec)
-    arguments = refused or execution.read_arguments(spec, call)
+    arguments = execution.permitted_arguments(turn, spec, call)
     if isinstance(arguments, Outcome):
         return Meant(call, spec, answer=arguments)
     inner = Call(call.id, arguments["name"], json.dumps(arguments.get("arguments", {}), ensure_ascii=False))

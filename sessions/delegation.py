@@ -76,10 +76,7 @@ def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, known: Step | 
 
 def order_of(turn: Turn, spec: ToolSpec, call: Call) -> Order | Outcome:
     """What the call asks for, if that can be; else what to tell the model."""
-    refused = execution.refusal(turn, spec)
-    if refused is not None:
-        return refused
-    arguments = execution.read_arguments(spec, call)
+    arguments = execution.permitted_arguments(turn, spec, call)
     if isinstance(arguments, Outcome):
         return arguments
     if turn.session.depth >= MAX_DEPTH:

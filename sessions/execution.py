@@ -133,6 +133,12 @@ def read_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
     return _malformed("; ".join(found), call) if found else arguments
 
 
+def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+    """The call's arguments, if the turn's member may call the tool now and they fit; else what to tell the model."""
+    refused = refusal(turn, spec)
+    return read_arguments(spec, call) if refused is None else refused
+
+
 def run_tool(
     spec: ToolSpec, context: ToolContext, arguments: Mapping[str, Any], turn_stopped: threading.Event
 ) -> Outcome:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.active import Overrides, Standing, standing_of
-from capabilities.models import Agent, AgentScope, LoadingMode, Toolkit
+from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.offers import Bundle, Candidate, Offer
 from capabilities.services import acts_as_organisation
 from sessions.models import ChatSession
-from sessions.reach import Holdings, holdings_of, offer_in_reach
+from sessions.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection import LOADABLE_STAGES, narrowed, situation_of
 
 
@@ -77,8 +77,7 @@ class Reading:
     @property
     def to_search(self) -> list[Candidate]:
         """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
-        constant = self.place.agent.loading_mode == LoadingMode.CONSTANT
-        sent = {None, *(self.holdings.initial if constant else self.holdings.bundles)}
+        sent = {None, *bundles_sent(self.place.agent, self.holdings)}
         usable = (each for each in self.offer.candidates if each.spec.tool_id in self.usable)
         return [each for each in usable if each.bundle not in sent]
 

@@ -10,13 +10,13 @@ from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 
 from capabilities.active import standing_of
 from capabilities.contract.loading import META_CATEGORY
-from capabilities.models import Agent, Category, LoadingMode, Tool
-from capabilities.offers import Bundle, Offer, offer_of
+from capabilities.models import Agent, Category, Tool
+from capabilities.offers import Bundle, Offer
 from sessions import loading
 from sessions.loadable import LoadResult, Place, Reading, reading_of
 from sessions.loading import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
-from sessions.reach import Holdings, Load, holdings_of
+from sessions.reach import Holdings, Load, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection import Selection, meta_tools, selected
 from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Reach, Right
 
@@ -113,8 +113,7 @@ def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = 
     place, more = Place(session, agent), tuple(categories)
     holdings = holdings_of(session, agent)
     standing = standing_of(session.membership_id)
-    in_reach = list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more]))
-    offer = offer_of(agent, in_reach, meta=meta_tools(agent, holdings, standing))
+    offer = offer_in_reach(agent, holdings, more, meta=meta_tools(agent, holdings, standing))
     reading = reading_of(place, holdings, standing, offer)
     loaded = [_line(reading, each.bundle, each) for each in holdings.loads]
     loaded += [_line(reading, each, None, is_loaded=True) for each in holdings.new_initial]
@@ -130,8 +129,7 @@ def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = 
 
 def _at_hand(agent: Agent, holdings: Holdings, offer: Offer) -> Offer:
     """Of all that is in reach, what a model call may carry."""
-    constant = agent.loading_mode == LoadingMode.CONSTANT
-    sent = {None, *(holdings.initial if constant else holdings.bundles)}
+    sent = {None, *bundles_sent(agent, holdings)}
     return Offer(tuple(way for way in offer.ways if way.bundle in sent))
 
 
@@ -142,10 +140,9 @@ def _with_tools(reading: Reading, bundles: Iterable[Bundle]) -> list[Line]:
 
 def _line(reading: Reading, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> Line:
     specs = [each.spec for each in reading.usable_of(bundle)]
-    kind = "toolkit" if bundle.toolkit_id is not None else "tool" if bundle.tool_id is not None else "category"
     return Line(
         name=bundle.name,
-        kind=kind,
+        kind=bundle.kind,
         description=bundle.description,
         tools=tuple(spec.name for spec in specs),
         tokens=sum(spec.tokens for spec in specs),

@@ -11,12 +11,12 @@ from django.db.models import CharField, Q, Value
 from capabilities.active import NO_OVERRIDES, SPEC, Overrides, Standing, ToolSpec
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
-from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode, Tool, ToolkitTool
+from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.offers import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.queries.agents import agents_by_name
 from capabilities.services import is_ready
 from sessions.concerned import Bits
-from sessions.reach import Holdings, Load, holdings_from
+from sessions.reach import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection import (
     Situation,
     Verdict,
@@ -188,7 +188,7 @@ class Side:
         return self._known[key]
 
     def _sent(self, holdings: Holdings, standing: Standing, usable: int) -> Sent:
-        at_hand = holdings.initial if self.agent.loading_mode == LoadingMode.CONSTANT else holdings.bundles
+        at_hand = bundles_sent(self.agent, holdings)
         meta = meta_tools(self.agent, holdings, standing)
         offer = self._offer(at_hand, meta)
         clashing = clashing_loads(holdings, offer.clashes)

@@ -74,14 +74,18 @@ def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = Non
 
 def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = ()) -> Offer:
     """The tools that a model call of the agent may carry. One query."""
-    constant = agent.loading_mode == LoadingMode.CONSTANT
-    return offer_of(agent, holdings.initial if constant else holdings.bundles, meta=meta)
+    return offer_of(agent, bundles_sent(agent, holdings), meta=meta)
 
 
-def offer_in_reach(agent: Agent, holdings: Holdings, more: Sequence[Bundle] = ()) -> Offer:
+def bundles_sent(agent: Agent, holdings: Holdings) -> list[Bundle]:
+    """What of the loads a model call may carry: where the tools never change, only what is there from the start."""
+    return holdings.initial if agent.loading_mode == LoadingMode.CONSTANT else holdings.bundles
+
+
+def offer_in_reach(agent: Agent, holdings: Holdings, more: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
     """All that the agent has or could load: what is loaded, then every allowed toolkit and deferred tool, then `more`.
     One query."""
-    return offer_of(agent, list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more])))
+    return offer_of(agent, list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more])), meta=meta)
 
 
 def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:

@@ -17,7 +17,7 @@ from capabilities.offers import OWN, Bundle, Candidate, Offer, Row, offer_from, 
 from capabilities.services import acts_as_organisation
 from sessions.loadable import Place, Reading, reading_of, why_not
 from sessions.models import ChatSession, LoadSource
-from sessions.reach import Holdings, Load, holdings_of
+from sessions.reach import Holdings, Load, bundles_sent, holdings_of
 from sessions.selection import (
     Rank,
     Selection,
@@ -211,8 +211,7 @@ class World:
 
     def _offer(self, rows: Sequence[Row], holdings: Holdings) -> Offer:
         meta = meta_tools(self.agent, holdings, self.standing)
-        bundles = holdings.initial if self.is_constant else holdings.bundles
-        return offer_from(rows, self.agent, bundles, meta=meta)
+        return offer_from(rows, self.agent, bundles_sent(self.agent, holdings), meta=meta)
 
 
 def read_world(session: ChatSession, agent: Agent) -> World:

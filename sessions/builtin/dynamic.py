@@ -12,7 +12,7 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
-from capabilities.models import Agent, Category, LoadingMode
+from capabilities.models import Agent, LoadingMode
 from capabilities.offers import Candidate
 from capabilities.registry import CategorySpec, tool
 from capabilities.routing.tool_search import Searched, search
@@ -20,6 +20,7 @@ from sessions import loading
 from sessions.continuations import continuations_of
 from sessions.loadable import Loadable, LoadResult, Place, Reading, read_place
 from sessions.loading import By
+from sessions.loads import loadable_categories
 from sessions.models import ChatSession, LoadSource
 from toolhub.tenants.models import Membership
 
@@ -147,13 +148,9 @@ def _categories(reading: Reading) -> list[dict[str, Any]]:
     if not reading.standing.loads:
         return []
     loaded = {key for each in reading.holdings.loads for key in each.bundle.category_ids}
-    rows = Category.objects.filter(tools__current_version__isnull=False).distinct().order_by("name")
-    if reading.place.agent.starts_with_core:
-        rows = rows.filter(is_core=False)
     return [
         {"name": each.name, "description": each.description} | ({"loaded": True} if each.pk in loaded else {})
-        for each in rows
-        if reading.standing.loads.covers(each.name) and each.name != CATEGORY.name
+        for each in loadable_categories(reading.place.agent, reading.standing.loads)
     ]
 
 
