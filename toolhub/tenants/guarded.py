@@ -7,6 +7,7 @@ organisation have nowhere to go: foreign keys to Organisation and User have no r
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -197,3 +198,15 @@ class TenantModel(models.Model):
         if current_scope() != SYSTEM and not type(self)._base_manager.filter(pk=self.pk).exists():
             return 0, {}
         return super().delete(*args, **kwargs)
+
+
+class PublicModel(TenantModel):
+    """A row that people outside can name: in an address, a form, a REST id, a cursor.
+
+    They name it by `public_id`. The primary key counts the rows of every organisation, and stays inside.
+    """
+
+    public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+
+    class Meta(TenantModel.Meta):
+        abstract = True
