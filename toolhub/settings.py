@@ -131,6 +131,8 @@ OPENAI_MODEL = env.text("OPENAI_MODEL", "gpt-5-mini")
 TOOLHUB_OFFLINE_MODEL_URL = env.text(
     "TOOLHUB_OFFLINE_MODEL_URL", f"http://127.0.0.1:{PORT + 1 if PORT < 65535 else 1}/v1"
 )
+#: How fast it writes. It reads the environment itself; here the value is only checked.
+TOOLHUB_OFFLINE_WORD_SECONDS = env.number("TOOLHUB_OFFLINE_WORD_SECONDS", 0.02, 0.0, 5.0)
 #: Folder with one workspace folder an organisation.
 WORKSPACES_DIR = Path(env.text("TOOLHUB_WORKSPACES_DIR", str(DATA_DIR / "workspaces"))).expanduser().resolve()
 

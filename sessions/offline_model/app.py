@@ -5,8 +5,10 @@ Knows HTTP and the shape of the messages, and nothing of how a reply is found.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import os
 import re
 import time
 import uuid
@@ -23,6 +25,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MODEL = "offline"
 MOST_BODY = 16_000_000
 STARTED = int(time.time())
+#: Seconds between two words of a streamed answer.
+WORD_SECONDS = float(os.environ.get("TOOLHUB_OFFLINE_WORD_SECONDS") or 0.02)
+#: An answer of more words than this is written faster, so that it takes no longer than one of this many.
+MOST_WORDS = 150
 #: Prompts seen of late, by how they begin: stands in for a provider's prompt cache.
 PROMPTS_KEPT = 64
 
@@ -118,8 +124,11 @@ async def _complete(request: Mapping[str, Any], send: Send) -> None:
     headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     wants_usage = bool((request.get("stream_options") or {}).get("include_usage"))
+    pause = _pause(message["content"] or "")
     for chunk in _chunks(message, finish, usage if wants_usage else None):
         await _send_event(send, json.dumps({**head, "object": "chat.completion.chunk", **chunk}, ensure_ascii=False))
+        if pause and chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
+            await asyncio.sleep(pause)
     await _send_event(send, "[DONE]")
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -153,14 +162,24 @@ def _chunks(message: Mapping[str, Any], finish: str, usage: Mapping[str, Any] | 
 
 
 def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for piece in re.findall(r"(?:\s*\S+){1,4}\s*", message["content"] or ""):
-        yield {"content": piece}
+    for word in _words(message["content"] or ""):
+        yield {"content": word}
     for index, call in enumerate(message.get("tool_calls", [])):
         function = {"name": call["function"]["name"], "arguments": ""}
         yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]}
         arguments = call["function"]["arguments"]
         for start in range(0, len(arguments), 24):
             yield {"tool_calls": [{"index": index, "function": {"arguments": arguments[start : start + 24]}}]}
+
+
+def _words(text: str) -> list[str]:
+    """The text in words, each with the space behind it; joined, they are the text."""
+    return re.findall(r"\s*\S+\s*", text) or ([text] if text else [])
+
+
+def _pause(text: str) -> float:
+    """Seconds between two words of this text."""
+    return WORD_SECONDS * min(1.0, MOST_WORDS / max(1, len(_words(text))))
 
 
 async def _send_event(send: Send, data: str) -> None:

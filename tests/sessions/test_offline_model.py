@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from capabilities.egress import guarded_client
 from sessions.offline_model import answers, values
+from sessions.offline_model.app import WORD_SECONDS, _pause, _words
 from sessions.offline_model.replies import Reply, reply
 
 TODAY = datetime.date.today()
@@ -619,10 +620,26 @@ def test_sdk_streams_a_text_with_its_usage(sdk: openai.OpenAI) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
     pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(pieces).endswith(answers.SIGNATURE)
-    assert max(len(piece.split()) for piece in pieces) <= 4
+    assert max(len(piece.split()) for piece in pieces) == 1
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert (chunks[-1].choices, chunks[-1].usage is not None) == ([], True)
     assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_an_answer_is_written_word_by_word_in_time(sdk: openai.OpenAI) -> None:
+    messages: Any = [{"role": "user", "content": "Hello"}]
+    tools: Any = ALL
+    stream = sdk.chat.completions.create(model="offline", messages=messages, tools=tools, stream=True)
+    arrived = [time.monotonic() for chunk in stream if chunk.choices and chunk.choices[0].delta.content]
+
+    assert len(arrived) > 20
+    assert arrived[-1] - arrived[0] > 0.5 * WORD_SECONDS * len(arrived)
+
+
+def test_a_long_answer_takes_no_longer_than_one_of_150_words() -> None:
+    assert _pause("word " * 150) == WORD_SECONDS
+    assert _pause("word " * 1_500) == pytest.approx(WORD_SECONDS / 10)
+    assert _words("  one two\n\nthree ") == ["  one ", "two\n\n", "three "]
 
 
 def test_sdk_streams_calls_in_pieces(sdk: openai.OpenAI) -> None:
