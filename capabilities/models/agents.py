@@ -6,11 +6,11 @@ from django.db import models
 
 from capabilities.models.catalogue import Tool
 from capabilities.secrets import EncryptedTextField
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import slug_validator
 
 
-class Provider(TenantModel):
+class Provider(PublicModel):
     """An OpenAI-compatible address, and the key for it."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
@@ -22,14 +22,14 @@ class Provider(TenantModel):
     tool_limit = models.PositiveIntegerField(default=128)
     is_enabled = models.BooleanField(default=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="provider_slug_once"),)
 
     def __str__(self) -> str:
         return self.name
 
 
-class LanguageModel(TenantModel):
+class LanguageModel(PublicModel):
     """One model of a provider, under the name that goes over the wire."""
 
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
@@ -41,7 +41,7 @@ class LanguageModel(TenantModel):
     #: Model calls a turn may take; it beats an agent's own number, the setting TOOLHUB_MAX_ROUNDS stands behind both.
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["provider", "name"], name="model_name_once"),)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class AgentScope(models.TextChoices):
     MEMBER = "member", "Only the member’s own"
 
 
-class Agent(TenantModel):
+class Agent(PublicModel):
     """What a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
@@ -83,7 +83,7 @@ class Agent(TenantModel):
     scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
     is_enabled = models.BooleanField(default=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="agent_slug_once"),)
 
     def __str__(self) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.db import models
 
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
 
-class Category(TenantModel):
+class Category(PublicModel):
     """Where a tool lives; each tool has exactly one."""
 
     name = models.CharField(max_length=64)
@@ -21,7 +21,7 @@ class Category(TenantModel):
     #: Core categories are active for every agent that starts with them.
     is_core = models.BooleanField(default=False)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="category_name_once"),)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class ToolKind(models.TextChoices):
     BUILTIN = "builtin", "Built in"
 
 
-class Tool(TenantModel):
+class Tool(PublicModel):
     """A name that a model can call. What is behind it is its current version."""
 
     name = models.CharField(max_length=64)
@@ -48,7 +48,7 @@ class Tool(TenantModel):
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),)
 
     def __str__(self) -> str:

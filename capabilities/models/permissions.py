@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models.catalogue import Category, Tool
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership, slug_validator
 
 
@@ -23,7 +23,7 @@ class Effect(models.TextChoices):
     DENY = "deny", "Deny"
 
 
-class Role(TenantModel):
+class Role(PublicModel):
     """What members with it may use. A member's roles add up; a new one opens nothing."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
@@ -31,7 +31,7 @@ class Role(TenantModel):
     description = models.TextField(blank=True)
     mode = models.CharField(max_length=16, choices=RoleMode, default=RoleMode.NONE)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="role_slug_once"),)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class RoleMembership(TenantModel):
         return f"{self.membership}: {self.role}"
 
 
-class Grant(TenantModel):
+class Grant(PublicModel):
     """One member's own allow or deny of a tool or a category. A deny beats everything; an allow adds to the roles."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grants")
@@ -86,7 +86,7 @@ class Grant(TenantModel):
     #: When its end was put on record, after `expires_at` had passed.
     lapsed_at = models.DateTimeField(null=True, blank=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         indexes = (
             models.Index(
                 fields=["expires_at"],
@@ -116,7 +116,7 @@ class RequestStatus(models.TextChoices):
     WITHDRAWN = "withdrawn", "Withdrawn"
 
 
-class GrantRequest(TenantModel):
+class GrantRequest(PublicModel):
     """A member asks to use a tool or a category for a time, and says why."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grant_requests")
@@ -133,7 +133,7 @@ class GrantRequest(TenantModel):
     answer = models.TextField(blank=True)
     grant = models.OneToOneField(Grant, on_delete=models.SET_NULL, null=True, blank=True, related_name="request")
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (
             models.CheckConstraint(
                 condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="grant_request_names_one_thing"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.secrets import EncryptedTextField
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel
 
 
-class ServiceSetting(TenantModel):
+class ServiceSetting(PublicModel):
     """The values of one service's fields, as JSON, encrypted whole."""
 
     service = models.CharField(max_length=64)
@@ -17,7 +17,7 @@ class ServiceSetting(TenantModel):
     is_complete = models.BooleanField(default=False)
     updated_at = models.DateTimeField(auto_now=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "service"], name="service_setting_once"),)
 
     def __str__(self) -> str:

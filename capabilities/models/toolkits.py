@@ -6,17 +6,17 @@ from django.db import models
 
 from capabilities.models.agents import Agent
 from capabilities.models.catalogue import Category, Tool
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 
 
-class Toolkit(TenantModel):
+class Toolkit(PublicModel):
     """A named bundle that a session can load. Shared in the organisation: any agent may allow it."""
 
     name = models.CharField(max_length=64)
     description = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="toolkit_name_once"),)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ import uuid
 from django.db import models
 
 from capabilities.models import Agent
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
 
@@ -46,14 +46,14 @@ class ChatSession(TenantModel):
         return self.title or "New session"
 
 
-class Notice(TenantModel):
+class Notice(PublicModel):
     """Something that the service tells a member in a session, outside of any turn: a reminder that is due."""
 
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="notices")
     text = models.TextField()
     created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         indexes = (models.Index(fields=["session", "-id"], name="notice_newest_first"),)
 
     def __str__(self) -> str:

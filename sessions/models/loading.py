@@ -8,7 +8,7 @@ from django.db.models import Q
 from capabilities.models import Agent, Category, Tool, Toolkit
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Step
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
 
 
@@ -39,7 +39,7 @@ class UnloadReason(models.TextChoices):
     CONFLICT = "conflict", "It came into conflict with another"
 
 
-class LoadedToolkit(TenantModel):
+class LoadedToolkit(PublicModel):
     """One agent of one session has a toolkit, a category, or a deferred tool of its own at hand, since when and why."""
 
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="loads")
@@ -62,7 +62,7 @@ class LoadedToolkit(TenantModel):
     unloaded_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     unloaded_in = models.ForeignKey(Step, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         indexes = (models.Index(fields=["session", "id"], name="loads_of_session"),)
         constraints = (
             models.UniqueConstraint(

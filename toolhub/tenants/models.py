@@ -11,7 +11,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from toolhub.tenants.guarded import AppendOnlyManager, TenantModel
+from toolhub.tenants.guarded import AppendOnlyManager, PublicModel, TenantModel
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Use lower-case letters, digits and hyphens, at most 63 of them."
@@ -114,7 +114,7 @@ EVERYWHERE = Reach(frozenset({EVERY_CATEGORY}))
 NOWHERE = Reach(frozenset())
 
 
-class Membership(TenantModel):
+class Membership(PublicModel):
     """A user in one organisation: the identity that every permission is asked for.
 
     A member who is removed leaves the row behind, ended: chats and the record of turns hang on it. Who is invited again
@@ -126,7 +126,7 @@ class Membership(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
-    class Meta(TenantModel.Meta):
+    class Meta(PublicModel.Meta):
         constraints = (
             models.UniqueConstraint(
                 fields=["organisation", "user"], condition=models.Q(ended_at=None), name="one_membership_per_user"
@@ -194,7 +194,7 @@ def every_scope() -> list[str]:
     return [scope.value for scope in Scope]
 
 
-class ApiToken(TenantModel):
+class ApiToken(PublicModel):
     """A key to the REST API that speaks for one membership. Only its SHA-256 is kept."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="api_tokens")
@@ -216,7 +216,7 @@ class ApiToken(TenantModel):
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
 
 
-class Invitation(TenantModel):
+class Invitation(PublicModel):
     """A link by which the holder of one e-mail address can join, once. Only its SHA-256 is kept."""
 
     email = models.EmailField()
