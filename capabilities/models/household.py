@@ -22,6 +22,10 @@ class ListItem(NumberedRow):
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def is_checked(self) -> bool:
+        return self.checked_at is not None
+
 
 class GroceryItem(NumberedRow):
     """Something to buy. What is still to buy stands on the list once for each name and unit."""
@@ -46,6 +50,10 @@ class GroceryItem(NumberedRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_bought(self) -> bool:
+        return self.bought_at is not None
 
 
 class FoodEntry(NumberedRow):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.models.numbered import MemberRow, NamedRow, NumberedRow
+from toolhub.tenants.guarded import PublicModel
 
 
-class AgentNote(MemberRow):
+class AgentNote(MemberRow, PublicModel):
     """One agent's page of notes about its work for one member. No other agent reads it."""
 
     agent = models.CharField(max_length=100)
@@ -42,3 +43,7 @@ class JournalEntry(NumberedRow):
 
     def __str__(self) -> str:
         return self.title or self.text[:80]
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.disabled_at is not None

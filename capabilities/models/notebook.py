@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.models.numbered import NumberedRow
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
 
 
@@ -34,7 +34,7 @@ class Task(NumberedRow):
         return self.title
 
 
-class Scratchpad(TenantModel):
+class Scratchpad(PublicModel):
     """One member's page of working notes."""
 
     membership = models.OneToOneField(Membership, on_delete=models.CASCADE, related_name="scratchpad")

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ClassVar, Protocol
 
 from django.db import models
 
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+
+
+class Owner(Protocol):
+    """For whom a row is kept, and the clock: what a running tool has in its context, and a page makes of its member."""
+
+    @property
+    def organisation_id(self) -> int: ...
+
+    @property
+    def membership_id(self) -> int: ...
+
+    @property
+    def now(self) -> Callable[[], datetime]:
+        """Called for the time, aware, in the zone that days are counted in."""
 
 
 class MemberRow(TenantModel):
@@ -19,7 +35,7 @@ class MemberRow(TenantModel):
         abstract = True
 
 
-class NumberedRow(MemberRow):
+class NumberedRow(MemberRow, PublicModel):
     """Counts from 1 for each member: what people and models call it by."""
 
     number = models.PositiveIntegerField()
@@ -31,7 +47,7 @@ class NumberedRow(MemberRow):
         )
 
 
-class NamedRow(MemberRow):
+class NamedRow(MemberRow, PublicModel):
     """A row with a name of the member's choosing. `key` is the name as it is compared: without case and width."""
 
     name = models.CharField(max_length=200)

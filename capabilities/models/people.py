@@ -24,6 +24,14 @@ class Person(NumberedRow):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def birthday(self) -> str:
+        """YYYY-MM-DD, MM-DD where the year is not known, or empty."""
+        if not self.birth_month or not self.birth_day:
+            return ""
+        day = f"{self.birth_month:02}-{self.birth_day:02}"
+        return f"{self.birth_year:04}-{day}" if self.birth_year else day
+
 
 class Message(NumberedRow):
     """What one member of the organisation wrote to another. `membership` is the one that it was written to."""

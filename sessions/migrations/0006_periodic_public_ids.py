@@ -1,0 +1,12 @@
+from django.db import migrations
+
+from toolhub.tenants.public_ids import public_id_operations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("toolhub_sessions", "0005_public_ids")]
+
+    operations = [
+        *public_id_operations("toolhub_sessions", "reminder"),
+        *public_id_operations("toolhub_sessions", "schedule"),
+    ]
