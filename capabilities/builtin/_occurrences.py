@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 
 from capabilities.contract.context import ToolContext
 from capabilities.models import CalendarEvent
+from capabilities.records.own import own_rows
 from capabilities.recurrence import starts
 
 
@@ -34,7 +35,7 @@ def events_between(context: ToolContext, first: datetime, last: datetime) -> Que
     """Events that may happen then; whether one that repeats really does, its occurrences tell."""
     once = Q(repeat=CalendarEvent.Repeat.NONE)
     ended = Q(repeat_until__lt=(first - timedelta(days=368)).date())
-    mine = CalendarEvent.objects.filter(membership_id=context.membership_id, starts_at__lt=last)
+    mine = own_rows(CalendarEvent, context).filter(starts_at__lt=last)
     return mine.filter((once & Q(ends_at__gt=first)) | (~once & ~ended) | (~once & Q(repeat_until=None)))
 
 

@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, Model, QuerySet
 from pydantic import AfterValidator
 
-from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models.numbered import NumberedRow
+from capabilities.contract.context import ToolError
+from capabilities.models.numbered import NumberedRow, Owner
 
 Numbered = TypeVar("Numbered", bound=NumberedRow)
 Row = TypeVar("Row", bound=Model)
@@ -22,15 +22,15 @@ WITHOUT_NUL: Final = AfterValidator(lambda text: text.replace("\0", ""))
 TRIES = 20
 
 
-def create_numbered(model: type[Numbered], context: ToolContext, **fields: Any) -> Numbered:
+def create_numbered(model: type[Numbered], owner: Owner, **fields: Any) -> Numbered:
     """A new row of this member, under the number after the highest one. Safe with several at once."""
     for _ in range(TRIES):
         try:
             with transaction.atomic():
-                number = last_number(model, context) + 1
+                number = last_number(model, owner) + 1
                 return model.objects.create(
-                    organisation_id=context.organisation_id,
-                    membership_id=context.membership_id,
+                    organisation_id=owner.organisation_id,
+                    membership_id=owner.membership_id,
                     number=number,
                     **fields,
                 )
@@ -39,8 +39,8 @@ def create_numbered(model: type[Numbered], context: ToolContext, **fields: Any) 
     raise ToolError("Too many changes at the same time; try again.")
 
 
-def last_number(model: type[Numbered], context: ToolContext) -> int:
-    mine = model.objects.filter(membership_id=context.membership_id)
+def last_number(model: type[Numbered], owner: Owner) -> int:
+    mine = model.objects.filter(membership_id=owner.membership_id)
     return mine.aggregate(last=Max("number"))["last"] or 0
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext
 from capabilities.models import Task
+from capabilities.records.own import own_rows
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -30,7 +31,7 @@ def ae_task_list(
     limit: Annotated[int, Field(description="Tasks in one column.", ge=1, le=100)] = 30,
 ) -> dict[str, Any]:
     """Show the user's tasks as a board: overdue, today, soon (7 days), later, without_date, done_lately (14 days)."""
-    tasks = Task.objects.filter(membership_id=context.membership_id)
+    tasks = own_rows(Task, context)
     columns = _columns(context.now().date())
     counts = tasks.aggregate(**{name: Count("pk", filter=wanted) for name, wanted in columns.items()})
     return {name: _column(tasks.filter(wanted), counts[name], limit) for name, wanted in columns.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Annotated, Any
 
 from django.db.models import Case, Count, F, Max, Q, QuerySet, TextField, Value, When
@@ -10,10 +9,12 @@ from django.db.models.functions import Concat, Length
 from pydantic import Field
 
 from capabilities.builtin._dates import parse_date
-from capabilities.builtin._names import folded, key_of, name_and_key, words_of
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered, listing
+from capabilities.builtin._names import folded, key_of, words_of
+from capabilities.builtin._rows import WITHOUT_NUL, listing
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Journal, JournalEntry
+from capabilities.records.own import own_rows
+from capabilities.records.writes.journals import ENTRY_TEXT, ENTRY_TITLE, change_entry, create_entry
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -37,16 +38,13 @@ CATEGORY = CategorySpec(
 LIST_LIMIT = 100
 SEARCH_LIMIT = 20
 EXCERPT = 200
-#: Characters that an entry holds, and journals that a member has.
-TEXT_LIMIT = 100_000
-JOURNAL_LIMIT = 500
 #: Entries that one search looks at, the latest first.
 SEARCHED = 5_000
 
 Name = Annotated[str, Field(description="The journal's name.", max_length=200), WITHOUT_NUL]
 Number = Annotated[int, Field(description="The entry's number.")]
-Text = Annotated[str, Field(description="Plain text or Markdown.", min_length=1, max_length=TEXT_LIMIT), WITHOUT_NUL]
-Title = Annotated[str, Field(max_length=200), WITHOUT_NUL]
+Text = Annotated[str, Field(description="Plain text or Markdown.", min_length=1, max_length=ENTRY_TEXT), WITHOUT_NUL]
+Title = Annotated[str, Field(max_length=ENTRY_TITLE), WITHOUT_NUL]
 Day = Annotated[str | None, Field(description="YYYY-MM-DD, or words such as yesterday.", max_length=40)]
 Offset = Annotated[int, Field(description="How many to skip.", ge=0, le=100_000)]
 
@@ -114,15 +112,8 @@ def ae_journal_entry_create(
     date: Annotated[Day, Field(description="The day it is about; default today.")] = None,
 ) -> dict[str, Any]:
     """Add an entry to one of the user's journals."""
-    day = parse_date(date, context.now().date()) if date else context.now().date()
-    entry = create_numbered(
-        JournalEntry,
-        context,
-        journal=_journal_to_write(context, journal),
-        title=" ".join(title.split()),
-        text=text,
-        date=day,
-    )
+    day = parse_date(date, context.now().date()) if date else None
+    entry = create_entry(context, journal=journal, text=text, title=title, date=day)
     return {"entry": _as_json(entry)}
 
 
@@ -136,25 +127,26 @@ def ae_journal_entry_update(
     date: Day = None,
 ) -> dict[str, Any]:
     """Change a journal entry; what is left out stays. To add to its text use append or prepend."""
-    changes: dict[str, str | datetime.date] = {}
+    changes: dict[str, Any] = {}
     if text is not None:
         changes["text"] = text
     if title is not None:
-        changes["title"] = " ".join(title.split())
+        changes["title"] = title
     if date is not None:
         changes["date"] = parse_date(date, context.now().date())
     if not changes:
         raise ToolError("Say what to change: text, title or date.")
-    _change(context, number, **changes)
+    change_entry(context, _entry(context, number), **changes)
     return {"entry": _as_json(_entry(context, number))}
 
 
 @tool(category="aether", effect="write", on_crash="retry", human_format="Disabling journal entry {number}")
 def ae_journal_entry_disable(context: ToolContext, number: Number) -> str:
     """Hide a journal entry. It stays stored, but no tool shows it again: only when the user asks for it."""
-    if not _mine(context).filter(number=number).exists():
+    entry = _mine(context).select_related("journal").filter(number=number).first()
+    if entry is None:
         raise _no_entry(number)
-    _entries(context).filter(number=number).update(disabled_at=context.now())
+    change_entry(context, entry, is_hidden=True)
     return f"Entry {number} is hidden."
 
 
@@ -171,7 +163,7 @@ def ae_journal_entry_prepend(context: ToolContext, number: Number, text: Text) -
 
 
 def _journals(context: ToolContext) -> QuerySet[Journal]:
-    return Journal.objects.filter(membership_id=context.membership_id)
+    return own_rows(Journal, context)
 
 
 def _journal(context: ToolContext, name: str) -> Journal:
@@ -181,26 +173,9 @@ def _journal(context: ToolContext, name: str) -> Journal:
     return journal
 
 
-def _journal_to_write(context: ToolContext, name: str) -> Journal:
-    """The journal of that name; its first entry makes it."""
-    named = name_and_key(name, "A journal")
-    journal = _journals(context).filter(key=named["key"]).first()
-    if journal is None and _journals(context).count() >= JOURNAL_LIMIT:
-        raise ToolError(f"All {JOURNAL_LIMIT} journals are in use: write into one that exists.")
-    return (
-        journal
-        or Journal.objects.get_or_create(
-            organisation_id=context.organisation_id,
-            membership_id=context.membership_id,
-            key=named["key"],
-            defaults={"name": named["name"]},
-        )[0]
-    )
-
-
 def _mine(context: ToolContext) -> QuerySet[JournalEntry]:
     """All entries of the member, hidden ones too."""
-    return JournalEntry.objects.filter(membership_id=context.membership_id)
+    return own_rows(JournalEntry, context)
 
 
 def _entries(context: ToolContext) -> QuerySet[JournalEntry]:
@@ -218,18 +193,13 @@ def _no_entry(number: int) -> ToolError:
     return ToolError(f"There is no journal entry {number}: ae_journal_entries_list shows the numbers.")
 
 
-def _change(context: ToolContext, number: int, **changes: Any) -> None:
-    if not _entries(context).filter(number=number).update(updated_at=context.now(), **changes):
-        raise _no_entry(number)
-
-
 def _added(context: ToolContext, number: int, text: str, longer: Concat) -> dict[str, Any]:
     """One statement, so that of two calls at the same time neither loses its line."""
     roomy = _entries(context).annotate(length=Length("text")).filter(number=number)
-    roomy = roomy.filter(length__lte=TEXT_LIMIT - len(text) - 1)
+    roomy = roomy.filter(length__lte=ENTRY_TEXT - len(text) - 1)
     if not roomy.update(text=Case(When(text="", then=_value(text)), default=longer), updated_at=context.now()):
         _entry(context, number)
-        raise ToolError(f"An entry holds at most {TEXT_LIMIT} characters: write a new one.")
+        raise ToolError(f"An entry holds at most {ENTRY_TEXT} characters: write a new one.")
     return {"entry": _as_json(_entry(context, number))}
 
 

@@ -12,12 +12,23 @@ from django.urls import reverse
 from pydantic import Field
 
 from capabilities.builtin._moments import parse_clock, parse_when, zone_named
-from capabilities.builtin._names import holds_all, one_line, words_of
+from capabilities.builtin._names import holds_all, words_of
 from capabilities.builtin._occurrences import Occurrence, events_between, occurrences
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.feeds import has_feed, make_feed, remove_feed
 from capabilities.models import CalendarEvent
+from capabilities.records.own import own_rows, remove_row
+from capabilities.records.writes.calendar import (
+    NOTES,
+    PLACE,
+    TITLE,
+    change_event,
+    check_room,
+    check_span,
+    create_event,
+    whole_days,
+)
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -39,9 +50,6 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Events of one member, and those of them that repeat: each is walked day by day.
-EVENTS = 5_000
-REPEATING = 200
 #: Occurrences that one listing shows, and overlaps told of a new event.
 LIST_LIMIT = 200
 OVERLAPS = 5
@@ -49,10 +57,9 @@ OVERLAPS = 5
 SPAN_DAYS = 400
 USUAL_DAYS = 7
 LOOK_AHEAD_DAYS = 60
-LONGEST = timedelta(days=366)
 
 Number = Annotated[int, Field(description="The event's number.")]
-Title = Annotated[str, Field(max_length=300), WITHOUT_NUL]
+Title = Annotated[str, Field(max_length=TITLE), WITHOUT_NUL]
 When = Annotated[
     str, Field(description="Day (whole-day event) or day and time: YYYY-MM-DD HH:MM, friday 15:00.", max_length=60)
 ]
@@ -60,8 +67,8 @@ End = Annotated[str, Field(description="Time, or day and time, or last day; defa
 Zone = Annotated[str | None, Field(description="IANA name, as Europe/Berlin.", max_length=64)]
 Repeat = Literal["none", "daily", "weekly", "monthly", "yearly"]
 Day = Annotated[str, Field(max_length=40)]
-Place = Annotated[str, Field(max_length=300), WITHOUT_NUL]
-Notes = Annotated[str, Field(max_length=5_000), WITHOUT_NUL]
+Place = Annotated[str, Field(max_length=PLACE), WITHOUT_NUL]
+Notes = Annotated[str, Field(max_length=NOTES), WITHOUT_NUL]
 
 
 @tool(category="calendar", effect="read", human_format="Looking at the calendar")
@@ -102,17 +109,16 @@ def calendar_add(
     notes: Notes = "",
 ) -> dict[str, Any]:
     """Add an event to the user's calendar. Tells what it overlaps with."""
-    _check_room(context, repeat)
+    check_room(context, repeat)
     zone = _zone(context, time_zone)
     span = _span(context, start, end, zone)
-    event = create_numbered(
-        CalendarEvent,
+    event = create_event(
         context,
-        title=one_line(title, "An event needs a title."),
-        place=place.strip(),
-        notes=notes.strip(),
+        title=title,
+        place=place,
+        notes=notes,
         repeat=repeat,
-        repeat_until=_until(context, repeat_until, repeat, span.start, zone),
+        repeat_until=_until(context, repeat_until, zone),
         time_zone=zone.key,
         **span.fields(),
     )
@@ -135,18 +141,15 @@ def calendar_update(
 ) -> dict[str, Any]:
     """Change an event, a repeated one every time it happens; what is left out stays. Tells what it overlaps with."""
     event = _event(context, number)
-    changes = {key: text.strip() for key, text in (("place", place), ("notes", notes)) if text is not None}
-    if title is not None:
-        changes["title"] = one_line(title, "An event needs a title.")
-    for key, value in changes.items():
-        setattr(event, key, value)
+    given = {"title": title, "place": place, "notes": notes, "repeat": repeat}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if time_zone is not None:
         _set_zone(event, zone_named(time_zone))
     if start is not None or end is not None:
         _move(context, event, start, end)
-    if repeat is not None or repeat_until is not None:
-        _repeat(context, event, repeat, repeat_until)
-    event.save()
+    if repeat_until is not None:
+        changes["repeat_until"] = _until(context, repeat_until, ZoneInfo(event.time_zone))
+    change_event(context, event, **changes)
     return _told(context, event)
 
 
@@ -156,7 +159,7 @@ def calendar_remove(context: ToolContext, number: Number) -> dict[str, Any]:
     """Remove an event from the user's calendar, a repeated one as a whole."""
     event = _event(context, number)
     row = _as_json(_first(event), ZoneInfo(event.time_zone))
-    _mine(context).filter(pk=event.pk).delete()
+    remove_row(context, event)
     return {"removed": row}
 
 
@@ -204,8 +207,7 @@ def _span(context: ToolContext, start: str, end: str, zone: ZoneInfo) -> Span:
 
 
 def _whole_days(first: date, last: date, zone: ZoneInfo) -> Span:
-    end = datetime.combine(last + timedelta(days=1), time(), zone)
-    return Span(datetime.combine(first, time(), zone), end, True)
+    return Span(*whole_days(first, last, zone), True)
 
 
 def _next_at(begin: datetime, clock: time) -> datetime:
@@ -215,10 +217,7 @@ def _next_at(begin: datetime, clock: time) -> datetime:
 
 
 def _checked(span: Span) -> Span:
-    if span.end <= span.start:
-        raise ToolError("The event ends before it starts.")
-    if span.end - span.start > LONGEST:
-        raise ToolError(f"An event lasts at most {LONGEST.days} days.")
+    check_span(span.start, span.end)
     return span
 
 
@@ -246,38 +245,12 @@ def _move(context: ToolContext, event: CalendarEvent, start: str | None, end: st
     event.starts_at, event.ends_at, event.is_all_day = span.start, span.end, span.is_all_day
 
 
-def _repeat(context: ToolContext, event: CalendarEvent, repeat: str | None, until: str | None) -> None:
-    zone = ZoneInfo(event.time_zone)
-    if repeat is not None and repeat != event.repeat:
-        _check_room(context, repeat)
-        event.repeat = repeat
-    if event.repeat == CalendarEvent.Repeat.NONE:
-        until = until or ""
-    if until is not None:
-        event.repeat_until = _until(context, until, event.repeat, event.starts_at.astimezone(zone), zone)
-
-
-def _until(context: ToolContext, text: str, repeat: str, start: datetime, zone: ZoneInfo) -> date | None:
-    if text.strip().lower() in {"", "none"}:
-        return None
-    if repeat == CalendarEvent.Repeat.NONE:
-        raise ToolError("The event does not repeat: say how with repeat, or leave repeat_until out.")
-    day = _day(context, text, zone)
-    if day < start.date():
-        raise ToolError("repeat_until is earlier than the event.")
-    return day
-
-
-def _check_room(context: ToolContext, repeat: str) -> None:
-    if _mine(context).count() >= EVENTS:
-        raise ToolError(f"The calendar holds at most {EVENTS} events: remove some first.")
-    repeating = _mine(context).exclude(repeat=CalendarEvent.Repeat.NONE)
-    if repeat != CalendarEvent.Repeat.NONE and repeating.count() >= REPEATING:
-        raise ToolError(f"The calendar holds at most {REPEATING} repeated events: remove some first.")
+def _until(context: ToolContext, text: str, zone: ZoneInfo) -> date | None:
+    return None if text.strip().lower() in {"", "none"} else _day(context, text, zone)
 
 
 def _mine(context: ToolContext) -> QuerySet[CalendarEvent]:
-    return CalendarEvent.objects.filter(membership_id=context.membership_id)
+    return own_rows(CalendarEvent, context)
 
 
 def _event(context: ToolContext, number: int) -> CalendarEvent:

@@ -13,6 +13,7 @@ from capabilities.builtin._names import one_line
 from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Message
+from capabilities.records.own import own_rows
 from capabilities.registry import CategorySpec, tool
 from toolhub.tenants.models import Membership
 
@@ -56,7 +57,7 @@ def message_list(
     limit: Annotated[int, Field(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
     """Read the user's inbox: messages from other members, unread ones first, then the latest. Marks them as read."""
-    inbox = Message.objects.filter(membership_id=context.membership_id)
+    inbox = own_rows(Message, context)
     if unread_only:
         inbox = inbox.filter(read_at=None)
     total = inbox.count()

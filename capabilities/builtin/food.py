@@ -9,10 +9,20 @@ from django.db.models import QuerySet, Sum
 from pydantic import Field
 
 from capabilities.builtin._dates import parse_date
-from capabilities.builtin._names import holds_all, key_of, name_and_key, one_line, words_of
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._names import holds_all, key_of, words_of
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import FoodEntry, Recipe
+from capabilities.records.own import own_rows
+from capabilities.records.writes.household import (
+    FOOD_TEXT,
+    INGREDIENTS,
+    MOST_KCAL,
+    MOST_SERVINGS,
+    STEPS_TEXT,
+    create_food_entry,
+    save_recipe,
+)
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -23,12 +33,11 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Entries that one listing of the log shows; recipes that a member can keep, and that one search shows.
+#: Entries that one listing of the log shows, and recipes that one search shows.
 LOG_LIMIT = 300
-RECIPES = 1_000
 SEARCH_LIMIT = 20
 
-Line = Annotated[str, Field(max_length=300), WITHOUT_NUL]
+Line = Annotated[str, Field(max_length=FOOD_TEXT), WITHOUT_NUL]
 Name = Annotated[str, Field(max_length=200), WITHOUT_NUL]
 Day = Annotated[str | None, Field(description="YYYY-MM-DD, or words such as yesterday; default today.", max_length=40)]
 
@@ -37,15 +46,14 @@ Day = Annotated[str | None, Field(description="YYYY-MM-DD, or words such as yest
 def food_log_add(
     context: ToolContext,
     food: Annotated[Line, Field(description="What was eaten, with its amount.")],
-    kcal: Annotated[int | None, Field(description="If known.", ge=0, le=100_000)] = None,
+    kcal: Annotated[int | None, Field(description="If known.", ge=0, le=MOST_KCAL)] = None,
     meal: Literal["", "breakfast", "lunch", "dinner", "snack"] = "",
     date: Day = None,
 ) -> dict[str, Any]:
     """Write down what the user ate."""
     today = context.now().date()
     day = parse_date(date, today) if date else today
-    text = one_line(food, "Say what was eaten.")
-    entry = create_numbered(FoodEntry, context, food=text, kcal=kcal, meal=meal, date=day)
+    entry = create_food_entry(context, food=food, kcal=kcal, meal=meal, date=day)
     return {"date": day.isoformat(), "entry": _entry_as_json(entry)} | _total(context, day.isoformat())
 
 
@@ -71,27 +79,15 @@ def food_log_list(context: ToolContext, since: Day = None, until: Day = None) ->
 def recipe_save(
     context: ToolContext,
     name: Annotated[Name, Field(description="A recipe of that name is replaced.")],
-    ingredients: Annotated[list[Line], Field(description="With amounts, one each.", min_length=1, max_length=100)],
-    steps: Annotated[str, Field(max_length=20_000), WITHOUT_NUL] = "",
-    servings: Annotated[int | None, Field(ge=1, le=1_000)] = None,
+    ingredients: Annotated[
+        list[Line], Field(description="With amounts, one each.", min_length=1, max_length=INGREDIENTS)
+    ],
+    steps: Annotated[str, Field(max_length=STEPS_TEXT), WITHOUT_NUL] = "",
+    servings: Annotated[int | None, Field(ge=1, le=MOST_SERVINGS)] = None,
 ) -> dict[str, Any]:
     """Keep a recipe for the user."""
-    named = name_and_key(name, "A recipe")
-    if _recipes(context).exclude(key=named["key"]).count() >= RECIPES:
-        raise ToolError(f"All {RECIPES} recipes are in use.")
-    lines = [one_line(line, "An ingredient needs a name.") for line in ingredients]
-    _, is_new = Recipe.objects.update_or_create(
-        organisation_id=context.organisation_id,
-        membership_id=context.membership_id,
-        key=named["key"],
-        defaults={
-            "name": named["name"],
-            "ingredients": "\n".join(lines),
-            "steps": steps.strip(),
-            "servings": servings,
-        },
-    )
-    return {"recipe": named["name"], "ingredients": len(lines), "replaced": not is_new}
+    recipe, is_new = save_recipe(context, name=name, ingredients=ingredients, steps=steps, servings=servings)
+    return {"recipe": recipe.name, "ingredients": len(recipe.ingredients.splitlines()), "replaced": not is_new}
 
 
 @tool(category="food", effect="read", human_format="Searching recipes")
@@ -121,11 +117,11 @@ def recipe_read(context: ToolContext, name: Name) -> dict[str, Any]:
 
 
 def _log(context: ToolContext) -> QuerySet[FoodEntry]:
-    return FoodEntry.objects.filter(membership_id=context.membership_id)
+    return own_rows(FoodEntry, context)
 
 
 def _recipes(context: ToolContext) -> QuerySet[Recipe]:
-    return Recipe.objects.filter(membership_id=context.membership_id)
+    return own_rows(Recipe, context)
 
 
 def _total(context: ToolContext, day: str) -> dict[str, int]:

@@ -6,13 +6,20 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from capabilities.builtin._names import name_and_key
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered, listing, numbered
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.builtin._rows import WITHOUT_NUL, listing, numbered
+from capabilities.contract.context import ToolContext
 from capabilities.models import GroceryItem
+from capabilities.records.own import own_rows
+from capabilities.records.writes.household import (
+    UNIT_TEXT,
+    buy_groceries,
+    check_grocery_room,
+    create_grocery,
+    to_buy,
+)
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -23,11 +30,8 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Things to buy of one member, and what one listing shows.
-ITEMS = 1_000
+#: Things that one listing shows.
 LIST_LIMIT = 200
-#: More than anybody buys of one thing.
-MOST = 1_000_000
 
 Numbers = Annotated[list[int], Field(description="Numbers of items.", min_length=1, max_length=100)]
 
@@ -39,7 +43,7 @@ class Item(BaseModel):
 
     name: Annotated[str, Field(max_length=200), WITHOUT_NUL]
     quantity: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] = 1
-    unit: Annotated[str, Field(description="As g, l, pack; empty for pieces.", max_length=20), WITHOUT_NUL] = ""
+    unit: Annotated[str, Field(description="As g, l, pack; empty for pieces.", max_length=UNIT_TEXT), WITHOUT_NUL] = ""
 
 
 @tool(category="grocery", effect="read", human_format="Listing groceries")
@@ -48,7 +52,7 @@ def grocery_list(context: ToolContext, bought: bool = False) -> dict[str, Any]:
     if bought:
         rows = _items(context).exclude(bought_at=None).order_by("-bought_at", "number")
     else:
-        rows = _to_buy(context).order_by("key", "number")
+        rows = to_buy(context).order_by("key", "number")
     return listing("items", rows, _as_json, limit=LIST_LIMIT)
 
 
@@ -57,10 +61,12 @@ def grocery_add(
     context: ToolContext, items: Annotated[list[Item], Field(min_length=1, max_length=50)]
 ) -> dict[str, Any]:
     """Put things on the user's shopping list. What is on it already in the same unit is added up."""
-    if _to_buy(context).count() + len(items) > ITEMS:
-        raise ToolError(f"The shopping list holds at most {ITEMS} things: check or remove some first.")
+    check_grocery_room(context, len(items))
     with transaction.atomic():
-        rows = [_add(context, item) for item in items]
+        rows = [
+            create_grocery(context, name=item.name, quantity=Decimal(str(item.quantity)), unit=item.unit)
+            for item in items
+        ]
     return {"items": [_as_json(row) for row in rows]}
 
 
@@ -68,7 +74,7 @@ def grocery_add(
 def grocery_check(context: ToolContext, numbers: Numbers) -> dict[str, Any]:
     """Mark things on the shopping list as bought."""
     rows = numbered(_items(context), numbers, "grocery_list")
-    _to_buy(context).filter(number__in=numbers).update(bought_at=context.now())
+    buy_groceries(context, _items(context).filter(number__in=numbers), True)
     return {"bought": [row.name for row in rows]}
 
 
@@ -82,40 +88,7 @@ def grocery_remove(context: ToolContext, numbers: Numbers) -> dict[str, Any]:
 
 
 def _items(context: ToolContext) -> QuerySet[GroceryItem]:
-    return GroceryItem.objects.filter(membership_id=context.membership_id)
-
-
-def _to_buy(context: ToolContext) -> QuerySet[GroceryItem]:
-    return _items(context).filter(bought_at=None)
-
-
-def _add(context: ToolContext, item: Item) -> GroceryItem:
-    """One statement adds to what is there. Where two calls make the first one, the database refuses the second row."""
-    named = name_and_key(item.name, "A thing to buy")
-    quantity, unit = Decimal(str(item.quantity)).quantize(Decimal("0.001")), _unit(item.unit)
-    if not quantity:
-        raise ToolError(f"The quantity of {named['name']} is too small.")
-    same = _to_buy(context).filter(key=named["key"], unit=unit)
-    more = {"quantity": F("quantity") + quantity}
-    if not _room(same, quantity).update(**more):
-        if same.filter(quantity__gt=MOST - quantity).exists():
-            raise ToolError(f"Nobody buys more than {MOST} of {named['name']}.")
-        try:
-            return create_numbered(GroceryItem, context, **named, quantity=quantity, unit=unit)
-        except ToolError:
-            if not _room(same, quantity).update(**more):
-                raise
-    return same.get()
-
-
-def _room(same: QuerySet[GroceryItem], quantity: Decimal) -> QuerySet[GroceryItem]:
-    return same.filter(quantity__lte=MOST - quantity)
-
-
-def _unit(text: str) -> str:
-    """Units are compared as written, but for blanks and the case of a unit's name: 2 Packs are 2 packs."""
-    unit = " ".join(text.split())
-    return unit if len(unit) <= 2 else unit.lower()
+    return own_rows(GroceryItem, context)
 
 
 def _as_json(row: GroceryItem) -> dict[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from pydantic import Field
 
-from capabilities.builtin._names import key_of, name_and_key, one_line
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered, listing, numbered
+from capabilities.builtin._names import key_of
+from capabilities.builtin._rows import WITHOUT_NUL, listing, numbered
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import ListItem, NamedList
+from capabilities.records.own import own_rows, remove_row
+from capabilities.records.writes.household import ITEM_TEXT, check_list_items, create_list_items
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -22,14 +23,12 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Lists of one member, items of one list, and what one listing shows of either.
-LISTS = 200
-ITEMS = 1_000
+#: Lists or items that one listing shows.
 LIST_LIMIT = 200
 
 Name = Annotated[str, Field(description="The list's name.", max_length=200), WITHOUT_NUL]
 Numbers = Annotated[list[int], Field(description="Numbers of items.", min_length=1, max_length=100)]
-Text = Annotated[str, Field(max_length=500), WITHOUT_NUL]
+Text = Annotated[str, Field(max_length=ITEM_TEXT), WITHOUT_NUL]
 
 
 @tool(category="list", effect="read", human_format="Showing lists")
@@ -52,12 +51,7 @@ def list_add(
     items: Annotated[list[Text], Field(min_length=1, max_length=50)],
 ) -> dict[str, Any]:
     """Add items to one of the user's lists. For groceries use grocery_add, for things to do task_create."""
-    texts = [one_line(item, "An item needs a text.") for item in items]
-    with transaction.atomic():
-        found = _list_to_write(context, name)
-        if found.items.count() + len(texts) > ITEMS:
-            raise ToolError(f"A list holds at most {ITEMS} items: remove some first.")
-        rows = [create_numbered(ListItem, context, list=found, text=text) for text in texts]
+    found, rows = create_list_items(context, name, items)
     return {"list": found.name, "items": [_as_json(row) for row in rows]}
 
 
@@ -65,8 +59,7 @@ def list_add(
 def list_check(context: ToolContext, numbers: Numbers, checked: bool = True) -> dict[str, Any]:
     """Check items of a list off, or with checked false open them again."""
     rows = numbered(_items(context), numbers, "list_show")
-    changed = _items(context).filter(number__in=numbers, checked_at__isnull=checked)
-    changed.update(checked_at=context.now() if checked else None)
+    check_list_items(context, _items(context).filter(number__in=numbers), checked)
     return {"checked" if checked else "opened": [row.text for row in rows]}
 
 
@@ -85,7 +78,7 @@ def list_remove(
     if name is not None:
         found = _list(context, name)
         count = found.items.count()
-        NamedList.objects.filter(pk=found.pk).delete()
+        remove_row(context, found)
         return {"removed_list": found.name, "items": count}
     rows = numbered(_items(context), numbers or [], "list_show")
     _items(context).filter(pk__in=[row.pk for row in rows]).delete()
@@ -98,7 +91,7 @@ def _all_lists(context: ToolContext) -> dict[str, Any]:
 
 
 def _lists(context: ToolContext) -> QuerySet[NamedList]:
-    return NamedList.objects.filter(membership_id=context.membership_id)
+    return own_rows(NamedList, context)
 
 
 def _list(context: ToolContext, name: str) -> NamedList:
@@ -108,24 +101,8 @@ def _list(context: ToolContext, name: str) -> NamedList:
     return found
 
 
-def _list_to_write(context: ToolContext, name: str) -> NamedList:
-    named = name_and_key(name, "A list")
-    found = _lists(context).filter(key=named["key"]).first()
-    if found is None and _lists(context).count() >= LISTS:
-        raise ToolError(f"All {LISTS} lists are in use: remove one first.")
-    return (
-        found
-        or NamedList.objects.get_or_create(
-            organisation_id=context.organisation_id,
-            membership_id=context.membership_id,
-            key=named["key"],
-            defaults={"name": named["name"]},
-        )[0]
-    )
-
-
 def _items(context: ToolContext) -> QuerySet[ListItem]:
-    return ListItem.objects.filter(membership_id=context.membership_id)
+    return own_rows(ListItem, context)
 
 
 def _list_as_json(row: NamedList) -> dict[str, Any]:

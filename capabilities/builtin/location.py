@@ -8,10 +8,12 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from capabilities.builtin._names import key_of, name_and_key
+from capabilities.builtin._names import key_of
 from capabilities.builtin._rows import WITHOUT_NUL, listing
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Place
+from capabilities.records.own import own_rows, remove_row
+from capabilities.records.writes.household import ADDRESS_TEXT, save_place
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -22,8 +24,6 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Places of one member.
-PLACES = 500
 #: Mean radius of the earth in kilometres; the error of taking it for a ball is under 0.6 %.
 EARTH_KM = 6371.0088
 
@@ -50,23 +50,10 @@ def location_save(
     name: Annotated[Name, Field(description="As home or office. One that exists is replaced.")],
     latitude: Latitude,
     longitude: Longitude,
-    address: Annotated[str, Field(max_length=500), WITHOUT_NUL] = "",
+    address: Annotated[str, Field(max_length=ADDRESS_TEXT), WITHOUT_NUL] = "",
 ) -> dict[str, Any]:
     """Save a place of the user with its coordinates."""
-    named = name_and_key(name, "A place")
-    if _mine(context).exclude(key=named["key"]).count() >= PLACES:
-        raise ToolError(f"All {PLACES} places are in use: remove one first.")
-    place, _ = Place.objects.update_or_create(
-        organisation_id=context.organisation_id,
-        membership_id=context.membership_id,
-        key=named["key"],
-        defaults={
-            "name": named["name"],
-            "latitude": latitude,
-            "longitude": longitude,
-            "address": " ".join(address.split()),
-        },
-    )
+    place = save_place(context, name=name, latitude=latitude, longitude=longitude, address=address)
     return {"place": _as_json(place)}
 
 
@@ -99,7 +86,7 @@ def location_remove(context: ToolContext, name: Name) -> dict[str, Any]:
     place = _mine(context).filter(key=key_of(name)).first()
     if place is None:
         raise _no_place(name)
-    _mine(context).filter(pk=place.pk).delete()
+    remove_row(context, place)
     return {"removed": _as_json(place)}
 
 
@@ -112,7 +99,7 @@ def distance_km(a: Point, b: Point) -> float:
 
 
 def _mine(context: ToolContext) -> QuerySet[Place]:
-    return Place.objects.filter(membership_id=context.membership_id)
+    return own_rows(Place, context)
 
 
 def _point(where: str | Point, saved: dict[str, Place]) -> tuple[str, Point]:

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Memory
+from capabilities.records.own import own_rows, remove_row
+from capabilities.records.writes.notebook import MEMORY_TEXT, create_memory
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -22,8 +24,6 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Memories that one member can have, so that a search over all of them stays quick.
-MEMBER_LIMIT = 1_000
 #: Memories that one search answers with.
 SEARCH_LIMIT = 20
 
@@ -31,17 +31,12 @@ SEARCH_LIMIT = 20
 @tool(category="memory", effect="write", human_format="Remembering: {text}")
 def memory_store(
     context: ToolContext,
-    text: Annotated[str, Field(description="One fact, understandable on its own.", max_length=2_000), WITHOUT_NUL],
+    text: Annotated[
+        str, Field(description="One fact, understandable on its own.", max_length=MEMORY_TEXT), WITHOUT_NUL
+    ],
 ) -> dict[str, Any]:
     """Keep a fact about the user for later conversations. Use it when the user asks, or states a lasting preference."""
-    text = text.strip()
-    if not text:
-        raise ToolError("There is nothing to remember: the text is empty.")
-    mine = _mine(context)
-    known = mine.filter(text=text).first()
-    if known is None and mine.count() >= MEMBER_LIMIT:
-        raise ToolError(f"All {MEMBER_LIMIT} memories are in use: remove some with memory_forget first.")
-    return {"memory": _as_json(known or create_numbered(Memory, context, text=text))}
+    return {"memory": _as_json(create_memory(context, text=text))}
 
 
 @tool(category="memory", effect="read", human_format="Searching memory: {query}")
@@ -71,12 +66,12 @@ def memory_forget(
     row = _mine(context).filter(number=number).first()
     if row is None:
         raise ToolError(f"There is no memory {number}: memory_search shows the numbers.")
-    _mine(context).filter(pk=row.pk).delete()
+    remove_row(context, row)
     return {"forgotten": _as_json(row)}
 
 
 def _mine(context: ToolContext) -> QuerySet[Memory]:
-    return Memory.objects.filter(membership_id=context.membership_id)
+    return own_rows(Memory, context)
 
 
 def _folded(text: str) -> str:

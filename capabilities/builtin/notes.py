@@ -11,6 +11,8 @@ from pydantic import Field
 from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import AgentNote
+from capabilities.records.own import own_rows
+from capabilities.records.writes.notebook import PAGE_TEXT
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -21,7 +23,7 @@ CATEGORY = CategorySpec(
 )
 
 #: Characters that the page holds.
-LIMIT = 100_000
+LIMIT = PAGE_TEXT
 
 Text = Annotated[str, Field(description="Plain text or Markdown.", max_length=LIMIT), WITHOUT_NUL]
 
@@ -69,4 +71,4 @@ def agent_notes_clear(context: ToolContext) -> str:
 
 
 def _mine(context: ToolContext) -> QuerySet[AgentNote]:
-    return AgentNote.objects.filter(membership_id=context.membership_id, agent=context.agent)
+    return own_rows(AgentNote, context).filter(agent=context.agent)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 from typing import Annotated, Any
 
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._names import folded, holds_all, one_line, words_of
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._names import folded, holds_all, words_of
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Person
+from capabilities.records.own import own_rows, remove_row
+from capabilities.records.writes.people import EMAIL_TEXT, NAME, NOTES, PHONE, change_person, create_person
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -33,21 +34,15 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: People that a member can keep, so that a search over all of them stays quick; and that one search answers with.
-MEMBER_LIMIT = 2_000
+#: People that one search answers with.
 SEARCH_LIMIT = 50
 
-BIRTHDAY = re.compile(r"(?:(\d{4})-|--)?(\d{1,2})-(\d{1,2})", re.ASCII)
-EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
-#: A year with a 29 February, for birthdays without one.
-LEAP = 2000
-
 Number = Annotated[int, Field(description="The person's number.")]
-Name = Annotated[str, Field(max_length=200), WITHOUT_NUL]
-Email = Annotated[str, Field(max_length=254), WITHOUT_NUL]
-Phone = Annotated[str, Field(max_length=50), WITHOUT_NUL]
+Name = Annotated[str, Field(max_length=NAME), WITHOUT_NUL]
+Email = Annotated[str, Field(max_length=EMAIL_TEXT), WITHOUT_NUL]
+Phone = Annotated[str, Field(max_length=PHONE), WITHOUT_NUL]
 Birthday = Annotated[str, Field(description="YYYY-MM-DD, or MM-DD without a year.", max_length=10)]
-Notes = Annotated[str, Field(max_length=5_000), WITHOUT_NUL]
+Notes = Annotated[str, Field(max_length=NOTES), WITHOUT_NUL]
 
 
 @tool(category="people", effect="read", human_format="Searching the address book")
@@ -75,10 +70,8 @@ def people_add(
     context: ToolContext, name: Name, email: Email = "", phone: Phone = "", birthday: Birthday = "", notes: Notes = ""
 ) -> dict[str, Any]:
     """Add a person to the user's address book. Search first: a name may be there already."""
-    if _mine(context).count() >= MEMBER_LIMIT:
-        raise ToolError(f"The address book holds at most {MEMBER_LIMIT} people: remove some first.")
-    fields = _fields(name=name, email=email, phone=phone, birthday=birthday, notes=notes)
-    return {"person": _as_json(create_numbered(Person, context, **fields))}
+    person = create_person(context, name=name, email=email, phone=phone, birthday=birthday, notes=notes)
+    return {"person": _as_json(person)}
 
 
 # Setting the same values a second time changes nothing, so a crash may be followed by another try.
@@ -93,11 +86,11 @@ def people_update(
     notes: Notes | None = None,
 ) -> dict[str, Any]:
     """Change a person of the address book; what is left out stays, an empty text takes the old one away."""
-    changes = _fields(name=name, email=email, phone=phone, birthday=birthday, notes=notes)
+    given = {"name": name, "email": email, "phone": phone, "birthday": birthday, "notes": notes}
+    changes = {key: text for key, text in given.items() if text is not None}
     if not changes:
         raise ToolError("Say what to change: name, email, phone, birthday or notes.")
-    person = _person(context, number)
-    _mine(context).filter(pk=person.pk).update(**changes)
+    change_person(context, _person(context, number), **changes)
     return {"person": _as_json(_person(context, number))}
 
 
@@ -106,7 +99,7 @@ def people_update(
 def people_remove(context: ToolContext, number: Number) -> dict[str, Any]:
     """Remove a person from the user's address book."""
     person = _person(context, number)
-    _mine(context).filter(pk=person.pk).delete()
+    remove_row(context, person)
     return {"removed": _as_json(person)}
 
 
@@ -130,7 +123,7 @@ def _in_year(year: int, month: int, day: int) -> date:
 
 
 def _mine(context: ToolContext) -> QuerySet[Person]:
-    return Person.objects.filter(membership_id=context.membership_id)
+    return own_rows(Person, context)
 
 
 def _person(context: ToolContext, number: int) -> Person:
@@ -138,32 +131,6 @@ def _person(context: ToolContext, number: int) -> Person:
     if person is None:
         raise ToolError(f"There is no person {number}: people_search shows the numbers.")
     return person
-
-
-def _fields(**given: str | None) -> dict[str, Any]:
-    """The columns for what was given."""
-    fields: dict[str, Any] = {key: text.strip() for key, text in given.items() if text is not None}
-    if "name" in fields:
-        fields["name"] = one_line(fields["name"], "A person needs a name.")
-    if fields.get("email") and not EMAIL.fullmatch(fields["email"]):
-        raise ToolError(f"{fields['email']!r} is no e-mail address.")
-    if "birthday" in fields:
-        fields |= _birthday(fields.pop("birthday"))
-    return fields
-
-
-def _birthday(text: str) -> dict[str, int | None]:
-    year = month = day = None
-    if text and text.lower() != "none":
-        found = BIRTHDAY.fullmatch(text)
-        try:
-            if found is None:
-                raise ValueError(text)
-            year, month, day = int(found[1]) if found[1] else None, int(found[2]), int(found[3])
-            date(year or LEAP, month, day)
-        except ValueError:
-            raise ToolError(f"{text!r} is no birthday: write it as YYYY-MM-DD, or as MM-DD.") from None
-    return {"birth_year": year, "birth_month": month, "birth_day": day}
 
 
 def _birthdays(people: list[Person], today: date, within: int) -> list[dict[str, Any]]:
@@ -181,7 +148,5 @@ def _birthdays(people: list[Person], today: date, within: int) -> list[dict[str,
 def _as_json(person: Person) -> dict[str, Any]:
     row: dict[str, Any] = {"number": person.number, "name": person.name}
     row |= {key: getattr(person, key) for key in ("email", "phone") if getattr(person, key)}
-    if person.birth_month:
-        day = f"{person.birth_month:02}-{person.birth_day:02}"
-        row["birthday"] = f"{person.birth_year:04}-{day}" if person.birth_year else day
+    row |= {"birthday": person.birthday} if person.birthday else {}
     return row | ({"notes": person.notes} if person.notes else {})

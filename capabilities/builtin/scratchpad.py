@@ -11,6 +11,8 @@ from pydantic import Field
 from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Scratchpad
+from capabilities.records.own import own_rows
+from capabilities.records.writes.notebook import PAGE_TEXT, write_scratchpad
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -21,7 +23,7 @@ CATEGORY = CategorySpec(
 )
 
 #: Characters that the page holds.
-LIMIT = 100_000
+LIMIT = PAGE_TEXT
 
 Text = Annotated[str, Field(description="Plain text or Markdown.", max_length=LIMIT), WITHOUT_NUL]
 
@@ -29,23 +31,21 @@ Text = Annotated[str, Field(description="Plain text or Markdown.", max_length=LI
 @tool(category="scratchpad", effect="read", human_format="Reading the scratchpad")
 def scratch_read(context: ToolContext) -> str:
     """Read the user's scratchpad, a page of working notes that lasts beyond this conversation."""
-    page = Scratchpad.objects.filter(membership_id=context.membership_id).first()
+    page = own_rows(Scratchpad, context).first()
     return page.text if page and page.text else "The scratchpad is empty."
 
 
 @tool(category="scratchpad", effect="write", on_crash="retry", human_format="Writing the scratchpad")
 def scratch_write(context: ToolContext, text: Text) -> str:
     """Replace the whole scratchpad with this text. To keep what is there use scratch_append."""
-    Scratchpad.objects.update_or_create(
-        organisation_id=context.organisation_id, membership_id=context.membership_id, defaults={"text": text}
-    )
+    write_scratchpad(context, text=text)
     return f"The scratchpad now holds {len(text)} characters."
 
 
 @tool(category="scratchpad", effect="write", human_format="Adding to the scratchpad")
 def scratch_append(context: ToolContext, text: Text) -> str:
     """Add this text as a new line at the end of the scratchpad."""
-    mine = Scratchpad.objects.filter(membership_id=context.membership_id)
+    mine = own_rows(Scratchpad, context)
     mine.get_or_create(organisation_id=context.organisation_id, membership_id=context.membership_id)
     # One statement, so that of two calls at the same time neither loses its line.
     line = Value("\n" + text, output_field=TextField())
@@ -61,5 +61,5 @@ def scratch_append(context: ToolContext, text: Text) -> str:
 @tool(category="scratchpad", effect="write", on_crash="retry", human_format="Clearing the scratchpad")
 def scratch_clear(context: ToolContext) -> str:
     """Empty the scratchpad. Use it only when the user asks for it."""
-    Scratchpad.objects.filter(membership_id=context.membership_id).update(text="", updated_at=context.now())
+    own_rows(Scratchpad, context).update(text="", updated_at=context.now())
     return "The scratchpad is empty."

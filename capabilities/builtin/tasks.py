@@ -8,9 +8,11 @@ from django.db.models import F, QuerySet
 from pydantic import Field
 
 from capabilities.builtin._dates import parse_date
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Task
+from capabilities.records.own import own_rows
+from capabilities.records.writes.notebook import TASK_NOTES, TASK_TITLE, change_task, create_task
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(
@@ -34,8 +36,8 @@ CATEGORY = CategorySpec(
 LIST_LIMIT = 200
 
 Number = Annotated[int, Field(description="The task's number.")]
-Title = Annotated[str, Field(max_length=500), WITHOUT_NUL]
-Notes = Annotated[str, Field(max_length=10_000), WITHOUT_NUL]
+Title = Annotated[str, Field(max_length=TASK_TITLE), WITHOUT_NUL]
+Notes = Annotated[str, Field(max_length=TASK_NOTES), WITHOUT_NUL]
 Due = Annotated[
     str | None,
     Field(
@@ -68,9 +70,7 @@ def task_create(
     context: ToolContext, title: Title, due: Due = None, notes: Notes = "", priority: Priority = "normal"
 ) -> dict[str, Any]:
     """Add a task to the user's list."""
-    task = create_numbered(
-        Task, context, title=_title(title), due=_due(context, due), notes=notes.strip(), priority=priority
-    )
+    task = create_task(context, title=title, due=_due(context, due), notes=notes, priority=priority)
     return {"task": _as_json(task)}
 
 
@@ -88,32 +88,28 @@ def task_update(
     """Change a task; what is left out stays as it is. To finish a task use task_complete."""
     changes: dict[str, Any] = {}
     if title is not None:
-        changes["title"] = _title(title)
+        changes["title"] = title
     if due is not None:
         changes["due"] = _due(context, due)
     if notes is not None:
-        changes["notes"] = notes.strip()
+        changes["notes"] = notes
     if priority is not None:
         changes["priority"] = priority
     if not changes and status is None:
         raise ToolError("Say what to change: title, due, notes, priority or status.")
-    task = _task(context, number)
-    if changes:
-        _mine(context).filter(pk=task.pk).update(**changes)
-    if status is not None:
-        _set_status(context, task, status)
+    change_task(context, _task(context, number), status=status, **changes)
     return {"task": _as_json(_task(context, number))}
 
 
 @tool(category="tasks", effect="write", on_crash="retry", human_format="Completing task {number}")
 def task_complete(context: ToolContext, number: Number) -> dict[str, Any]:
     """Mark a task as done."""
-    _set_status(context, _task(context, number), "done")
+    change_task(context, _task(context, number), status=Task.Status.DONE)
     return {"task": _as_json(_task(context, number))}
 
 
 def _mine(context: ToolContext) -> QuerySet[Task]:
-    return Task.objects.filter(membership_id=context.membership_id)
+    return own_rows(Task, context)
 
 
 def _task(context: ToolContext, number: int) -> Task:
@@ -121,19 +117,6 @@ def _task(context: ToolContext, number: int) -> Task:
     if task is None:
         raise ToolError(f"There is no task {number}: task_list shows the numbers.")
     return task
-
-
-def _set_status(context: ToolContext, task: Task, status: str) -> None:
-    """Only a task of another status is touched: a repeat keeps the moment at which it was completed."""
-    completed_at = context.now() if status == Task.Status.DONE else None
-    _mine(context).filter(pk=task.pk).exclude(status=status).update(status=status, completed_at=completed_at)
-
-
-def _title(text: str) -> str:
-    title = " ".join(text.split())
-    if not title:
-        raise ToolError("A task needs a title.")
-    return title
 
 
 def _due(context: ToolContext, text: str | None) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from capabilities.builtin import aether
 from capabilities.contract.context import ToolError
 from capabilities.models import Journal, JournalEntry
+from capabilities.records.writes import journals
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -178,7 +180,7 @@ def test_what_cannot_be_is_answered_with_a_sentence(
 
 
 def test_journals_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aether, "JOURNAL_LIMIT", 1)
+    monkeypatch.setattr(journals, "A_JOURNAL", replace(journals.A_JOURNAL, most=1))
     write(as_alice, "a", "b")
 
     with pytest.raises(ToolError, match="All 1 journals are in use"):

@@ -8,6 +8,7 @@ from django.test import Client
 
 from capabilities.contract.context import ToolError
 from capabilities.models import CalendarEvent, CalendarFeed
+from capabilities.records.writes import calendar as writes
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -242,8 +243,8 @@ def test_what_cannot_be_is_answered_with_a_sentence(
 
 
 def test_the_calendar_is_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calendar, "EVENTS", 2)
-    monkeypatch.setattr(calendar, "REPEATING", 1)
+    monkeypatch.setattr(writes, "EVENTS", 2)
+    monkeypatch.setattr(writes, "REPEATING", 1)
     monkeypatch.setattr(calendar, "LIST_LIMIT", 2)
     add(as_alice, "today", repeat="daily")
 
@@ -252,7 +253,7 @@ def test_the_calendar_is_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch
     add(as_alice, "today")
     with pytest.raises(ToolError, match="at most 2 events"):
         add(as_alice, "today")
-    monkeypatch.setattr(calendar, "EVENTS", 3)
+    monkeypatch.setattr(writes, "EVENTS", 3)
     with pytest.raises(ToolError, match="at most 1 repeated events"):
         as_alice("calendar_update", number=2, repeat="weekly")
     assert as_alice("calendar_list")["note"] == "There are more: name fewer days."

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from capabilities.builtin import food
 from capabilities.contract.context import ToolError
+from capabilities.records.writes import household
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -90,7 +93,7 @@ def test_what_cannot_be_is_answered_with_a_sentence(
 
 
 def test_recipes_and_a_search_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(food, "RECIPES", 2)
+    monkeypatch.setattr(household, "A_RECIPE", replace(household.A_RECIPE, most=2))
     monkeypatch.setattr(food, "SEARCH_LIMIT", 1)
     for name in ("b", "a"):
         as_alice("recipe_save", name=name, ingredients=["x"])

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from capabilities.builtin import grocery
 from capabilities.contract.context import ToolError
 from capabilities.models import GroceryItem
+from capabilities.records.writes import household
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -61,7 +61,9 @@ def test_things_are_taken_off_the_list(as_alice: Call) -> None:
 def test_a_thing_put_there_at_the_same_moment_is_added_to(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     buy(as_alice, "Milk", 2, "l")
     exists = iter([False])
-    monkeypatch.setattr(grocery, "_room", lambda rows, quantity: rows.none() if next(exists, True) is False else rows)
+    monkeypatch.setattr(
+        household, "_with_room", lambda rows, quantity: rows.none() if next(exists, True) is False else rows
+    )
 
     assert buy(as_alice, "Milk", 1, "l") == {"items": [MILK | {"quantity": 3}]}
 
@@ -91,13 +93,13 @@ def test_of_several_things_all_or_none_are_put_on_the_list(as_alice: Call) -> No
 
 
 def test_the_list_and_its_quantities_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grocery, "ITEMS", 1)
-    monkeypatch.setattr(grocery, "MOST", 10)
+    monkeypatch.setattr(household, "GROCERIES", 1)
+    monkeypatch.setattr(household, "MOST", 10)
     buy(as_alice, "milk", 9)
 
     with pytest.raises(ToolError, match="holds at most 1 things"):
         as_alice("grocery_add", items=[{"name": "eggs"}])
-    monkeypatch.setattr(grocery, "ITEMS", 2)
+    monkeypatch.setattr(household, "GROCERIES", 2)
     with pytest.raises(ToolError, match="Nobody buys more than 10 of milk"):
         buy(as_alice, "milk", 2)
 

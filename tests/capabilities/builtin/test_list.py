@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import importlib
+from dataclasses import replace
 
 import pytest
 
 from capabilities.contract.context import ToolError
+from capabilities.records.writes import household
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
-
-lists = importlib.import_module("capabilities.builtin.list")
 
 SOCKS = {"number": 1, "text": "socks"}
 HAT = {"number": 2, "text": "hat"}
@@ -86,8 +85,8 @@ def test_what_cannot_be_is_answered_with_a_sentence(
 
 
 def test_lists_and_items_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "LISTS", 1)
-    monkeypatch.setattr(lists, "ITEMS", 3)
+    monkeypatch.setattr(household, "A_LIST", replace(household.A_LIST, most=1))
+    monkeypatch.setattr(household, "ITEMS", 3)
     pack(as_alice)
 
     with pytest.raises(ToolError, match="All 1 lists are in use"):

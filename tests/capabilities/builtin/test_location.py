@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.builtin import location
 from capabilities.builtin.location import Point, distance_km
 from capabilities.contract.context import ToolError
+from capabilities.records.writes import household
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -87,7 +89,7 @@ def test_what_cannot_be_is_answered_with_a_sentence(
 
 
 def test_places_are_limited_but_can_be_replaced(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(location, "PLACES", 1)
+    monkeypatch.setattr(household, "A_PLACE", replace(household.A_PLACE, most=1))
     as_alice("location_save", **BERLIN)
     as_alice("location_save", **BERLIN)
 

@@ -7,6 +7,7 @@ import pytest
 from capabilities.builtin import people
 from capabilities.contract.context import ToolError
 from capabilities.models import Person
+from capabilities.records.writes import people as writes
 from tests.capabilities.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")
@@ -105,12 +106,14 @@ def test_a_person_is_removed(as_alice: Call) -> None:
 def test_what_cannot_be_is_answered_with_a_sentence(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
+    as_alice("people_add", name="Ada")
+
     with pytest.raises(ToolError, match=sentence):
         as_alice(name, **arguments)
 
 
 def test_the_address_book_and_a_search_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "MEMBER_LIMIT", 3)
+    monkeypatch.setattr(writes, "PEOPLE", 3)
     monkeypatch.setattr(people, "SEARCH_LIMIT", 2)
     for name in ("c", "B", "a"):
         as_alice("people_add", name=name)
