@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from capabilities.refused import ChangeRefused, not_there
 from capabilities.rights import require
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.scope import system_scope
 
 MAX_REASON = 2_000
 #: Grants whose end one sweep puts on record.
@@ -97,19 +98,14 @@ def revoke_grant(grant: Grant, *, actor: Membership) -> None:
         touch_registry(actor.organisation_id)
 
 
-def lapse_grants() -> int:
-    """Put on record which grants have come to their end; returns how many. Safe in any number of workers at once.
+def grants_to_lapse(without: Iterable[Any] = ()) -> list[tuple[int, int]]:
+    """(key, organisation's key) of grants that have come to their end, which is not yet on record; `without` those.
 
-    They do nothing from the moment they expire: what is asked of them reads the clock.
+    They do nothing from the moment they expire: what is asked of them reads the clock. One query.
     """
     with system_scope():
-        over = Grant.objects.filter(lapsed_at=None, expires_at__lte=Now()).order_by("expires_at", "pk")
-        found = list(over.values_list("pk", "organisation_id")[:LAPSED_AT_ONCE])
-    lapsed = 0
-    for pk, organisation_id in found:
-        with organisation_scope(organisation_id):
-            lapsed += lapse_grant(pk)
-    return lapsed
+        over = Grant.objects.filter(lapsed_at=None, expires_at__lte=Now()).exclude(pk__in=list(without))
+        return list(over.order_by("expires_at", "pk").values_list("pk", "organisation_id")[:LAPSED_AT_ONCE])
 
 
 @transaction.atomic

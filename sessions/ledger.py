@@ -37,9 +37,10 @@ from sessions.fencing import (
 )
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.parking import resume_forgotten
+from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.scope import system_scope
 
 #: What others know as the ledger's, from the rooms behind it.
 __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "from_now"]
@@ -48,6 +49,10 @@ __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "
 MAX_MESSAGE = 100_000
 #: Times that accept tries for the session's next number, when others take it first.
 ACCEPT_TRIES = 20
+#: Turns of each kind that one sweep ends.
+AT_ONCE = 100
+#: Turns whose end failed lately.
+ends_backoff = Backoff("end of turn")
 
 
 @dataclass(frozen=True)
@@ -62,24 +67,32 @@ class Accepted:
 
 
 def accept(
-    session: ChatSession, message: str, *, member: Membership, agent: Agent | None = None, idempotency_key: str = ""
+    session: ChatSession,
+    message: str,
+    *,
+    member: Membership,
+    agent: Agent | None = None,
+    idempotency_key: str = "",
+    origin_key: str = "",
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
 
-    The same key with the same message to the same agent in the same session gives the same turn again. Raises Conflict
-    `idempotency_key_reused` where the key came with something else, `agent_disabled`, and `child_session`.
+    The same key with the same message to the same agent in the same session gives the same turn again: a client's
+    `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, and `child_session`.
     """
     agent = agent or session.agent
     message = storable(message)
+    keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
     if session.parent_turn_id is not None:
         raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
     for _ in range(ACCEPT_TRIES):
         if agent.is_enabled:
             with suppress(IntegrityError), transaction.atomic():
-                return Accepted(_insert(session, agent, message, member, idempotency_key), created=True)
+                return Accepted(_insert(session, agent, message, member, keys), created=True)
         # The key is taken, or (then once more) another request took the number between our look and our insert.
-        if idempotency_key:
-            known = Turn.objects.filter(membership=member, idempotency_key=idempotency_key).first()
+        for name, key in keys.items():
+            known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
                 return Accepted(_same_request(known, session, agent, message), created=False)
         if not agent.is_enabled:
@@ -87,7 +100,7 @@ def accept(
     raise Conflict("busy", "Too many messages at once for this session: try again.")
 
 
-def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, idempotency_key: str) -> Turn:
+def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
     last = Turn.objects.filter(session=session).aggregate(last=Coalesce(Max("seq"), 0))["last"]
     turn = Turn(
         organisation_id=session.organisation_id,
@@ -96,7 +109,7 @@ def _insert(session: ChatSession, agent: Agent, message: str, member: Membership
         membership=member,
         agent=agent,
         message=message,
-        idempotency_key=idempotency_key,
+        **keys,
     )
     insert_turn(turn)
     ChatSession.objects.filter(pk=session.pk).update(active_at=Now(), title=session.title or title_of(message))
@@ -325,24 +338,36 @@ def cancel(turn: Turn, *, actor: Membership) -> None:
 
 def reap() -> None:
     """End the turns that nobody will: past their deadline, cancelled, or crashed too often; and let those go on that
-    wait for nobody. Safe in any worker."""
+    wait for nobody. Each by itself. Safe in any worker."""
     with system_scope():
-        orphaned = Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
-        orphans = Turn.objects.filter(orphaned)
-        _end_each(orphans.exclude(cancel_requested_at=None), TurnStatus.CANCELLED, "cancelled", "Stopped.")
-        _end_each(orphans.filter(deadline_at__lt=Now()), TurnStatus.EXPIRED, "deadline", "The turn ran out of time.")
-        _end_each(
-            orphans.filter(status=TurnStatus.RUNNING, attempts__gte=settings.TOOLHUB_MAX_ATTEMPTS),
-            TurnStatus.FAILED,
-            "crash_loop",
-            "The worker crashed on this turn again and again.",
-        )
-        resume_forgotten()
+        each_step((_end_stopped, _end_expired, _end_crashed, resume_forgotten))
+
+
+def _end_stopped() -> None:
+    stopped = Turn.objects.filter(_unheld()).exclude(cancel_requested_at=None)
+    _end_each(stopped, TurnStatus.CANCELLED, "cancelled", "Stopped.")
+
+
+def _end_expired() -> None:
+    late = Turn.objects.filter(_unheld(), deadline_at__lt=Now())
+    _end_each(late, TurnStatus.EXPIRED, "deadline", "The turn ran out of time.")
+
+
+def _end_crashed() -> None:
+    crashed = Turn.objects.filter(_unheld(), status=TurnStatus.RUNNING, attempts__gte=settings.TOOLHUB_MAX_ATTEMPTS)
+    _end_each(crashed, TurnStatus.FAILED, "crash_loop", "The worker crashed on this turn again and again.")
+
+
+def _unheld() -> Q:
+    """Turns that could run and that no worker holds now."""
+    return Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
 
 
 def _end_each(turns: QuerySet[Turn], status: TurnStatus, code: str, message: str) -> None:
-    oldest = turns.order_by("created_at", "pk").values_list("pk", "organisation_id")
-    for turn_id, organisation_id in list(oldest[:100]):
-        with organisation_scope(organisation_id), transaction.atomic():
-            lease_gone = Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
-            end_unclaimed(Turn.objects.filter(lease_gone, pk=turn_id), status, code, message)
+    oldest = turns.exclude(pk__in=ends_backoff.paused()).order_by("created_at", "pk")
+
+    def end(turn_id: UUID) -> None:
+        with transaction.atomic():
+            end_unclaimed(Turn.objects.filter(_unheld(), pk=turn_id), status, code, message)
+
+    each_item(ends_backoff, list(oldest.values_list("pk", "organisation_id")[:AT_ONCE]), end)

@@ -16,10 +16,12 @@ from django.db.models.functions import Now
 from sessions.bell import ring_after_commit
 from sessions.fencing import CancelRequested, Claim, add_event, fence, hold, insert_event
 from sessions.models import OPEN_STATUSES, Turn, TurnStatus
-from toolhub.tenants.scope import organisation_scope
+from sessions.sweeping import Backoff, each_item
 
 #: Turns that one sweep looks after.
 AT_ONCE = 100
+#: Waiting turns that could not be let go on lately.
+resume_backoff = Backoff("waiting turn")
 
 
 def open_children(turn_id: UUID) -> QuerySet[Turn]:
@@ -75,7 +77,11 @@ def resume_forgotten() -> None:
     """Let every waiting turn go on whose children have all ended. In the scope of the system, in any worker."""
     open_child = Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)
     waiting = Turn.objects.filter(status=TurnStatus.WAITING_CHILD).exclude(Exists(open_child))
-    for turn_id, organisation_id in waiting.values_list("pk", "organisation_id")[:AT_ONCE]:
-        with organisation_scope(organisation_id), transaction.atomic():
-            hold(turn_id)
-            resume(turn_id)
+    waiting = waiting.exclude(pk__in=resume_backoff.paused()).order_by("created_at", "pk")
+    each_item(resume_backoff, list(waiting.values_list("pk", "organisation_id")[:AT_ONCE]), _resume_one)
+
+
+def _resume_one(turn_id: UUID) -> None:
+    with transaction.atomic():
+        hold(turn_id)
+        resume(turn_id)

@@ -15,30 +15,49 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.grants import lapse_grants
+from capabilities.grants import grants_to_lapse, lapse_grant
 from sessions import ledger
 from sessions.chats import open_session, own_session
 from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
-from toolhub.tenants.scope import organisation_scope, system_scope
+from sessions.sweeping import Backoff, each_item, each_step
+from sessions.text import storable
+from toolhub.tenants.scope import system_scope
 
 #: Rows of each kind that one sweep takes up.
 AT_ONCE = 100
+#: Characters of a schedule's last error.
+MAX_ERROR = 300
+#: Items that failed lately, and are left alone for a while.
+reminders_backoff = Backoff("reminder")
+schedules_backoff = Backoff("schedule")
+grants_backoff = Backoff("grant")
 
 
 def sweep() -> None:
-    """Tell what is due, submit what is scheduled, end what was for a time. Safe in any number of workers at once."""
+    """Tell what is due, submit what is scheduled, end what was for a time. Safe in any number of workers at once.
+
+    Each item by itself: one that fails is logged, left alone for a while, and stops nobody else's.
+    """
+    each_step((tell_reminders, run_schedules, lapse_grants))
+
+
+def tell_reminders() -> None:
     with system_scope():
-        reminders = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).order_by("due_at")
-        due_reminders = list(reminders.values_list("pk", "organisation_id")[:AT_ONCE])
-        schedules = Schedule.objects.filter(is_enabled=True, next_at__lte=Now()).order_by("next_at")
-        due_schedules = list(schedules.values_list("pk", "organisation_id")[:AT_ONCE])
-    for pk, organisation_id in due_reminders:
-        with organisation_scope(organisation_id):
-            tell_reminder(pk)
-    for pk, organisation_id in due_schedules:
-        with organisation_scope(organisation_id):
-            run_schedule(pk)
-    lapse_grants()
+        due = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).exclude(pk__in=reminders_backoff.paused())
+        found = list(due.order_by("due_at", "pk").values_list("pk", "organisation_id")[:AT_ONCE])
+    each_item(reminders_backoff, found, tell_reminder)
+
+
+def run_schedules() -> None:
+    with system_scope():
+        due = Schedule.objects.filter(is_enabled=True, next_at__lte=Now()).exclude(pk__in=schedules_backoff.paused())
+        found = list(due.order_by("next_at", "pk").values_list("pk", "organisation_id")[:AT_ONCE])
+    each_item(schedules_backoff, found, run_schedule, on_failure=_note_failure)
+
+
+def lapse_grants() -> int:
+    """Put on record which grants have come to their end; returns how many."""
+    return each_item(grants_backoff, grants_to_lapse(grants_backoff.paused()), lapse_grant)
 
 
 # -- Reminders --------------------------------------------------------------------------------------------------------
@@ -95,21 +114,41 @@ def next_moment(cron: str, zone: str, after: datetime) -> datetime:
 
 @transaction.atomic
 def run_schedule(schedule_id: int) -> Turn | None:
-    """Submit the turn of a schedule's moment and move on to its next one; None if another worker has, or it cannot."""
-    schedule = Schedule.objects.select_related("agent", "session", "membership__user").get(pk=schedule_id)
+    """Submit the turn of a schedule's moment and move on to its next one; None if another worker has, or it cannot.
+
+    One whose line or time zone cannot be read is switched off, and says why.
+    """
+    schedule = Schedule.objects.select_related("agent", "session", "membership__user").filter(pk=schedule_id).first()
+    if schedule is None:
+        return None
     moment = schedule.next_at
-    moved = Schedule.objects.filter(pk=schedule_id, is_enabled=True, next_at=moment).update(
-        next_at=next_moment(schedule.cron, schedule.timezone, timezone.now()), last_at=Now(), last_error=""
-    )
-    if not moved:
+    due = Schedule.objects.filter(pk=schedule_id, is_enabled=True, next_at=moment)
+    try:
+        following = next_moment(schedule.cron, schedule.timezone, timezone.now())
+    except ValueError as error:
+        due.update(is_enabled=False, last_error=storable(f"Switched off: {error}", MAX_ERROR))
+        return None
+    if not due.update(next_at=following, last_at=Now(), last_error=""):
         return None
     refusal = _why_not(schedule)
     if refusal:
-        Schedule.objects.filter(pk=schedule_id).update(last_error=refusal)
+        _note_error(schedule_id, refusal)
         return None
-    session = schedule.session or _own_session(schedule)
-    key = f"schedule:{schedule.pk}:{moment.isoformat()}"
-    return ledger.accept(session, schedule.message, member=schedule.membership, idempotency_key=key).turn
+    try:
+        session = schedule.session or _own_session(schedule)
+        key = f"schedule:{schedule.pk}:{moment.isoformat()}"
+        return ledger.accept(session, schedule.message, member=schedule.membership, origin_key=key).turn
+    except ledger.Conflict as conflict:
+        _note_error(schedule_id, str(conflict))
+        return None
+
+
+def _note_error(schedule_id: int, error: str) -> None:
+    Schedule.objects.filter(pk=schedule_id).update(last_error=storable(error, MAX_ERROR))
+
+
+def _note_failure(schedule_id: int, error: Exception) -> None:
+    _note_error(schedule_id, f"It could not be started ({type(error).__name__}); it is tried again.")
 
 
 def _why_not(schedule: Schedule) -> str:

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import UUID
 
 from celery import signals
@@ -28,6 +29,7 @@ from sessions import bell, ledger, periodic
 from sessions.held import held_turns
 from sessions.loop import run_turn
 from sessions.models import Turn, TurnStatus
+from sessions.sweeping import each_step
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
@@ -105,11 +107,15 @@ class Housekeeper:
 
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, and call a worker for each turn that waits for one."""
-        ledger.reap()
-        periodic.sweep()
-        for turn_id in unrung():
-            if not bell.ring(turn_id):
-                self._run_here(turn_id)
+        each_step((ledger.reap, periodic.sweep, self.call_workers))
+
+    def call_workers(self) -> None:
+        """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""
+        each_step(partial(self._call_worker, turn_id) for turn_id in unrung())
+
+    def _call_worker(self, turn_id: UUID) -> None:
+        if not bell.ring(turn_id):
+            self._run_here(turn_id)
 
     def _run_here(self, turn_id: UUID) -> None:
         """Nobody can be rung: take the turn ourselves."""

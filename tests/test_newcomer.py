@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,64 +11,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.browser import TOKEN, chromium, complaints, service, sign_in
 from tests.test_up import ROOT, Up
-from toolhub.supervisor import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-PASSWORD = "a-password-of-the-test"
-TOKEN = "a-token-of-the-test-that-is-long-enough"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-MISSING = "Chromium is not installed: `apt-get install chromium` (or your system's package) lets this test run."
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 #: Seconds for a turn of the offline model on a busy machine, in milliseconds for the browser.
 TURN_MS = 20_000
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    running = Up(
-        tmp_path_factory.mktemp("newcomer") / "data",
-        free_port(),
-        TOOLHUB_BOOTSTRAP_PASSWORD=PASSWORD,
-        TOOLHUB_BOOTSTRAP_TOKEN=TOKEN,
-    )
-    try:
-        running.wait_ready()
+    with service(tmp_path_factory.mktemp("newcomer")) as running:
         yield running
-    finally:
-        running.interrupt()
 
 
 @pytest.fixture
 def page(up: Up) -> Iterator[Page]:
-    if CHROMIUM is None:
-        if os.environ.get("TOOLHUB_REQUIRE_BROWSER"):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(base_url=f"http://localhost:{up.port}")
-        yield page
-        browser.close()
-
-
-def sign_in(page: Page) -> None:
-    page.goto("/")
-    page.get_by_label("E-mail").fill("admin@example.com")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    with chromium() as browser:
+        yield browser.new_page(base_url=f"http://localhost:{up.port}")
 
 
 def say(page: Page, text: str) -> None:
@@ -79,10 +40,9 @@ def say(page: Page, text: str) -> None:
 
 @pytest.mark.browser
 def test_a_newcomer_adds_a_task_in_the_browser_and_gets_it_back(page: Page) -> None:
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    heard = complaints(page)
 
+    page.goto("/")
     sign_in(page)
     page.get_by_role("button", name="New session").first.click()
     say(page, "Add a task: buy milk tomorrow")
@@ -95,7 +55,7 @@ def test_a_newcomer_adds_a_task_in_the_browser_and_gets_it_back(page: Page) -> N
 
     assert "buy milk" in second.locator(".answer.prose").inner_text()
     assert "not an LLM" in second.locator(".answer.prose").inner_text()
-    assert complaints == []
+    assert heard == []
 
 
 def test_the_readme_s_curl_lines_finish_a_turn_that_changed_the_database(up: Up) -> None:

@@ -410,7 +410,9 @@ ROUTES: dict[str, Route] = {
     "mfa_edit_webauthn": Route((Ask(status=404), Ask("POST", 404))),
     # Doors
     "join": Route((Ask(status=404),), is_public=True),
+    "join_link": Route((Ask(status=404),), is_public=True),
     "reset": Route((Ask(status=404),), is_public=True),
+    "reset_link": Route((Ask(status=404),), is_public=True),
     "mfa_authenticate": Route((Ask(status=302),), is_public=True),
     "mfa_login_webauthn": Route((Ask(status=302),), is_public=True),
     # Pages: chats

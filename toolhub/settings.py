@@ -110,6 +110,9 @@ TOOLHUB_PARALLEL_CALLS = env.integer("TOOLHUB_PARALLEL_CALLS", 8, 1, 64)
 TOOLHUB_MAX_CONTINUATIONS = env.integer("TOOLHUB_MAX_CONTINUATIONS", 4, 0, 25)
 TOOLHUB_CHILDREN_PER_TURN = env.integer("TOOLHUB_CHILDREN_PER_TURN", 16, 1, 100)
 TOOLHUB_CALLS_PER_ROUND = env.integer("TOOLHUB_CALLS_PER_ROUND", 32, 1, 128)
+#: Child processes that read members' texts at the same time: of one process of this service, and of one organisation.
+TOOLHUB_CHILD_PROCESSES = env.integer("TOOLHUB_CHILD_PROCESSES", 4, 1, 100)
+TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = env.integer("TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION", 2, 1, 100)
 #: Share of the model's context window that one result may take, and the characters it may take in any case (ZS-51, 52).
 TOOLHUB_RESULT_SHARE = env.number("TOOLHUB_RESULT_SHARE", 0.22, 0.01, 1.0)
 TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_000_000)
@@ -301,7 +304,9 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "plain": {"()": "toolhub.logs.MaskingFormatter", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {
         "handlers": ["stderr"],

@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 from capabilities.feeds import calendar_feed
 from toolhub.health import healthz, readyz
-from toolhub.tenants.doors import join, reset
+from toolhub.tenants.doors import join, join_link, reset, reset_link
 from toolhub.tenants.pages import home
 from toolhub.tenants.views import account as own_account
 
@@ -34,8 +34,10 @@ urlpatterns = [
     path("accounts/inactive/", account.account_inactive, name="account_inactive"),
     path("accounts/", include("toolhub.tenants.factors")),
     path("account/", own_account, name="account"),
-    path("join/<str:secret>/", join, name="join"),
-    path("reset/<str:secret>/", reset, name="reset"),
+    path("join/", join, name="join"),
+    path("join/<str:secret>/", join_link, name="join_link"),
+    path("reset/", reset, name="reset"),
+    path("reset/<str:secret>/", reset_link, name="reset_link"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),

@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-import resource
-import selectors
 import shutil
-import signal
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -24,15 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capabilities.builtin import _workspace as workspace
+from capabilities.confined import output_of
 from capabilities.contract.context import ToolContext, ToolError
 
 #: Bytes of git's answer that are taken; bytes of memory that it may map; of an index that is copied.
 OUTPUT_LIMIT = 400_000
 MEMORY_LIMIT = 2_000_000_000
 INDEX_LIMIT = 50_000_000
-#: Seconds that one command may take, and between looks at whether the call was stopped.
+#: Seconds that one command may take.
 SECONDS = 15.0
-LOOK_EVERY = 0.1
 
 HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 REF = re.compile(r"refs/[\w./@+=#-]{1,250}", re.ASCII)
@@ -225,47 +221,20 @@ def _check_plain(entry: workspace.Entry) -> None:
 
 def _finished(command: Sequence[str], folder: Path, environment: dict[str, str], context: ToolContext) -> Output:
     deadline = time.monotonic() + min(SECONDS, context.timeout)
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-    with process:
-        _bound_memory(process.pid)
-        try:
-            data = _read(process, deadline, context)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    # Packs are written by whoever wrote the repository; what they claim to unpack to is not to be believed.
+    try:
+        data, status = output_of(
+            command,
+            OUTPUT_LIMIT,
+            deadline,
+            context.stopped,
+            folder=folder,
+            environment=environment,
+            memory=MEMORY_LIMIT,
+        )
+    except TimeoutError:
+        raise ToolError("git took too long: name a path, or fewer commits.") from None
     whole = len(data) <= OUTPUT_LIMIT
-    if whole and process.returncode != 0:
+    if whole and status != 0:
         raise ToolError("git could not do that: is the revision or path right, and the repository whole?")
     return Output(data[:OUTPUT_LIMIT].decode("utf-8", "replace"), whole)
-
-
-def _read(process: subprocess.Popen[bytes], deadline: float, context: ToolContext) -> bytes:
-    assert process.stdout is not None
-    data = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while len(data) <= OUTPUT_LIMIT:
-            if context.stopped.is_set() or time.monotonic() > deadline:
-                raise ToolError("git took too long: name a path, or fewer commits.")
-            if selector.select(LOOK_EVERY):
-                chunk = os.read(process.stdout.fileno(), 65_536)
-                if not chunk:
-                    process.wait(max(0.1, deadline - time.monotonic()))
-                    break
-                data += chunk
-    return bytes(data)
-
-
-def _bound_memory(pid: int) -> None:
-    """Packs are written by whoever wrote the repository; what they claim to unpack to is not to be believed."""
-    if hasattr(resource, "prlimit"):  # Linux
-        with suppress(OSError):
-            resource.prlimit(pid, resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))

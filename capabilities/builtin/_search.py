@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-import jsonschema_rs
-
 from capabilities.builtin import _workspace as workspace
+from capabilities.confined import run
 from capabilities.contract.context import ToolContext, ToolError
 
 #: A search skips longer lines, and ends after so many bytes or seconds.
@@ -19,8 +19,12 @@ SEARCH_BYTES = 20_000_000
 SEARCH_SECONDS = 10.0
 #: Characters of a line shown with a match.
 SHOWN_LINE = 400
-#: Bytes that a compiled pattern may take.
-PATTERN_BYTES = 1_000_000
+#: Characters of the lines that are matched at once: few at first, for the first may be enough.
+FIRST_BATCH = 100_000
+LARGEST_BATCH = 5_000_000
+
+#: The places of the first lines that match, at most so many.
+Matcher = Callable[[Sequence[str], int], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def lines_of(text: str) -> list[str]:
 def searched_lines(
     context: ToolContext,
     path: str,
-    matches: Callable[[str], bool],
+    matches: Matcher,
     *,
     limit: int,
     wanted: Callable[[str], bool],
@@ -61,31 +65,58 @@ def searched_lines(
     """The lines that match, at most so many, in files whose names are wanted; with notes on what was left out."""
     notes: set[str] = set()
     found: list[dict[str, Any]] = []
-    for line in _lines(context, path, wanted, skip, notes):
-        if matches(line.text):
-            if len(found) == limit:
-                notes.add("There are more matches.")
-                break
+    for batch in _batches(_lines(context, path, wanted, skip, notes)):
+        for place in matches([line.text for line in batch], limit + 1 - len(found)):
+            line = batch[place]
             found.append({"file": line.file, "line": line.number, "text": line.text.strip()[:SHOWN_LINE]})
-    return {"matches": found} | ({"notes": sorted(notes)} if notes else {})
+        if len(found) > limit:
+            notes.add("There are more matches.")
+            break
+    return {"matches": found[:limit]} | ({"notes": sorted(notes)} if notes else {})
 
 
-def line_matcher(pattern: str, regex: bool, ignore_case: bool) -> Callable[[str], bool]:
-    """Whether a line matches. A regular expression runs on an engine without backtracking, in time linear in the line:
-    Python's own can take hours for `(a+)+$`, holds every other thread meanwhile, and cannot be interrupted. The one at
-    hand is Rust's, behind the `pattern` of a JSON Schema.
-    """
-    if not regex:
-        wanted = pattern.casefold() if ignore_case else pattern
-        return lambda line: wanted in (line.casefold() if ignore_case else line)
-    schema = {"pattern": f"(?i:{pattern})" if ignore_case else pattern}
-    limits = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
-    try:
-        return jsonschema_rs.Draft202012Validator(schema, pattern_options=limits).is_valid
-    except jsonschema_rs.ValidationError:
-        raise ToolError(
-            "The regular expression is malformed, too large, or uses look-around or back references."
-        ) from None
+def line_matcher(context: ToolContext, pattern: str, regex: bool, ignore_case: bool) -> Matcher:
+    """Which lines match. A regular expression runs in a child process: one can hold a process for hours. Raises
+    ToolError for one that is not taken."""
+    if regex:
+        return _regex_matcher(context, pattern, ignore_case)
+    wanted = pattern.casefold() if ignore_case else pattern
+    return matching(lambda line: wanted in (line.casefold() if ignore_case else line))
+
+
+def matching(is_match: Callable[[str], bool]) -> Matcher:
+    """The matcher of a plain function."""
+    return lambda lines, most: list(islice((place for place, line in enumerate(lines) if is_match(line)), most))
+
+
+def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Matcher:
+    deadline = time.monotonic() + context.timeout * 0.9
+
+    def matches(lines: Sequence[str], most: int) -> Sequence[int]:
+        arguments = {"pattern": pattern, "ignore_case": ignore_case, "lines": lines, "most": most}
+        left = max(0.0, deadline - time.monotonic())
+        found: list[int] | None = run(
+            "pattern", arguments, context.organisation_id, seconds=left, wait=left, stopped=context.stopped
+        )
+        if found is None:
+            raise ToolError("The regular expression is malformed, too large, or uses look-around or back references.")
+        return found
+
+    matches([], 1)
+    return matches
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    batch: list[Line] = []
+    most, size = FIRST_BATCH, 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.text) + 1
+        if size >= most:
+            yield batch
+            batch, most, size = [], min(most * 4, LARGEST_BATCH), 0
+    if batch:
+        yield batch
 
 
 def _lines(

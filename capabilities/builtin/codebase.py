@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
@@ -11,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from capabilities.builtin import _workspace as workspace
-from capabilities.builtin._search import line_matcher, lines_of, searched_lines, text_of
+from capabilities.builtin._search import line_matcher, lines_of, matching, searched_lines, text_of
+from capabilities.confined import TooComplex, run_in_context
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 
@@ -91,7 +91,7 @@ def code_search(
 
     With regex the query is a regular expression without look-around and back references.
     """
-    matches = line_matcher(query, regex, ignore_case)
+    matches = line_matcher(context, query, regex, ignore_case)
     return searched_lines(context, path, matches, limit=MATCH_LIMIT, wanted=_wanted(extensions), skip=SKIPPED)
 
 
@@ -104,12 +104,12 @@ def code_outline(
     if text is None:
         raise ToolError(f"{path} is no UTF-8 text.")
     note = {}
-    try:
-        is_python = PurePosixPath(path).suffix in {".py", ".pyi"}
-        found = list(_python_outline(ast.parse(text).body, "") if is_python else _plain_outline(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    is_python = PurePosixPath(path).suffix in {".py", ".pyi"}
+    found = _python_outline(context, text) if is_python else None
+    if found is None:
         found = list(_plain_outline(text))
-        note = {"note": "This is no valid Python: the outline was made line by line."}
+        if is_python:
+            note = {"note": "This is no valid Python: the outline was made line by line."}
     more = {"more": len(found) - OUTLINE_LIMIT} if len(found) > OUTLINE_LIMIT else {}
     return {"path": path, "lines": len(lines_of(text)), "outline": found[:OUTLINE_LIMIT]} | note | more
 
@@ -127,7 +127,7 @@ def code_references(
     def uses(line: str) -> bool:
         return name in line and word.search(line) is not None
 
-    answer = searched_lines(context, path, uses, limit=MATCH_LIMIT, wanted=_wanted(extensions), skip=SKIPPED)
+    answer = searched_lines(context, path, matching(uses), limit=MATCH_LIMIT, wanted=_wanted(extensions), skip=SKIPPED)
     for match in answer["matches"]:
         declared = _declared(match["text"])
         if declared is not None and declared[1].split(".")[-1] == name.split(".")[-1]:
@@ -140,16 +140,13 @@ def _wanted(extensions: list[str] | None) -> Callable[[str], bool]:
     return lambda name: not endings or name.lower().endswith(endings)
 
 
-def _python_outline(body: list[ast.stmt], within: str) -> Iterator[dict[str, Any]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            kind = "class" if isinstance(node, ast.ClassDef) else "method" if within else "function"
-            lines = f"{node.lineno}-{node.end_lineno or node.lineno}"
-            yield {"kind": kind, "name": within + node.name, "lines": lines}
-            if isinstance(node, ast.ClassDef):
-                yield from _python_outline(node.body, f"{within}{node.name}.")
-        elif isinstance(node, ast.If | ast.Try):
-            yield from _python_outline([*node.body, *node.orelse], within)
+def _python_outline(context: ToolContext, text: str) -> list[dict[str, Any]] | None:
+    """By the syntax; None for what is no valid Python, or too complex to read."""
+    try:
+        found: list[dict[str, Any]] | None = run_in_context("outline", context, text=text)
+    except TooComplex:
+        return None
+    return found
 
 
 def _plain_outline(text: str) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import asdict
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,7 +12,8 @@ from pydantic import Field
 
 from capabilities.builtin import _workspace as workspace
 from capabilities.builtin._search import line_matcher, lines_of, searched_lines, text_of
-from capabilities.builtin._syntax import CHECKS, SUFFIXES, first_flaw
+from capabilities.confined import TooComplex, run_in_context
+from capabilities.confined_jobs.syntax import CHECKS
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 
@@ -42,8 +41,10 @@ CATEGORY = CategorySpec(
 #: Entries of one listing, and matches of one search.
 LIST_LIMIT = 500
 MATCH_LIMIT = 200
-#: Lines of a text that is compared: difflib takes quadratic time.
+#: Lines of a text that is compared.
 DIFF_LINES = 5_000
+#: The language of a file by its ending.
+LANGUAGES = {".py": "python", ".pyi": "python", ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 Path = Annotated[str, Field(description="Relative to the workspace.", max_length=1_000)]
 Glob = Annotated[str | None, Field(description="Only names like *.py.", max_length=200)]
@@ -122,8 +123,9 @@ def file_diff(
     before = _comparable(path, _whole_text(context, path))
     newer = _whole_text(context, other_path) if other_path is not None else other_text or ""
     after = _comparable(other_path or "The text", newer)
-    lines = difflib.unified_diff(before, after, path, other_path or "text", lineterm="")
-    return "\n".join(lines) or "No differences."
+    names = {"before_name": path, "after_name": other_path or "text"}
+    text: str = run_in_context("differences", context, before=before, after=after, **names)
+    return text or "No differences."
 
 
 @tool(category="file", effect="read", human_format="Searching for {pattern}")
@@ -139,7 +141,7 @@ def file_grep(
 
     With regex the pattern is a regular expression without look-around and back references.
     """
-    matches = line_matcher(pattern, regex, ignore_case)
+    matches = line_matcher(context, pattern, regex, ignore_case)
     wanted = partial(fnmatchcase, pat=glob or "*")
     return searched_lines(context, path, matches, limit=MATCH_LIMIT, wanted=wanted)
 
@@ -153,13 +155,17 @@ def file_syntax_check(
     ] = None,
 ) -> dict[str, Any]:
     """Check whether a Python, JSON, TOML or YAML file is well-formed, without running it."""
-    kind = language or SUFFIXES.get(PurePosixPath(path).suffix.lower(), "")
+    kind = language or LANGUAGES.get(PurePosixPath(path).suffix.lower(), "")
     if kind not in CHECKS:
         raise ToolError(f"Say the language of {path}: {', '.join(CHECKS)}.")
-    flaw = first_flaw(kind, _whole_text(context, path))
+    text = _whole_text(context, path)
+    try:
+        flaw = run_in_context("syntax", context, language=kind, text=text)
+    except TooComplex as error:
+        flaw = {"message": str(error)}
     if flaw is None:
         return {"path": path, "language": kind, "ok": True}
-    known = {name: value for name, value in asdict(flaw).items() if value is not None}
+    known = {name: value for name, value in flaw.items() if value is not None}
     return {"path": path, "language": kind, "ok": False} | known
 
 

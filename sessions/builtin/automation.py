@@ -63,13 +63,13 @@ def automation_run(context: ToolContext, name: Name) -> dict[str, Any]:
     )
     if turn is None:
         raise ToolError("A routine is run from a conversation.")
-    if turn.idempotency_key.startswith(KEY):
+    if turn.origin_key.startswith(KEY):
         raise ToolError("This turn is a routine itself; a routine starts no other one.")
     # The key is the call's: a call that is repeated after a crash submits no second turn.
     key = f"{KEY}{context.idempotency_key}"
     try:
         accepted = ledger.accept(
-            turn.session, routine.message, member=turn.membership, agent=turn.agent, idempotency_key=key
+            turn.session, routine.message, member=turn.membership, agent=turn.agent, origin_key=key
         )
     except ledger.Conflict as conflict:
         raise ToolError(str(conflict)) from conflict

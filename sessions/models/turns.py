@@ -76,7 +76,10 @@ class Turn(TenantModel):
     error_code = models.CharField(max_length=40, blank=True)
     error_message = models.TextField(blank=True)
 
+    #: What a client calls its request by, so that a second try makes no second turn.
     idempotency_key = models.CharField(max_length=255, blank=True)
+    #: The same for a turn that the service submitted itself, by a schedule or a routine. No client can write it.
+    origin_key = models.CharField(max_length=255, blank=True, default="")
     #: The call of another turn that this one answers, for a turn by delegation.
     parent_step = models.OneToOneField(
         "toolhub_sessions.Step", on_delete=models.CASCADE, null=True, blank=True, related_name="child_turn"
@@ -117,6 +120,9 @@ class Turn(TenantModel):
                 fields=["membership", "idempotency_key"],
                 condition=~Q(idempotency_key=""),
                 name="turn_idempotency_key_once",
+            ),
+            models.UniqueConstraint(
+                fields=["membership", "origin_key"], condition=~Q(origin_key=""), name="turn_origin_key_once"
             ),
         )
         indexes = (

@@ -8,9 +8,10 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from capabilities.active import rights_of
-from capabilities.grants import GrantContent, give_grant, lapse_grants, revoke_grant, update_grant
+from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.models import Grant, Tool
 from capabilities.refused import ChangeRefused
+from sessions.periodic import lapse_grants
 from tests.cast import make_category, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.cache import cache
@@ -13,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests.cast import PASSWORD, make_category, make_member, make_organisation, make_token
+from toolhub.logs import MaskingFormatter
 from toolhub.tenants.audit import record
 from toolhub.tenants.invitations import invite
 from toolhub.tenants.members import GivenRight, give_right, held_rights
@@ -262,34 +265,82 @@ def invited(admin: Client, email: str = "dana@example.com") -> str:
     return found[1]
 
 
+def opened(client: Client, link: str) -> tuple[str, str]:
+    """Open a link: the plain address that it leads to, and what the form there names it by."""
+    door = str(client.get(link)["Location"])
+    found = re.search(r'name="link" value="(\w+)"', client.get(door).content.decode())
+    return door, found[1] if found else ""
+
+
+def send(client: Client, link: str, **data: str) -> Any:
+    door, mark = opened(client, link)
+    return client.post(door, {"link": mark, **data})
+
+
 def test_a_link_is_shown_once_and_makes_a_member_of_a_newcomer(admin: Client, client: Client) -> None:
     link = invited(admin)
     assert link not in admin.get("/o/acme/members/").content.decode()
 
-    door = client.get(link)
-    assert b"dana@example.com" in door.content
-    assert "no-store" in door["Cache-Control"]
-    assert door["Referrer-Policy"] == "no-referrer"
-    weak = client.post(link, {"first_name": "Dana", "password": "short"})
+    weak = send(client, link, first_name="Dana", password="short")
     assert weak.status_code == 422
     assert b'id="id_password_error"' in weak.content
-    answer = client.post(link, {"first_name": "Dana", "password": NEW})
+    answer = send(client, link, first_name="Dana", password=NEW)
 
     assert answer["Location"] == "/o/acme/"
     assert client.get("/o/acme/").status_code == 200
     assert User.objects.get(email="dana@example.com").check_password(NEW)
+    assert client.get("/join/").status_code == 404
+
+
+def test_opening_a_link_takes_its_secret_out_of_the_address(admin: Client, client: Client) -> None:
+    link = invited(admin)
+
+    opening = client.get(link)
+    door = client.get("/join/")
+
+    assert (opening.status_code, opening["Location"]) == (302, "/join/")
+    assert (opening["Referrer-Policy"], door["Referrer-Policy"]) == ("no-referrer", "same-origin")
+    assert "no-store" in opening["Cache-Control"]
+    assert "no-store" in door["Cache-Control"]
+    cookie = opening.cookies["toolhub_link"]
+    assert (cookie["path"], cookie["httponly"], cookie["samesite"], cookie["max-age"]) == ("/join/", True, "Lax", 3600)
+    secret = link.split("/")[2]
+    assert secret not in str(cookie) + door.content.decode()
+
+
+def test_the_cookie_of_a_link_cannot_be_made_or_carried_to_the_other_door(
+    admin: Client, client: Client, bob: Membership
+) -> None:
+    made = client.get(invited(admin)).cookies["toolhub_link"].value
+
+    for door, value in (("/reset/", made), ("/join/", made[:-1]), ("/join/", f"{'0' * 64}:x:y")):
+        stranger = Client()
+        stranger.cookies["toolhub_link"] = value
+        assert stranger.get(door).status_code == 404
+
+
+def test_a_form_shown_for_an_earlier_link_does_nothing(admin: Client, client: Client) -> None:
+    _, earlier = opened(client, invited(admin, "ivan@example.com"))
+    opened(client, invited(admin, "judy@example.com"))
+
+    for mark in (earlier, ""):
+        answer = client.post("/join/", {"link": mark, "first_name": "Ivan", "password": NEW})
+        assert b"Another link was opened in this browser meanwhile" in answer.content
+    assert not User.objects.filter(first_name="Ivan").exists()
 
 
 def test_every_dead_link_gets_the_same_answer(admin: Client, client: Client, alice: Membership) -> None:
     used, revoked, late = (invited(admin, f"{name}@example.com") for name in ("used", "revoked", "late"))
-    Client().post(used, {"first_name": "Used", "password": NEW})
+    opened(client, revoked)
+    send(Client(), used, first_name="Used", password=NEW)
     with organisation_scope(alice.organisation):
         Invitation.objects.filter(email="late@example.com").update(expires_at=timezone.now() - timedelta(seconds=1))
         pk = Invitation.objects.get(email="revoked@example.com").pk
     admin.post(f"/o/acme/members/invitations/{pk}/revoke/")
 
-    links = [used, revoked, late, "/join/unknown/", f"/join/{'x' * 43}/", "/reset/unknown/"]
-    answers = [getattr(client, method)(link) for link in links for method in ("get", "post")]
+    links = [used, revoked, late, "/join/unknown/", f"/join/{'x' * 43}/", "/reset/unknown/", "/join/", "/reset/"]
+    answers = [client.get(link) for link in links]
+    answers += [client.post(link) for link in ("/join/", "/reset/")]
 
     assert {answer.status_code for answer in answers} == {404}
     assert len({re.sub(rb'"X-CSRFToken": "[^"]+"', b"", answer.content) for answer in answers}) == 1
@@ -299,15 +350,15 @@ def test_every_dead_link_gets_the_same_answer(admin: Client, client: Client, ali
 def test_who_has_an_account_signs_in_first_then_joins(admin: Client, client: Client, charlie: Membership) -> None:
     link = invited(admin, "charlie@example.com")
 
-    page = client.get(link).content.decode()
-    assert f'href="/accounts/login/?next={link}"' in page
-    client.post(link, {"first_name": "X", "password": NEW})
+    door, mark = opened(client, link)
+    assert 'href="/accounts/login/?next=/join/"' in client.get(door).content.decode()
+    client.post(door, {"link": mark, "first_name": "X", "password": NEW})
     charlie.user.refresh_from_db()
     assert charlie.user.check_password(PASSWORD)
 
     client.force_login(charlie.user)
-    assert b"Join Acme" in client.get(link).content
-    assert client.post(link)["Location"] == "/o/acme/"
+    assert b"Join Acme" in client.get(door).content
+    assert send(client, link)["Location"] == "/o/acme/"
     assert client.get("/o/acme/").status_code == 200
     assert client.get(link).status_code == 404
 
@@ -316,10 +367,21 @@ def test_somebody_else_who_is_signed_in_is_told_to_switch(admin: Client, client:
     link = invited(admin)
     client.force_login(charlie.user)
 
-    for answer in (client.get(link), client.post(link, {"first_name": "X", "password": NEW})):
-        assert b"This invitation is for somebody else" in answer.content
-    assert f'name="next" value="{link}"'.encode() in client.get(link).content
-    assert client.post("/accounts/logout/", {"next": link})["Location"] == link
+    answer = send(client, link, first_name="X", password=NEW)
+    assert b"This invitation is for somebody else" in answer.content
+    assert b'name="next" value="/join/"' in answer.content
+    assert client.post("/accounts/logout/", {"next": "/join/"})["Location"] == "/join/"
+    assert b"First name" in client.get("/join/").content  # the link is still open
+
+
+def test_no_log_line_repeats_the_secret_of_a_link() -> None:
+    record = logging.LogRecord("x", 40, "", 0, "Forbidden (%s): %s", ("Origin", "/join/s3cret-_x/?a"), None)
+
+    assert MaskingFormatter().format(record) == "Forbidden (Origin): /join/[secret]/?a"
+    for address in ("/reset/s3cret/", "http://h/calendar/s3cret.ics"):
+        assert "s3cret" not in MaskingFormatter().format(logging.makeLogRecord({"msg": address}))
+    handlers = logging.getLogger().handlers
+    assert [type(each.formatter) for each in handlers if type(each) is logging.StreamHandler] == [MaskingFormatter]
 
 
 def test_bad_invitations_show_beside_the_field(admin: Client, bob: Membership) -> None:
@@ -359,14 +421,15 @@ def test_a_reset_link_is_shown_once_and_sets_the_password(admin: Client, client:
     found = re.search(r"http://testserver(/reset/[\w-]+/)<", page)
     assert found is not None
 
-    assert b"bob@example.com" in client.get(found[1]).content
-    weak = client.post(found[1], {"password": "bob@example.com"})
+    door, _ = opened(client, found[1])
+    assert b"bob@example.com" in client.get(door).content
+    weak = send(client, found[1], password="bob@example.com")
     assert weak.status_code == 422
     assert b'id="id_password_error"' in weak.content
-    done = client.post(found[1], {"password": NEW})
+    done = send(client, found[1], password=NEW)
 
     assert done["Location"] == "/accounts/login/"
-    assert client.get(found[1]).status_code == 404
+    assert client.get(found[1]).status_code == client.get(door).status_code == 404
     client.post("/accounts/login/", {"login": "bob@example.com", "password": NEW})
     assert client.get("/o/acme/").status_code == 200
 

@@ -1,6 +1,8 @@
 """The doors that open without a login: a link to join, and a link to set a new password.
 
-A link that does not work gets one answer, whatever the reason, and tries are counted by address.
+The secret stands in an address once: opening a link moves its digest into a signed cookie of this door and goes on at a
+plain address, so that no form, Referer, log or reload repeats it. A link that does not work gets one answer, whatever
+the reason, and tries are counted by address.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from functools import wraps
 from typing import cast
 
 from allauth.core.ratelimit import consume_or_429
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
 from django.core.exceptions import ValidationError
@@ -18,53 +21,135 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods
 
+from toolhub.tenants.access import secret_digest
 from toolhub.tenants.forms import NewcomerForm, ResetForm
 from toolhub.tenants.invitations import (
     LinkDead,
     Newcomer,
-    invitation_by_secret,
+    invitation_by_digest,
     join_as,
     join_as_newcomer,
     user_of_address,
 )
-from toolhub.tenants.models import Invitation, User
-from toolhub.tenants.resets import reset_link_by_secret, reset_password
+from toolhub.tenants.models import Invitation, ResetLink, User
+from toolhub.tenants.resets import reset_link_by_digest, reset_password
 
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
+#: Cookie that holds the digest of the opened link, one for each door; and the seconds for which it is good.
+COOKIE = "toolhub_link"
+COOKIE_SECONDS = 3600
+#: Field of each form that names the link which the form was shown for.
+MARK = "link"
+
+View = Callable[..., HttpResponse]
 
 
-def door(view: Callable[[HttpRequest, str], HttpResponse]) -> Callable[[HttpRequest, str], HttpResponse]:
-    """Counted, kept out of caches and of other sites' Referer, and one answer to every dead link."""
+def one_answer_to_dead_links(view: View) -> View:
+    """Kept out of caches; every link that does not work gets the same page."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, secret: str) -> HttpResponse:
-        too_many = consume_or_429(request, action="link", limit_get=True)
-        if too_many is not None:
-            return cast(HttpResponse, too_many)
+    def guarded(request: HttpRequest, **kwargs: str) -> HttpResponse:
         try:
-            response = view(request, secret)
+            return view(request, **kwargs)
         except LinkDead:
             response = render(request, "tenants/link_dead.html", status=404)
-        response["Referrer-Policy"] = "no-referrer"
-        return response
+            response["Referrer-Policy"] = "no-referrer"  # the address of this page may hold the secret
+            return response
 
     return never_cache(guarded)
 
 
+# -- Opening a link ---------------------------------------------------------------------------------------------------
+
+
+@require_GET
+@one_answer_to_dead_links
+def join_link(request: HttpRequest, secret: str) -> HttpResponse:
+    return _opened(request, secret, "join", invitation_by_digest)
+
+
+@require_GET
+@one_answer_to_dead_links
+def reset_link(request: HttpRequest, secret: str) -> HttpResponse:
+    return _opened(request, secret, "reset", reset_link_by_digest)
+
+
+def _opened(
+    request: HttpRequest, secret: str, door: str, find: Callable[[str], Invitation | ResetLink]
+) -> HttpResponse:
+    """To the door's plain address, with the link in its cookie. Counted; raises LinkDead."""
+    too_many = consume_or_429(request, action="link", limit_get=True)
+    if too_many is not None:
+        return cast(HttpResponse, too_many)
+    digest = secret_digest(secret)
+    find(digest)
+    response = redirect(door)
+    response.set_signed_cookie(
+        COOKIE,
+        digest,
+        salt=door,
+        max_age=COOKIE_SECONDS,
+        path=reverse(door),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _opened_link(request: HttpRequest, door: str) -> str:
+    """Digest of the link that this browser opened. Raises LinkDead."""
+    digest = request.get_signed_cookie(COOKIE, default=None, salt=door, max_age=COOKIE_SECONDS)
+    if digest is None:
+        raise LinkDead
+    return digest
+
+
+def _is_for(request: HttpRequest, digest: str) -> bool:
+    """Whether the posted form was shown for this link; another may have been opened in another tab since."""
+    if request.POST.get(MARK) == _mark(digest):
+        return True
+    messages.warning(request, "Another link was opened in this browser meanwhile. Please look again.")
+    return False
+
+
+def _mark(digest: str) -> str:
+    return digest[:16]
+
+
+def _done(request: HttpRequest, door: str, target: str, *args: str) -> HttpResponse:
+    response = redirect(target, *args)
+    response.delete_cookie(COOKIE, path=reverse(door))
+    return response
+
+
+# -- Joining ----------------------------------------------------------------------------------------------------------
+
+
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "POST"])
-@door
-def join(request: HttpRequest, secret: str) -> HttpResponse:
+@one_answer_to_dead_links
+def join(request: HttpRequest) -> HttpResponse:
     """Join with a new account, or with the one that is signed in; others are told to switch or to sign in."""
-    invitation = invitation_by_secret(secret)
+    digest = _opened_link(request, "join")
+    invitation = invitation_by_digest(digest)
+    is_post = request.method == "POST" and _is_for(request, digest)
+    context = {"invitation": invitation, "mark": _mark(digest)}
     user = request.user if isinstance(request.user, User) else None
     if user is not None:
-        return _join_signed_in(request, invitation, user)
+        if user.email.lower() != invitation.email:
+            return render(request, "tenants/join_switch.html", context)
+        if not is_post:
+            return render(request, "tenants/join_confirm.html", context)
+        join_as(invitation, user)
+        messages.success(request, f"You belong to {invitation.organisation} now.")
+        return _done(request, "join", "organisation_home", invitation.organisation.slug)
     if user_of_address(invitation.email) is not None:
-        return render(request, "tenants/join_sign_in.html", {"invitation": invitation, "next": request.path})
-    form = NewcomerForm(request.POST or None)
+        return render(request, "tenants/join_sign_in.html", context)
+    form = NewcomerForm(request.POST if is_post else None)
     if form.is_valid():
         data = form.cleaned_data
         try:
@@ -74,28 +159,21 @@ def join(request: HttpRequest, secret: str) -> HttpResponse:
             form.add_error("password", error)
         else:
             login(request, member.user, backend=BACKEND)
-            return redirect("organisation_home", org=invitation.organisation.slug)
-    context = {"invitation": invitation, "form": form}
-    return render(request, "tenants/join.html", context, status=422 if form.errors else 200)
+            return _done(request, "join", "organisation_home", invitation.organisation.slug)
+    return render(request, "tenants/join.html", context | {"form": form}, status=422 if form.errors else 200)
 
 
-def _join_signed_in(request: HttpRequest, invitation: Invitation, user: User) -> HttpResponse:
-    if user.email.lower() != invitation.email:
-        return render(request, "tenants/join_switch.html", {"invitation": invitation, "next": request.path})
-    if request.method == "POST":
-        join_as(invitation, user)
-        messages.success(request, f"You belong to {invitation.organisation} now.")
-        return redirect("organisation_home", org=invitation.organisation.slug)
-    return render(request, "tenants/join_confirm.html", {"invitation": invitation})
+# -- A new password ---------------------------------------------------------------------------------------------------
 
 
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "POST"])
-@door
-def reset(request: HttpRequest, secret: str) -> HttpResponse:
+@one_answer_to_dead_links
+def reset(request: HttpRequest) -> HttpResponse:
     """Set a new password; then one signs in with it, and with the second factor where there is one."""
-    link = reset_link_by_secret(secret)
-    form = ResetForm(request.POST or None)
+    digest = _opened_link(request, "reset")
+    link = reset_link_by_digest(digest)
+    form = ResetForm(request.POST if request.method == "POST" and _is_for(request, digest) else None)
     if form.is_valid():
         try:
             reset_password(link, form.cleaned_data["password"])
@@ -103,5 +181,6 @@ def reset(request: HttpRequest, secret: str) -> HttpResponse:
             form.add_error("password", error)
         else:
             messages.success(request, "The new password is set. Sign in with it.")
-            return redirect(reverse("account_login"))
-    return render(request, "tenants/reset.html", {"link": link, "form": form}, status=422 if form.errors else 200)
+            return _done(request, "reset", "account_login")
+    context = {"link": link, "mark": _mark(digest), "form": form}
+    return render(request, "tenants/reset.html", context, status=422 if form.errors else 200)

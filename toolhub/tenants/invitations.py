@@ -74,12 +74,16 @@ def revoke_invitation(invitation: Invitation, *, actor: Membership) -> None:
 
 
 def invitation_by_secret(secret: str) -> Invitation:
-    """The invitation that this link opens, with its organisation and inviter at hand. Raises LinkDead."""
+    return invitation_by_digest(secret_digest(secret))
+
+
+def invitation_by_digest(digest: str) -> Invitation:
+    """The open invitation whose link has this digest, with its organisation and inviter. Raises LinkDead."""
     with system_scope():
         found = (
             open_invitations()
             .select_related("organisation", "created_by__user")
-            .filter(digest=secret_digest(secret), created_by__ended_at=None, created_by__user__is_active=True)
+            .filter(digest=digest, created_by__ended_at=None, created_by__user__is_active=True)
             .first()
         )
     if found is None:

@@ -52,11 +52,15 @@ def issue_reset_link(member: Membership, *, actor: Membership) -> tuple[ResetLin
 
 
 def reset_link_by_secret(secret: str) -> ResetLink:
-    """The link that still works, with its member at hand. Raises LinkDead."""
+    return reset_link_by_digest(secret_digest(secret))
+
+
+def reset_link_by_digest(digest: str) -> ResetLink:
+    """The link that has this digest and still works, with its member. Raises LinkDead."""
     with system_scope():
         link = (
             ResetLink.objects.select_related("membership__user", "organisation")
-            .filter(digest=secret_digest(secret), ended_at=None, expires_at__gt=Now())
+            .filter(digest=digest, ended_at=None, expires_at__gt=Now())
             .filter(membership__ended_at=None, membership__user__is_active=True, created_by__ended_at=None)
             .first()
         )

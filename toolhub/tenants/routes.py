@@ -198,7 +198,7 @@ class InvitationList(APIView):
             invitation, secret = invite(wanted["email"], Access(wanted["access"]), actor=actor)
         except MemberRefused as error:
             raise refused(error) from error
-        link = request.build_absolute_uri(reverse("join", args=[secret]))
+        link = request.build_absolute_uri(reverse("join_link", args=[secret]))
         return Response(InvitationOut(invitation).data | {"link": link}, status=201)
 
 

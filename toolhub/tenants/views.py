@@ -224,7 +224,7 @@ def member_reset(request: MemberRequest, org: str, member_id: int) -> HttpRespon
         return redirect("member_detail", org=org, member_id=member_id)
     context = {
         "title": f"Reset link for {shown}",
-        "link": request.build_absolute_uri(reverse("reset", args=[secret])),
+        "link": request.build_absolute_uri(reverse("reset_link", args=[secret])),
         "sentence": f"Give it to {shown} over a way you trust. It works once, for a day, until the password changes. "
         "With the new password every login of theirs ends.",
         "back": reverse("member_detail", args=[org, member_id]),
@@ -272,7 +272,7 @@ def member_invite(request: MemberRequest, org: str) -> HttpResponse:
         else:
             context = {
                 "title": f"Invitation for {invitation}",
-                "link": request.build_absolute_uri(reverse("join", args=[secret])),
+                "link": request.build_absolute_uri(reverse("join_link", args=[secret])),
                 "sentence": f"Send it to {invitation}. It works once, for {INVITATION_DAYS} days, and for nobody else.",
                 "back": reverse("member_list", args=[org]),
             }

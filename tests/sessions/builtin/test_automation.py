@@ -23,7 +23,7 @@ def test_a_routine_submits_the_next_turn_once_for_one_call(session: ChatSession,
 
 def test_a_routine_starts_no_other_routine(session: ChatSession, use: Use) -> None:
     use("automation_save", name="loop", message="Run the routine loop.")
-    submitted = make_turn(session, idempotency_key="routine:x")
+    submitted = make_turn(session, origin_key="routine:x")
 
     refused = use("automation_run", of=submitted, name="loop")
 

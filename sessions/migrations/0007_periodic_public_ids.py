@@ -4,7 +4,7 @@ from toolhub.tenants.public_ids import public_id_operations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("toolhub_sessions", "0005_public_ids")]
+    dependencies = [("toolhub_sessions", "0006_origin_key")]
 
     operations = [
         *public_id_operations("toolhub_sessions", "reminder"),

@@ -1,0 +1,4 @@
+"""What runs in a limited child process: one module a job, each with `run(**arguments)`. No Django, no rows, no network.
+
+`capabilities.confined` starts them. They read text that a member wrote, so each may crash, loop or ask for all memory.
+"""

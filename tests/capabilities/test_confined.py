@@ -1,0 +1,178 @@
+"""Hostile texts, each in a child process: the answer is a sentence, and the next call works."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capabilities import confined
+from capabilities.confined import Busy, Job, TooComplex, output_of, run
+
+ACME, GLOBEX = 1, 2
+
+#: Below the megabyte that a file of the workspace may have.
+COMPREHENSION = "[a" + " for a in b" * 64_000 + "]"
+#: Each line keeps every beginning of its key: 13 GB in all.
+DOTTED_KEYS = "\n".join(f"k{number}." + "a." * 9_000 + "b = 1" for number in range(50))
+BRANCHING = {
+    "type": "object",
+    "properties": {"x": {"$ref": "#/$defs/a0"}},
+    "$defs": {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(60)}
+    | {"a60": {"type": "integer"}},
+}
+
+
+def is_healthy() -> bool:
+    return run("syntax", {"language": "python", "text": "x = 1\n"}, ACME) is None
+
+
+def memory_of_children() -> int:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments"),
+    [
+        pytest.param("syntax", {"language": "python", "text": COMPREHENSION}, id="a comprehension that overflows"),
+        pytest.param("outline", {"text": "(" * 199 + "-" * 500_000 + "x"}, id="deep signs"),
+        pytest.param("syntax", {"language": "toml", "text": DOTTED_KEYS}, id="a TOML that takes gigabytes"),
+        pytest.param("syntax", {"language": "json", "text": "[" * 500_000}, id="deep JSON"),
+        pytest.param("syntax", {"language": "yaml", "text": "[" * 500_000}, id="deep YAML"),
+        pytest.param("schema", {"schema_text": json.dumps(BRANCHING), "arguments": {"x": 1}}, id="schema"),
+        pytest.param(
+            "differences",
+            {
+                "before": [str(n // 2 % 50) if n % 2 else f"a{n}" for n in range(5_000)],
+                "after": [str(n // 2 % 50) if n % 2 else f"b{n}" for n in range(5_000)],
+                "before_name": "a",
+                "after_name": "b",
+            },
+            id="a difference that takes minutes",
+        ),
+    ],
+)
+def test_a_hostile_text_ends_its_child_and_nobody_else(job: Job, arguments: dict[str, Any]) -> None:
+    begun = time.monotonic()
+
+    with pytest.raises(TooComplex, match=r"^This is too complex to check"):
+        run(job, arguments, ACME, seconds=2)
+
+    assert time.monotonic() - begun < 4
+    assert memory_of_children() < confined.MEMORY + 50_000_000
+    assert is_healthy()
+
+
+def test_a_child_that_crashes_says_by_what_signal_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TooComplex):
+        run("syntax", {"language": "python", "text": COMPREHENSION}, ACME)
+
+    assert "The child process for syntax gave up or crashed" in caplog.text
+
+
+def test_sixty_three_slow_checks_of_one_organisation_stall_no_other(settings: Any) -> None:
+    settings.TOOLHUB_CHILD_PROCESSES, settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 3, 2
+    answers: list[str] = []
+
+    def check() -> None:
+        try:
+            run("syntax", {"language": "toml", "text": DOTTED_KEYS}, ACME, seconds=1.5, wait=3)
+        except (Busy, TooComplex) as error:
+            answers.append(type(error).__name__)
+
+    threads = [threading.Thread(target=check) for _ in range(63)]
+    for thread in threads:
+        thread.start()
+    begun = time.monotonic()
+    for _ in range(3):
+        assert run("syntax", {"language": "json", "text": "{}"}, GLOBEX, wait=2) is None
+    waited = time.monotonic() - begun
+    for thread in threads:
+        thread.join(10)
+
+    assert waited < 2
+    assert Counter(answers) == {"Busy": 63 - answers.count("TooComplex"), "TooComplex": answers.count("TooComplex")}
+    assert 1 <= answers.count("TooComplex") <= 8
+    assert time.monotonic() - begun < 6
+    assert is_healthy()
+
+
+def test_a_stopped_caller_waits_for_no_child() -> None:
+    stopped = threading.Event()
+    threading.Timer(0.3, stopped.set).start()
+    begun = time.monotonic()
+
+    with pytest.raises(TooComplex):
+        run("schema", {"schema_text": json.dumps(BRANCHING), "arguments": {"x": 1}}, ACME, stopped=stopped)
+
+    assert time.monotonic() - begun < 1.5
+
+
+def test_a_child_is_given_nothing_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLHUB_FIELD_KEYS", "canary")
+    code = "import os, sys; print(sorted(os.environ), os.getcwd(), 'django' in sys.modules)"
+
+    data, status = output_of([sys.executable, "-I", "-S", "-c", code], 1_000, time.monotonic() + 5, threading.Event())
+
+    assert (data, status) == (b"['LC_ALL'] / False\n", 0)
+
+
+def test_at_the_deadline_the_whole_group_is_gone(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    code = (
+        "import os, time, pathlib\n"
+        f"if os.fork() == 0: pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(60)"
+    )
+
+    with pytest.raises(TimeoutError):
+        output_of([sys.executable, "-I", "-S", "-c", code], 1_000, time.monotonic() + 1, threading.Event())
+
+    grandchild = int(mark.read_text())
+    for _ in range(50):
+        if not is_running(grandchild):
+            break
+        time.sleep(0.1)
+    assert not is_running(grandchild)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@pytest.mark.parametrize("code", ["print('x' * 100_000_000)", "while True: print('x' * 1_000)"])
+def test_what_a_child_prints_is_cut(code: str) -> None:
+    data, _ = output_of([sys.executable, "-I", "-S", "-c", code], 10_000, time.monotonic() + 5, threading.Event())
+
+    assert len(data) < 10_000 + 65_537
+
+
+@pytest.mark.parametrize("printed", ["", "[1]", "{'result': 1}", '{"other": 1}', "[" * 1_000_000, '{"result": 1}x'])
+def test_what_is_no_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(f"print({printed!r})")
+    monkeypatch.setattr(confined, "CHILD", child)
+
+    with pytest.raises(TooComplex):
+        run("syntax", {}, ACME)
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"^(a|a)*b$", r"(a?){300}a{300}b$"])
+def test_a_regular_expression_that_runs_away_elsewhere_ends(pattern: str) -> None:
+    lines = ["a" * 1_999 + "!"] * 100
+
+    assert run("pattern", {"pattern": pattern, "ignore_case": False, "lines": lines, "most": 1}, ACME) == []
+    assert is_healthy()
