@@ -6,7 +6,7 @@ As RFC 5545 has it, what repeats on the 31st, or on 29 February, is left out whe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime, timedelta
 from typing import Final
 
 ONCE: Final = "none"
@@ -21,7 +21,10 @@ def starts(
     """Each start from `after` on and earlier than `before`, in order; none on a day past `until`."""
     number = 0 if first >= after else _steps(first, repeat, after)
     while True:
-        start = nth(first, repeat, number)
+        try:
+            start = nth(first, repeat, number)
+        except OverflowError:
+            return
         number += 1
         if start is None:
             continue
@@ -34,10 +37,13 @@ def starts(
 
 
 def nth(first: datetime, repeat: str, number: int) -> datetime | None:
-    """The start that is so many steps past the first; None where that month has no such day."""
+    """The start that is so many steps past the first; None where that month has no such day. Raises OverflowError past
+    the year 9999, the last that there is."""
     if repeat in DAYS:
         return first + timedelta(days=DAYS[repeat] * number)
     year, month = divmod(first.year * 12 + first.month - 1 + MONTHS.get(repeat, 0) * number, 12)
+    if year > MAXYEAR:
+        raise OverflowError
     try:
         return first.replace(year=year, month=month + 1)
     except ValueError:

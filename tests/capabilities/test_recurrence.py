@@ -32,6 +32,17 @@ def test_it_repeats_and_leaves_out_days_that_are_not(first: str, repeat: str, da
     assert first_days(datetime.fromisoformat(first), repeat, len(days)) == days
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("repeat", ["daily", "weekly", "monthly", "yearly"])
+def test_what_repeats_ends_with_the_last_year_there_is(repeat: str) -> None:
+    first = datetime(9999, 11, 30, 12)
+
+    found = list(starts(first, repeat, first, datetime.max))
+
+    assert found[0] == first
+    assert len(found) == {"daily": 32, "weekly": 5, "monthly": 2, "yearly": 1}[repeat]
+
+
 def test_nothing_starts_past_the_last_day() -> None:
     first = datetime(2026, 11, 18, 22)
 
