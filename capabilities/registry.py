@@ -11,13 +11,14 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_type_hints
 
 from django.apps import apps
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.contract.wire import TOOL_NAME
+from capabilities.contract.wire import TOOL_NAME, canonical_json
 
 #: What may follow a crash between a call's start and its result. `retry`: the tool only reads, or repeating it does no
 #: harm. `retry_with_key`: the far side drops a repeat that carries the same key. `never`: the outcome is unknown.
@@ -96,6 +97,11 @@ class BuiltinTool:
     human_format: str
     #: Name of the service that it needs, or empty.
     service: str = ""
+
+    @cached_property
+    def parameters_text(self) -> str:
+        """The JSON Schema of the arguments, as canonical text."""
+        return canonical_json(self.parameters)
 
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
         """Run it. Raises ToolError, with a sentence for the model, where the arguments or the world do not allow it."""

@@ -88,7 +88,7 @@ def _answer_call(
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
     wanted = meant(turn, call, names)
     spec = wanted.spec
-    fields = _call_fields(step, index) | _meant_fields(wanted)
+    fields = _call_fields(step, index) | _meant_fields(turn, wanted)
     if spec is not None and delegation.is_delegation(spec) and wanted.answer is None:
         delegation.hand_over(turn, held, spec, wanted.call, known, **fields)
         return
@@ -124,10 +124,12 @@ def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: St
     return execution.run_tool(spec, context, arguments, held.stopped)
 
 
-def _meant_fields(wanted: Meant) -> dict[str, Any]:
+def _meant_fields(turn: Turn, wanted: Meant) -> dict[str, Any]:
     """What the step says beyond the call itself: the version that is called, in one line, and through what."""
     spec, call = wanted.spec, wanted.call
-    arguments = execution.read_arguments(spec, call) if spec else {}
+    # Only a tool of our own has more to show than its name.
+    is_own = spec is not None and execution.has_own_schema(spec)
+    arguments = execution.read_arguments(spec, call, turn.organisation_id) if spec and is_own else {}
     fields: dict[str, Any] = {
         "tool_version_id": spec.version_id if spec else None,
         "display": display(call.name, arguments if isinstance(arguments, dict) else {}),

@@ -22,11 +22,14 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.active import ToolSpec, may_use
+from capabilities.confined import ConfinedError
+from capabilities.confined import run as run_confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
+from capabilities.models import ToolKind
 from capabilities.registry import registry
 from capabilities.services import secrets_of, service_title, service_values
 from sessions.history import OUTCOME_UNKNOWN
@@ -117,7 +120,7 @@ def _sendable(arguments: str) -> str:
     return arguments if value == whole else json.dumps(whole, ensure_ascii=False)
 
 
-def read_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str, Any] | Outcome:
     """The call's arguments, if they fit the tool's schema; else what to tell the model."""
     text = call.arguments.strip() or "{}"
     try:
@@ -129,14 +132,32 @@ def read_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
         arguments = {}
     if not isinstance(arguments, dict):
         return _malformed("The arguments must be one JSON object.", call)
-    found = complaints(spec.parameters_text, arguments)
+    try:
+        found = _complaints(spec, arguments, organisation_id)
+    except ConfinedError as error:
+        return failure(f"The arguments could not be checked: {error}")
     return _malformed("; ".join(found), call) if found else arguments
+
+
+def has_own_schema(spec: ToolSpec) -> bool:
+    """Whether the schema of the arguments is this service's own, and not one that came from outside."""
+    builtin = registry.tools.get(spec.name) if spec.kind == ToolKind.BUILTIN else None
+    return builtin is not None and builtin.parameters_text == spec.parameters_text
+
+
+def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: int) -> list[str]:
+    """What is wrong with the arguments. A schema from outside is read in a child process: it may never end."""
+    if has_own_schema(spec):
+        return complaints(spec.parameters_text, arguments)
+    wanted = {"schema_text": spec.parameters_text, "arguments": arguments}
+    found: list[str] = run_confined("schema", wanted, organisation_id)
+    return found
 
 
 def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
     """The call's arguments, if the turn's member may call the tool now and they fit; else what to tell the model."""
     refused = refusal(turn, spec)
-    return read_arguments(spec, call) if refused is None else refused
+    return read_arguments(spec, call, turn.organisation_id) if refused is None else refused
 
 
 def run_tool(

@@ -55,7 +55,7 @@ def try_tool(trial: Trial, arguments_text: str, *, actor: Membership) -> Outcome
     refused = execution.refusal_to(actor.pk, spec)
     if refused is not None:
         return refused
-    arguments = execution.read_arguments(spec, Call("", spec.name, arguments_text))
+    arguments = execution.read_arguments(spec, Call("", spec.name, arguments_text), actor.organisation_id)
     if isinstance(arguments, Outcome):
         return arguments
     context = execution.context_of(spec, actor.organisation_id, actor.pk)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from capabilities.active import ToolSpec, current_specs
 from capabilities.catalogue import set_tool_enabled
+from capabilities.confined import run as run_confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Effect, Grant, RoleMembership, Tool
 from capabilities.registry import registry
@@ -185,13 +187,61 @@ def test_a_call_is_kept_in_a_form_that_can_be_sent_again(name: str, arguments: s
 
 
 @pytest.mark.django_db
+def test_a_schema_from_outside_that_never_ends_holds_one_child_and_not_the_worker(
+    acme: Organisation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branches = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
+    parameters = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/a0"}},
+        "$defs": branches | {"a60": {"type": "integer"}},
+    }
+    tool = make_tool(acme, "from_outside", parameters=parameters)
+    with organisation_scope(acme):
+        (spec,) = current_specs([tool.current_version_id or 0])
+    monkeypatch.setattr(execution, "run_confined", partial(run_confined, seconds=1.0))
+    begun = time.monotonic()
+
+    refused = execution.read_arguments(spec, Call("i", "from_outside", '{"x": 1}'), acme.pk)
+    fits = execution.read_arguments(spec, Call("i", "from_outside", "{}"), acme.pk)
+
+    assert isinstance(refused, execution.Outcome)
+    assert json.loads(refused.result)["error"].startswith("The arguments could not be checked: This is too complex")
+    assert fits == {}
+    assert time.monotonic() - begun < 8
+
+
+@pytest.mark.django_db
+def test_the_schema_of_a_built_in_tool_costs_no_child_and_a_changed_one_does(
+    acme: Organisation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[str] = []
+
+    def run_nothing(job: str, *_: Any) -> list[str]:
+        children.append(job)
+        return []
+
+    monkeypatch.setattr(execution, "run_confined", run_nothing)
+    own = make_tool(acme, "uuid")
+    changed = make_tool(acme, "calculator", parameters={"type": "object", "properties": {}}, category=own.category)
+    versions = [each.current_version_id or 0 for each in (own, changed)]
+    with organisation_scope(acme):
+        specs = {spec.name: spec for spec in current_specs(versions)}
+
+    execution.read_arguments(specs["uuid"], Call("i", "uuid", '{"count": 1}'), acme.pk)
+    assert children == []
+    execution.read_arguments(specs["calculator"], Call("i", "calculator", "{}"), acme.pk)
+    assert children == ["schema"]
+
+
+@pytest.mark.django_db
 def test_malformed_arguments_are_told_back_with_the_place_and_at_most_800_characters(acme: Organisation) -> None:
     tool = make_tool(acme, "uuid")
     with organisation_scope(acme):
         (spec,) = current_specs([tool.current_version_id or 0])
 
-    wrong = execution.read_arguments(spec, Call("i", "uuid", '{"count": "x"}'))
-    long = execution.read_arguments(spec, Call("i", "uuid", "x" * 5_000))
+    wrong = execution.read_arguments(spec, Call("i", "uuid", '{"count": "x"}'), acme.pk)
+    long = execution.read_arguments(spec, Call("i", "uuid", "x" * 5_000), acme.pk)
 
     assert isinstance(wrong, execution.Outcome)
     assert json.loads(wrong.result) == {

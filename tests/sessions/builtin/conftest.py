@@ -38,7 +38,7 @@ def use(session: ChatSession) -> Use:
             tool = Tool.objects.filter(name=name).first() or _add(running, name)
             (spec,) = current_specs([tool.current_version_id or 0])
             assert execution.refusal(running, spec) is None
-            values = execution.read_arguments(spec, Call("c", name, json.dumps(arguments)))
+            values = execution.read_arguments(spec, Call("c", name, json.dumps(arguments)), running.organisation_id)
             assert isinstance(values, dict), values
             context = execution.context_for(running, spec, seconds_left=20, idempotency_key=f"{name}:{arguments}")
             try:
