@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from django.db.models import IntegerField, Q, QuerySet, Value
+from django.db.models import Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value
 from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY, META_TOOLS
-from capabilities.contract.permission import Decision, Permission, Rights, RoleRules
+from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
 from capabilities.contract.wire import canonical_json
-from capabilities.models import Effect, Grant, RoleMembership, Tool, ToolKind
+from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool, ToolKind
 from capabilities.services import is_ready
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
@@ -64,7 +64,7 @@ class ToolSpec:
     @property
     def is_meta(self) -> bool:
         """Whether it is one of the tools that load others."""
-        return self.name in META_TOOLS and self.kind == ToolKind.BUILTIN
+        return is_meta_tool(self.name, self.kind)
 
     @cached_property
     def parameters_text(self) -> str:
@@ -121,15 +121,12 @@ class Standing:
     rights: Rights
     loads: Reach
 
-    def decide(self, spec: ToolSpec) -> Permission:
-        """Whether the member may use the tool. A meta-tool needs no role that names it, but some right to use tools."""
-        if not spec.is_meta or self.rights.opens_nothing:
-            return self.rights.decide(spec.tool_id, spec.category_id)
-        if self.rights.denies(spec.tool_id, spec.category_id):
-            return self.rights.decide(spec.tool_id, spec.category_id)
-        if spec.name == LOAD_CATEGORY and not self.loads:
+    def decide(self, tool: Permittable) -> Permission:
+        """Whether the member may use the tool. Every page, every selection and every call asks here."""
+        answer = self.rights.decide(tool.tool_id, tool.category_id, is_meta=tool.is_meta)
+        if answer.allowed and tool.is_meta and tool.name == LOAD_CATEGORY and not self.loads:
             return Permission(False, "role", "it needs the admin right load_categories")
-        return Permission(True, "role", "it gives nothing that the member may not use")
+        return answer
 
 
 def standing_of(membership: Membership | int) -> Standing:
@@ -162,14 +159,100 @@ def standing_of(membership: Membership | int) -> Standing:
     return _standing(roles.union(grants, delegated, access, all=True))
 
 
-def rights_of(membership: Membership | int) -> Rights:
-    """What this member may use, now. One query."""
-    return standing_of(membership).rights
-
-
-def may_use(membership: Membership | int, spec: ToolSpec) -> Permission:
+def may_use(membership: Membership | int, tool: Permittable) -> Permission:
     """Whether the member may use the tool now. Asked again for every call. One query."""
-    return standing_of(membership).decide(spec)
+    return standing_of(membership).decide(tool)
+
+
+def permission_for(membership: Membership | int, tool: Tool) -> Permission:
+    """The same of a row. One query."""
+    return may_use(membership, key_of(tool))
+
+
+def key_of(tool: Tool) -> ToolKey:
+    return tool_key(tool.pk, tool.category_id, tool.name, tool.kind)
+
+
+def tool_key(tool_id: int, category_id: int, name: str, kind: str) -> ToolKey:
+    """Of a tool's columns."""
+    return ToolKey(tool_id, category_id, name, is_meta_tool(name, kind))
+
+
+def is_meta_tool(name: str, kind: str) -> bool:
+    """Whether a tool of this name is one of those that load others."""
+    return name in META_TOOLS and kind == ToolKind.BUILTIN
+
+
+def with_grants(standing: Standing, grants: Iterable[tuple[int | None, int | None, str]]) -> Standing:
+    """The same with these grants and no others: each a category or a tool, by key, and an effect."""
+    categories: dict[int, Decision] = {}
+    tools: dict[int, Decision] = {}
+    for category_id, tool_id, effect in grants:
+        _note(categories, category_id, effect)
+        _note(tools, tool_id, effect)
+    return replace(standing, rights=replace(standing.rights, category_grants=categories, tool_grants=tools))
+
+
+# -- Which members may use a tool -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PermittedMembers:
+    """The members who may use one tool, as `Standing.decide` would say of each."""
+
+    members: QuerySet[Membership]
+    #: Names of the roles that open the tool, by key.
+    opening: Mapping[int, str]
+
+    def reason(self, member: Membership) -> str:
+        """What opens it to one of `members`, whose `role_memberships` are fetched, those of `opening` alone."""
+        if member.is_granted:  # type: ignore[attr-defined]
+            return "a grant of their own"
+        role = next((self.opening[each.role_id] for each in member.role_memberships.all()), None)
+        return "it gives nothing that the member may not use" if role is None else f"role {role}"
+
+
+def members_permitted(tool: Tool) -> PermittedMembers:
+    """Who may use the tool now, of those who may sign in. Two queries, and the members' own."""
+    key = key_of(tool)
+    rules = _rules_of_roles(tool)
+    opening = {role.pk: role.name for role, said in rules if said.opens(key.tool_id, key.category_id)}
+    now = Q(expires_at=None) | Q(expires_at__gt=Now())
+    own = Grant.objects.filter(now, membership=OuterRef("pk"))
+    grants = own.filter(Q(tool=tool) | Q(category=tool.category_id))
+    members = Membership.objects.filter(ended_at=None, user__is_active=True).annotate(
+        is_granted=Exists(grants.filter(effect=Effect.ALLOW))
+    )
+    opened = Q(is_granted=True) | Q(_has_role(opening))
+    if key.is_meta:
+        denying = [role.pk for role, said in rules if said.denies(key.tool_id, key.category_id)]
+        some = [role.pk for role, said in rules if said.mode in OPENING]
+        same = Q(tool=OuterRef("tool")) | Q(category=OuterRef("category"))
+        denies = Grant.objects.filter(now, same, membership=OuterRef("membership")).exclude(effect=Effect.ALLOW)
+        allows = own.filter(~Q(Exists(denies)), effect=Effect.ALLOW)
+        opened |= (Q(_has_role(some)) | Q(Exists(allows))) & ~Q(_has_role(denying))
+        if key.name == LOAD_CATEGORY:
+            delegated = AdminRight.objects.filter(membership=OuterRef("pk"), right=Right.LOAD_CATEGORIES)
+            opened &= Q(access__in=[Access.ADMIN, Access.OPERATOR]) | Q(Exists(delegated))
+    return PermittedMembers(members.filter(opened, ~Q(Exists(grants.exclude(effect=Effect.ALLOW)))), opening)
+
+
+def _has_role(roles: Iterable[int]) -> Exists:
+    return Exists(RoleMembership.objects.filter(membership=OuterRef("pk"), role__in=list(roles)))
+
+
+def _rules_of_roles(tool: Tool) -> list[tuple[Role, RoleRules]]:
+    """Every role, with its rules on this tool and its category. Two queries."""
+    rules = RoleRule.objects.filter(Q(tool=tool) | Q(category=tool.category_id))
+    found = []
+    for role in Role.objects.prefetch_related(Prefetch("rules", rules)):
+        categories: dict[int, Decision] = {}
+        tools: dict[int, Decision] = {}
+        for rule in role.rules.all():
+            _note(categories, rule.category_id, rule.effect)
+            _note(tools, rule.tool_id, rule.effect)
+        found.append((role, RoleRules(role.slug, role.mode, categories, tools)))
+    return found
 
 
 def _standing(rows: Iterable[Any]) -> Standing:

@@ -15,9 +15,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.active import current_specs, may_use, rights_of
-from capabilities.contract.loading import META_TOOLS
-from capabilities.contract.permission import Permission
+from capabilities.active import permission_for, standing_of, tool_key
 from capabilities.grants import MAX_REASON, GrantContent, category_of, give_grant, named_thing
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
 from capabilities.refused import ChangeRefused
@@ -116,13 +114,6 @@ def refuse_request(request: GrantRequest, *, answer: str, actor: Membership) -> 
     return request
 
 
-def permission_for(member: Membership, tool: Tool) -> Permission:
-    """Whether the member may use the tool now, and why. One query, two for a meta-tool."""
-    if tool.name in META_TOOLS and tool.current_version_id:
-        return may_use(member, current_specs([tool.current_version_id])[0])
-    return rights_of(member).decide(tool.pk, tool.category_id)
-
-
 def _settle(request: GrantRequest, status: RequestStatus, **fields: Any) -> None:
     """End the wait, if it still lasts: of several who decide at once, one does."""
     waiting = GrantRequest.objects.filter(pk=request.pk, status=RequestStatus.WAITING)
@@ -148,11 +139,11 @@ def _check_lacks(member: Membership, tool: Tool | None, category: Category | Non
 
 
 def _may_use_all(member: Membership, category: Category) -> bool:
-    rights = rights_of(member)
-    if rights.category_grants.get(category.pk) == "allow":
+    standing = standing_of(member)
+    if standing.rights.category_grants.get(category.pk) == "allow":
         return True
-    tools = Tool.objects.filter(category=category).values_list("pk", flat=True)
-    answers = [rights.decide(key, category.pk).allowed for key in tools]
+    tools = Tool.objects.filter(category=category).values_list("pk", "category_id", "name", "kind")
+    answers = [standing.decide(tool_key(*row)).allowed for row in tools]
     return bool(answers) and all(answers)
 
 

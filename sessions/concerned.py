@@ -16,10 +16,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.active import Standing
 from capabilities.contract.permission import Decision, Rights, RoleRules
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
 from sessions.models import OPEN_STATUSES, ChatSession, Turn
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
 #: A session counts as live for so long after its last turn was accepted.
 LIVE = timedelta(hours=24)
@@ -107,6 +108,21 @@ class Stored:
     def rights_of(self, member: int) -> Rights:
         rules = tuple(self.rules[role] for role in sorted(self.roles_of.get(member, ())))
         return Rights(rules, *self.grants_of.get(member, ({}, {})))
+
+
+def standings_of(stored: Stored, members: Mapping[int, Membership]) -> dict[int, Standing]:
+    """What each of these members may use and load, by key. One query."""
+    delegated: dict[int, Reach] = {}
+    rights = AdminRight.objects.filter(membership__in=stored.holders, right=Right.LOAD_CATEGORIES)
+    for key, category in rights.values_list("membership_id", "category"):
+        delegated[key] = Reach(delegated.get(key, NOWHERE).categories | {category})
+    return {
+        key: Standing(
+            stored.rights_of(key),
+            EVERYWHERE if member.access in (Access.ADMIN, Access.OPERATOR) else delegated.get(key, NOWHERE),
+        )
+        for key, member in members.items()
+    }
 
 
 def read_stored(holders: QuerySet[Any], roles: Collection[Role] = ()) -> Stored:

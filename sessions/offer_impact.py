@@ -33,13 +33,14 @@ from sessions.concerned import (
     number_of,
     read_stored,
     sessions_told,
+    standings_of,
     tokens_told,
     told,
 )
 from sessions.models import ChatSession, Turn
 from sessions.offer_sides import Sent, Setup, Shelf, Side, read_setup, read_shelf
 from sessions.reach import Holdings, loads_in
-from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
+from toolhub.tenants.models import Membership
 
 AGENTS_SHOWN = 8
 OVERRIDES_SHOWN = 12
@@ -284,14 +285,7 @@ class People:
 def _read_people(holders: QuerySet[Any], bits: Bits[ToolSpec]) -> People:
     """Five queries."""
     stored, members = read_stored(holders), members_in(holders)
-    delegated: dict[int, Reach] = {}
-    rights = AdminRight.objects.filter(membership__in=holders, right=Right.LOAD_CATEGORIES)
-    for key, category in rights.values_list("membership_id", "category"):
-        delegated[key] = Reach(delegated.get(key, NOWHERE).categories | {category})
-    usable, standings = Usable(stored, bits), {}
-    for key, member in members.items():
-        is_wide = member.access in (Access.ADMIN, Access.OPERATOR)
-        standings[key] = Standing(stored.rights_of(key), EVERYWHERE if is_wide else delegated.get(key, NOWHERE))
+    standings, usable = standings_of(stored, members), Usable(stored, bits)
     meta = {key: spec for key, spec in bits.lines.items() if spec.is_meta}
     every = bits.of(meta)
     return People(

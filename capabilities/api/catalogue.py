@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.active import rights_of
+from capabilities.active import key_of, standing_of
 from capabilities.api.shared import checked_part, refusals
 from capabilities.catalogue import (
     MAX_BULK,
@@ -263,9 +263,9 @@ class RegistryView(APIView):
     def get(self, request: Request) -> Response:
         """The tools that you may use now, with what allows each (ZK-43)."""
         member = api_member(request)
-        rights = rights_of(member)
+        standing = standing_of(member)
         rows = shown_tools().filter(is_enabled=True, current_version__isnull=False).order_by("name")
-        answers = [(row, rights.decide(row.pk, row.category_id)) for row in rows]
+        answers = [(row, standing.decide(key_of(row))) for row in rows]
         tools = [ToolOut(row).data | {"reason": answer.reason} for row, answer in answers if answer.allowed]
         body = {"version": member.organisation.registry_version, "tools": tools}
         return Response(RegistryOut(body).data)

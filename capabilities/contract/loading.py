@@ -11,7 +11,7 @@ LOAD_CATEGORY = "load_tool_category"
 SEARCH_TOOLS = "search_tools"
 CALL_TOOL = "call_tool"
 #: They change nothing but what a session has at hand, and only within what its member may use. So no role need list
-#: them; a grant that denies one, and the switch in the catalogue, count as for any tool.
+#: them; a role or grant that denies one, and the switch in the catalogue, count as for any tool.
 META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
 
 #: Delegation is given to an agent itself, or loaded with its whole category by who may; never by a toolkit.

@@ -2,15 +2,42 @@
 
 Order: a grant that denies beats everything; a grant that allows adds to the roles; of the roles, any one that opens
 the tool is enough. In a `listed` role, what is said of the tool beats what is said of its category. No role, no tool.
+
+A meta-tool, one that loads others, needs no role that lists it: who may use anything may use it, unless a role denies
+it and no other role opens it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 Decision = Literal["allow", "deny"]
+#: The modes of roles that may open something.
+OPENING = ("all", "listed")
+
+
+class Permittable(Protocol):
+    """A tool, as far as permission to use it goes. `is_meta`: whether it loads others."""
+
+    @property
+    def tool_id(self) -> int: ...
+    @property
+    def category_id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_meta(self) -> bool: ...
+
+
+class ToolKey(NamedTuple):
+    """No more of a tool than that."""
+
+    tool_id: int
+    category_id: int
+    name: str
+    is_meta: bool
 
 
 @dataclass(frozen=True)
@@ -25,9 +52,17 @@ class RoleRules:
     def opens(self, tool_id: int, category_id: int) -> bool:
         if self.mode == "all":
             return True
+        return self.rule_for(tool_id, category_id) == "allow"
+
+    def denies(self, tool_id: int, category_id: int) -> bool:
+        """Whether a rule of this role denies it. Without a rule for it, it is not opened, and not denied."""
+        return self.rule_for(tool_id, category_id) == "deny"
+
+    def rule_for(self, tool_id: int, category_id: int) -> Decision | None:
+        """What the role's rules say of the tool; None where they say nothing, or do not count."""
         if self.mode != "listed":
-            return False
-        return self.tools.get(tool_id, self.categories.get(category_id, "deny")) == "allow"
+            return None
+        return self.tools.get(tool_id, self.categories.get(category_id))
 
 
 @dataclass(frozen=True)
@@ -45,13 +80,23 @@ class Rights:
     def opens_nothing(self) -> bool:
         """Whether no role and no grant opens anything: nobody's rights, or nothing but denials."""
         allowed = {*self.tool_grants.values(), *self.category_grants.values()}
-        return "allow" not in allowed and all(role.mode == "none" for role in self.roles)
+        return "allow" not in allowed and not any(role.mode in OPENING for role in self.roles)
 
     def denies(self, tool_id: int, category_id: int) -> bool:
         """Whether a grant of this member's own denies it."""
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
 
-    def decide(self, tool_id: int, category_id: int) -> Permission:
+    def decide(self, tool_id: int, category_id: int, *, is_meta: bool = False) -> Permission:
+        answer = self._decide_listed(tool_id, category_id)
+        if not is_meta or answer.allowed or answer.stage == "grants" or self.opens_nothing:
+            return answer
+        for role in self.roles:
+            if role.denies(tool_id, category_id):
+                return Permission(False, "role", f"role {role.slug} denies it")
+        return Permission(True, "role", "it gives nothing that the member may not use")
+
+    def _decide_listed(self, tool_id: int, category_id: int) -> Permission:
+        """For a tool that needs a role or grant that names it or its category."""
         if self.denies(tool_id, category_id):
             return Permission(False, "grants", "denied by a grant of this member")
         if "allow" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id)):

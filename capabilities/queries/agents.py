@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Value, When
 from django.http import Http404
 
-from capabilities.active import ToolSpec, rights_of
+from capabilities.active import ToolSpec, standing_of
 from capabilities.models import Agent, AgentTool, AgentToolkit, LanguageModel, Provider, Tool
 from capabilities.offers import candidates_for
 from capabilities.queries.toolkits import shown_toolkits
@@ -120,14 +120,14 @@ class Start:
 
 def start_of(agent: Agent, member: Membership) -> Start:
     """Its own tools, the core and the initial toolkits. Few queries, whatever the size of the catalogue."""
-    rights = rights_of(member)
+    standing = standing_of(member)
     own = agent.model.tool_limit
     limit = agent.model.provider.tool_limit if own is None else own
     sent: list[StartingTool] = []
     kept_back: list[StartingTool] = []
     for candidate in candidates_for(agent):
         spec = candidate.spec
-        permission = rights.decide(spec.tool_id, spec.category_id)
+        permission = standing.decide(spec)
         obstacle = ""
         if not spec.is_enabled:
             obstacle = "switched off"

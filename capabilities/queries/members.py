@@ -9,10 +9,9 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 from django.http import Http404
 
-from capabilities.active import specs, standing_of
-from capabilities.contract.loading import META_TOOLS
+from capabilities.active import standing_of, tool_key
 from capabilities.contract.permission import Permission
-from capabilities.models import Grant, Role, Tool, ToolKind
+from capabilities.models import Grant, Role, Tool
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -72,19 +71,22 @@ def shown_member_or_404(member_id: int) -> Membership:
 def usable_tools(
     member: Membership, *, q: str = "", category: str = "", only_allowed: bool = True, after: str = ""
 ) -> UsableTools:
-    """`q` is looked for in names. The numbers are of the whole catalogue. Three queries."""
+    """`q` is looked for in names. The numbers are of the whole catalogue. Two queries."""
     standing = standing_of(member)
-    of_meta = {
-        spec.tool_id: standing.decide(spec)
-        for spec in specs(Tool.objects.filter(name__in=META_TOOLS, kind=ToolKind.BUILTIN))
-    }
     rows = Tool.objects.order_by("name").values_list(
-        "pk", "name", "category_id", "category__name", "category__title", "current_version__tokens", "is_enabled"
+        "pk",
+        "category_id",
+        "name",
+        "kind",
+        "category__name",
+        "category__title",
+        "current_version__tokens",
+        "is_enabled",
     )
     found: list[UsableTool] = []
     totals: dict[str, tuple[str, int, int, int]] = {}
-    for key, name, category_id, of_category, title, tokens, is_enabled in rows:
-        answer = of_meta.get(key) or standing.rights.decide(key, category_id)
+    for key, category_id, name, kind, of_category, title, tokens, is_enabled in rows:
+        answer = standing.decide(tool_key(key, category_id, name, kind))
         _, count, allowed, sum_of = totals.get(of_category, (title, 0, 0, 0))
         counted = (allowed + 1, sum_of + (tokens or 0)) if answer.allowed else (allowed, sum_of)
         totals[of_category] = (title, count + 1, *counted)

@@ -9,8 +9,8 @@ from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.db.models.functions import Now
 from django.http import Http404
 
-from capabilities.contract.permission import Decision, RoleRules
-from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
+from capabilities.active import members_permitted
+from capabilities.models import Category, Grant, Role, RoleMembership, Tool
 from capabilities.roles import Rule
 from toolhub.tenants.models import Membership
 
@@ -186,51 +186,8 @@ class Reader:
 
 def members_who_may_use(tool: Tool) -> tuple[Sequence[Reader], bool]:
     """The first members who may use the tool, by address, and whether there are more. Four queries, for any number."""
-    opening = _roles_that_open(tool)
-    named = Q(tool=tool) | Q(category=tool.category_id)
-    now = Q(expires_at=None) | Q(expires_at__gt=Now())
-    grants = Grant.objects.filter(named, now, membership=OuterRef("pk"))
-    by_role = Exists(RoleMembership.objects.filter(membership=OuterRef("pk"), role__in=list(opening)))
-    members = (
-        Membership.objects.select_related("user")
-        .filter(ended_at=None, user__is_active=True)
-        .annotate(
-            denied=Exists(grants.filter(effect=Effect.DENY)),
-            granted=Exists(grants.filter(effect=Effect.ALLOW)),
-            by_role=by_role,
-        )
-        .filter(Q(granted=True) | Q(by_role=True), denied=False)
-        .prefetch_related(
-            Prefetch("role_memberships", RoleMembership.objects.filter(role__in=list(opening)).order_by("role__slug"))
-        )
-        .order_by("user__email")
-    )
-    found = list(members[: USERS_SHOWN + 1])
-    readers = [
-        Reader(
-            member,
-            "a grant of their own"
-            if member.granted
-            else f"role {opening[next(iter(member.role_memberships.all())).role_id]}",
-        )
-        for member in found[:USERS_SHOWN]
-    ]
-    return readers, len(found) > USERS_SHOWN
-
-
-def _roles_that_open(tool: Tool) -> dict[int, str]:
-    """Names by key. Two queries."""
-    rules = RoleRule.objects.filter(Q(tool=tool) | Q(category=tool.category_id))
-    found = {}
-    for role in Role.objects.prefetch_related(Prefetch("rules", rules)):
-        categories: dict[int, Decision] = {}
-        tools: dict[int, Decision] = {}
-        for rule in role.rules.all():
-            decision: Decision = "allow" if rule.effect == Effect.ALLOW else "deny"
-            if rule.tool_id is not None:
-                tools[rule.tool_id] = decision
-            elif rule.category_id is not None:
-                categories[rule.category_id] = decision
-        if RoleRules(role.slug, role.mode, categories, tools).opens(tool.pk, tool.category_id):
-            found[role.pk] = role.name
-    return found
+    permitted = members_permitted(tool)
+    roles = RoleMembership.objects.filter(role__in=list(permitted.opening)).order_by("role__slug")
+    members = permitted.members.select_related("user").prefetch_related(Prefetch("role_memberships", roles))
+    found = list(members.order_by("user__email")[: USERS_SHOWN + 1])
+    return [Reader(each, permitted.reason(each)) for each in found[:USERS_SHOWN]], len(found) > USERS_SHOWN

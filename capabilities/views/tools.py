@@ -9,11 +9,11 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.active import permission_for
 from capabilities.catalogue import set_instructions, set_tool_enabled, set_tools_enabled
 from capabilities.categories import move_tool
 from capabilities.contract.parameters import parameter_rows
 from capabilities.forms.catalogue import CatalogueFilter, InstructionsForm
-from capabilities.grant_requests import permission_for
 from capabilities.models import Tool
 from capabilities.queries.catalogue import (
     catalogue_numbers,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from capabilities.active import current_specs, may_use, rights_of
+from capabilities.active import current_specs, may_use, standing_of
 from capabilities.catalogue import Definition, update_tool
 from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
@@ -72,7 +72,7 @@ def test_tools_of_another_organisation_are_not_there(in_acme: Organisation, glob
 
 
 def test_nobody_has_no_rights(in_acme: Organisation, bob: Membership) -> None:
-    assert rights_of(bob) == NO_RIGHTS
+    assert standing_of(bob).rights == NO_RIGHTS
 
 
 def test_rights_are_the_roles_with_their_rules_and_the_grants_that_last(in_acme: Organisation, bob: Membership) -> None:
@@ -90,7 +90,7 @@ def test_rights_are_the_roles_with_their_rules_and_the_grants_that_last(in_acme:
     ):
         Grant.objects.create(organisation=in_acme, membership=bob, tool=tool, effect=effect, expires_at=expires_at)
 
-    assert rights_of(bob) == Rights(
+    assert standing_of(bob).rights == Rights(
         (
             RoleRules("empty", "none", {}, {}),
             RoleRules("some", "listed", {first.category_id: "allow"}, {second.pk: "deny"}),
@@ -109,7 +109,7 @@ def test_zk31_a_closed_account_has_no_rights(in_acme: Organisation, bob: Members
 
     User.objects.filter(pk=bob.user_id).update(is_active=False)
 
-    assert rights_of(bob) == NO_RIGHTS
+    assert standing_of(bob).rights == NO_RIGHTS
     assert not may_use(bob, spec).allowed
 
 
@@ -124,7 +124,7 @@ def test_rights_take_one_query(
         Grant.objects.create(organisation=in_acme, membership=bob, tool=tool, effect=Effect.ALLOW)
 
     with django_assert_num_queries(1):
-        rights_of(bob)
+        standing_of(bob)
 
 
 def test_a_role_of_another_organisation_does_not_count(
@@ -133,5 +133,5 @@ def test_a_role_of_another_organisation_does_not_count(
     make_role(globex, charlie)
 
     with organisation_scope(acme):
-        assert rights_of(charlie) == NO_RIGHTS
-        assert rights_of(bob) == NO_RIGHTS
+        assert standing_of(charlie).rights == NO_RIGHTS
+        assert standing_of(bob).rights == NO_RIGHTS

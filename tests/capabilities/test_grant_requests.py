@@ -11,7 +11,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from capabilities.active import rights_of
+from capabilities.active import permission_for
 from capabilities.grant_requests import (
     RequestContent,
     ask_for_grant,
@@ -63,7 +63,7 @@ def test_a_member_asks_and_it_is_on_record(bob: Membership, tool: Tool) -> None:
     request.refresh_from_db()
     assert (request.membership, request.tool, request.category) == (bob, tool, None)
     assert (request.reason, request.hours, request.status) == ("Deploys today.", 3, RequestStatus.WAITING)
-    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert not permission_for(bob, tool).allowed
     entry = AuditEntry.objects.get(action="grant_request.ask")
     assert (entry.actor, entry.after) == (
         bob,
@@ -170,7 +170,7 @@ def test_what_is_granted_is_an_allow_for_a_time(
     assert (grant.membership, grant.effect, grant.tool, grant.reason) == (bob, "allow", tool, "Deploys today.")
     assert grant.expires_at is not None
     assert before + timedelta(hours=2) <= grant.expires_at <= timezone.now() + timedelta(hours=2)
-    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert permission_for(bob, tool).allowed
     assert actions() == [
         ("grant_request.ask", "bob@example.com"),
         ("grant.give", "alice@example.com"),
@@ -182,7 +182,7 @@ def test_a_category_is_granted_whole(alice: Membership, bob: Membership, tool: T
     grant_request(ask(bob, tool="", category="web"), hours=1, actor=alice)
 
     assert Grant.objects.get().category == tool.category
-    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert permission_for(bob, tool).allowed
 
 
 def test_a_refusal_has_an_answer_and_gives_nothing(alice: Membership, asked: GrantRequest) -> None:

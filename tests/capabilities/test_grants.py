@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from capabilities.active import rights_of
+from capabilities.active import permission_for
 from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.models import Grant, Tool
 from capabilities.refused import ChangeRefused
@@ -29,11 +29,11 @@ def content(to: Membership, **fields: Any) -> GrantContent:
 
 def test_an_allow_adds_to_the_roles_and_revoking_takes_it_back(alice: Membership, bob: Membership, tool: Tool) -> None:
     grant = give_grant(content(bob, reason=" Deploys today. "), actor=alice)
-    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert permission_for(bob, tool).allowed
 
     revoke_grant(grant, actor=alice)
 
-    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert not permission_for(bob, tool).allowed
     rows = [(row.action, row.before or row.after) for row in AuditEntry.objects.exclude(actor=None).order_by("pk")]
     told = {
         "member": "bob@example.com",
@@ -53,14 +53,14 @@ def test_a_deny_of_the_category_beats_an_allow_of_the_tool_and_every_role(
     give_grant(content(bob), actor=alice)
     give_grant(content(bob, effect="deny", tool="", category="web"), actor=alice)
 
-    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert not permission_for(bob, tool).allowed
 
 
 def test_an_expired_grant_does_nothing_and_may_be_given_again(alice: Membership, bob: Membership, tool: Tool) -> None:
     grant = give_grant(content(bob, expires_at=timezone.now() + timedelta(hours=1)), actor=alice)
     Grant.objects.filter(pk=grant.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
 
-    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert not permission_for(bob, tool).allowed
     give_grant(content(bob), actor=alice)
     with pytest.raises(ChangeRefused) as refused:
         give_grant(content(bob), actor=alice)
@@ -168,7 +168,7 @@ def test_a_later_end_brings_a_lapsed_grant_back(alice: Membership, bob: Membersh
 
     grant.refresh_from_db()
     assert grant.lapsed_at is None
-    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert permission_for(bob, tool).allowed
     assert lapse_grants() == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.active import rights_of
+from capabilities.active import permission_for
 from capabilities.agents import own_tools
 from capabilities.models import (
     Agent,
@@ -259,7 +259,7 @@ def test_a_grant_is_given_listed_found_and_revoked(as_alice: Client, bob: Member
     with organisation_scope(acme):
         first = Grant.objects.earliest("pk")
         tool = Tool.objects.get(name="fetch")
-        assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+        assert permission_for(bob, tool).allowed
     answer = as_alice.post(f"{ACME}grants/{first.pk}/revoke/", follow=True)
     assert "Revoked: Bob: allow fetch." in text_of(answer.content)
 

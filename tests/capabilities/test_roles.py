@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from capabilities.active import rights_of
+from capabilities.active import key_of, standing_of
 from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from capabilities.refused import ChangeRefused
 from capabilities.roles import (
@@ -35,8 +35,8 @@ def catalogue(acme: Organisation, in_acme: Organisation) -> None:
 
 
 def usable(member: Membership) -> list[str]:
-    rights = rights_of(member)
-    return [each.name for each in Tool.objects.order_by("name") if rights.decide(each.pk, each.category_id).allowed]
+    standing = standing_of(member)
+    return [each.name for each in Tool.objects.order_by("name") if standing.decide(key_of(each)).allowed]
 
 
 def audit() -> list[str]:

@@ -12,7 +12,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.active import rights_of
+from capabilities.active import key_of as tool_key_of
+from capabilities.active import standing_of
 from capabilities.models import (
     AgentTool,
     Category,
@@ -27,7 +28,7 @@ from capabilities.roles import Rule, set_role_rules
 from sessions.concerned import Group
 from sessions.impact import Impact, NewRole, impact_of
 from sessions.models import ChatSession, TurnStatus
-from tests.cast import make_agent, make_category, make_member, make_session, make_tool, make_turn
+from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import current_scope, organisation_scope, system_scope
 
@@ -194,7 +195,9 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
     for number in range(4):
         category = make_category(in_acme, f"c{number}")
         tools += [make_tool(in_acme, f"t{number}{each}", category=category) for each in "abc"]
-    names = {f"c{number}" for number in range(4)}
+    make_meta_tools(in_acme)
+    tools += Tool.objects.filter(category__name="dynamic")
+    names = [*(f"c{number}" for number in range(4)), "dynamic"]
 
     def lines() -> list[Rule]:
         by_category = [Rule(dice.choice(["allow", "deny"]), category=name) for name in names if dice.random() < 0.5]
@@ -217,10 +220,10 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
     wanted = [NewRole(role, "listed", tuple(lines())) for role in roles[:3]]
 
     def usable() -> dict[str, set[str]]:
-        rights = {str(member): rights_of(member) for member in members}
+        standings = {str(member): standing_of(member) for member in members}
         return {
-            name: {tool.name for tool in tools if each.decide(tool.pk, tool.category_id).allowed}
-            for name, each in rights.items()
+            name: {tool.name for tool in tools if each.decide(tool_key_of(tool)).allowed}
+            for name, each in standings.items()
         }
 
     impact = impact_of(wanted)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from django.utils import timezone
 
-from capabilities.active import rights_of
+from capabilities.active import permission_for
 from capabilities.builtin.communication import _member
 from capabilities.contract.context import ToolError
 from capabilities.feeds import digest_of, feed_by_secret
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.django_db
 def test_their_roles_open_no_tool(alice: Membership, bob: Membership, in_acme: Organisation) -> None:
     tool = make_tool(in_acme)
     make_role(in_acme, bob)
-    assert rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert permission_for(bob, tool).allowed
 
     remove_member(bob, actor=alice)
 
-    assert not rights_of(bob).decide(tool.pk, tool.category_id).allowed
+    assert not permission_for(bob, tool).allowed
 
 
 def test_their_schedule_submits_nothing(alice: Membership, bob: Membership, in_acme: Organisation) -> None:
