@@ -56,7 +56,7 @@ def create_role(content: RoleContent, *, actor: Membership) -> Role:
     role = Role(organisation_id=actor.organisation_id)
     _write(role, content)
     rules = _write_rules(role, content.rules or ())
-    record("role.create", role, actor=actor, after=_told(role) | {"rules": rules})
+    record("role.create", role, actor=actor, after=_told(role) | {"rules": _lines(rules)})
     touch_registry(role.organisation_id)
     return role
 
@@ -73,7 +73,8 @@ def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: s
     _write(role, content)
     after = _told(role)
     if content.rules is not None:
-        before["rules"], after["rules"] = rules_told(role), _write_rules(role, content.rules)
+        before["rules"] = rules_told(role)
+        after["rules"] = _lines(_write_rules(role, content.rules))
     if before != after:
         record("role.update", role, actor=actor, before=before, after=after)
         touch_registry(role.organisation_id)
@@ -87,12 +88,12 @@ def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership | Non
     Raises RolesChanged where the role is not as `stamp` says.
     """
     hold_roles([role], stamp)
-    before = rules_told(role)
+    before = rules_of(role)
     after = _write_rules(role, tuple(rules))
     if before == after:
         return
     require(actor, Right.ROLES, _categories_of(set(before) ^ set(after)))
-    record("role.update", role, actor=actor, before={"rules": before}, after={"rules": after})
+    record("role.update", role, actor=actor, before={"rules": _lines(before)}, after={"rules": _lines(after)})
     touch_registry(role.organisation_id)
 
 
@@ -183,13 +184,12 @@ def hold_roles(roles: Iterable[Role], stamp: str | None) -> None:
 
 
 def rules_told(role: Role) -> list[str]:
-    """The rules as the audit tells them: `allow category web`, `deny tool file_write`; sorted. One query."""
-    lines = RoleRule.objects.filter(role=role).values_list("effect", "category__name", "tool__name")
-    return sorted(_line(effect, category or "", tool or "") for effect, category, tool in lines)
+    """The stored rules as the audit tells them. One query."""
+    return _lines(rules_of(role))
 
 
 def rules_of(role: Role) -> list[Rule]:
-    """One query."""
+    """The stored rules, sorted. One query."""
     lines = RoleRule.objects.filter(role=role).values_list("effect", "category__name", "tool__name")
     return sorted(Rule(effect, category or "", tool or "") for effect, category, tool in lines)
 
@@ -205,8 +205,7 @@ def require_for_rules(actor: Membership, rules: Mapping[Role, tuple[Iterable[Rul
     """Raise PermissionDenied unless the actor may change each role's rules from the first to the second. One query."""
     differ = {rule for before, after in rules.values() for rule in set(before) ^ set(after)}
     if differ:
-        lines = (_line(rule.effect, rule.category, rule.tool) for rule in differ)
-        require(actor, Right.ROLES, _categories_of(lines))
+        require(actor, Right.ROLES, _categories_of(differ))
 
 
 def _write(role: Role, content: RoleContent) -> None:
@@ -222,8 +221,8 @@ def _write(role: Role, content: RoleContent) -> None:
     role.save()
 
 
-def _write_rules(role: Role, rules: Sequence[Rule]) -> list[str]:
-    """Replace the role's rules; what does not change keeps its row. Returns them as the audit tells them."""
+def _write_rules(role: Role, rules: Sequence[Rule]) -> list[Rule]:
+    """Replace the role's rules; what does not change keeps its row. Returns them, sorted, each once."""
     if len(rules) > MAX_RULES:
         raise ChangeRefused("rules", f"A role has at most {MAX_RULES:,} rules.")
     found = _resolved(rules)
@@ -237,7 +236,7 @@ def _write_rules(role: Role, rules: Sequence[Rule]) -> list[str]:
         for (category_id, tool_id), effect in found.items()
         if (category_id, tool_id) not in kept or kept[category_id, tool_id].effect != effect
     )
-    return sorted({_line(rule.effect, rule.category, rule.tool) for rule in rules})
+    return sorted(set(rules))
 
 
 def _resolved(rules: Sequence[Rule]) -> dict[tuple[int | None, int | None], str]:
@@ -264,16 +263,19 @@ def _keys(model: type[Category] | type[Tool], names: Collection[str]) -> dict[st
     return dict(model.objects.filter(name__in=set(names)).values_list("name", "pk"))
 
 
-def _line(effect: str, category: str, tool: str) -> str:
-    return f"{effect} tool {tool}" if tool else f"{effect} category {category}"
+def _lines(rules: Iterable[Rule]) -> list[str]:
+    """As the audit tells them: `allow category web`, `deny tool file_write`; sorted."""
+    return sorted(
+        f"{rule.effect} tool {rule.tool}" if rule.tool else f"{rule.effect} category {rule.category}" for rule in rules
+    )
 
 
-def _categories_of(lines: Iterable[str]) -> set[str]:
+def _categories_of(rules: Iterable[Rule]) -> set[str]:
     """The categories that these rules are about; a tool's is the one it is in."""
-    named = [line.split(" ", 2)[1:] for line in lines]
-    tools = [name for kind, name in named if kind == "tool"]
+    rules = list(rules)
+    tools = [rule.tool for rule in rules if rule.tool]
     found = set(Tool.objects.filter(name__in=tools).values_list("category__name", flat=True))
-    return found | {name for kind, name in named if kind == "category"}
+    return found | {rule.category for rule in rules if rule.category}
 
 
 def _told(role: Role) -> dict[str, Any]:
