@@ -33,6 +33,7 @@ from capabilities.models import ToolKind
 from capabilities.registry import registry
 from capabilities.services import secrets_of, service_title, service_values
 from sessions.history import OUTCOME_UNKNOWN
+from sessions.left_behind import left_behind
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
 from sessions.text import storable, storable_value
@@ -46,6 +47,10 @@ MAX_ECHO = 800
 LOOK_EVERY = 0.2
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
+STILL_RUNNING = (
+    "Not run: too many earlier calls of this organisation took longer than their time and are still running."
+    " Try again later."
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def run_tool(
     spec: ToolSpec, context: ToolContext, arguments: Mapping[str, Any], turn_stopped: threading.Event
 ) -> Outcome:
     """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
-    did is unknown."""
+    did is unknown. With too many left behind, the organisation's next call is refused."""
     returned: list[str | ToolError] = []
 
     def run() -> None:
@@ -180,11 +185,14 @@ def run_tool(
 
     if turn_stopped.is_set():
         return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
+    if left_behind.is_full(context.organisation_id):
+        return failure(STILL_RUNNING, status=StepStatus.REFUSED)
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {spec.name}", daemon=True)
     thread.start()
     _wait(thread, context.timeout, turn_stopped)
     if not returned:
         context.stopped.set()
+        left_behind.add(context.organisation_id, thread)
         if spec.effect == "read":
             return failure(f"The tool did not answer within {context.timeout:g} seconds.")
         return outcome_unknown()

@@ -110,6 +110,8 @@ TOOLHUB_PARALLEL_CALLS = env.integer("TOOLHUB_PARALLEL_CALLS", 8, 1, 64)
 TOOLHUB_MAX_CONTINUATIONS = env.integer("TOOLHUB_MAX_CONTINUATIONS", 4, 0, 25)
 TOOLHUB_CHILDREN_PER_TURN = env.integer("TOOLHUB_CHILDREN_PER_TURN", 16, 1, 100)
 TOOLHUB_CALLS_PER_ROUND = env.integer("TOOLHUB_CALLS_PER_ROUND", 32, 1, 128)
+#: Calls of one organisation that run on past their time, in one process, before its next ones are refused.
+TOOLHUB_LEFT_BEHIND_CALLS = env.integer("TOOLHUB_LEFT_BEHIND_CALLS", 8, 1, 1000)
 #: Child processes that read members' texts at the same time: of one process of this service, and of one organisation.
 TOOLHUB_CHILD_PROCESSES = env.integer("TOOLHUB_CHILD_PROCESSES", 4, 1, 100)
 TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = env.integer("TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION", 2, 1, 100)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions import execution
 from sessions.history import OUTCOME_UNKNOWN
+from sessions.left_behind import left_behind
 from sessions.models import ChatSession, StepStatus, Turn
 from sessions.replies import Call
 from tests.cast import make_tool
@@ -184,6 +186,38 @@ def test_a_stopped_turn_waits_a_second_for_its_tool_and_starts_no_other(probe: C
 )
 def test_a_call_is_kept_in_a_form_that_can_be_sent_again(name: str, arguments: str, stored: dict[str, str]) -> None:
     assert execution.stored_call("i", Call("x", name, arguments)) == stored
+
+
+@pytest.mark.django_db
+def test_calls_left_behind_count_against_their_organisation_until_they_end(
+    probe: Callable[..., ToolSpec], settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.TOOLHUB_LEFT_BEHIND_CALLS = 2
+    comes_back = threading.Event()
+    spec = probe(lambda: comes_back.wait(30) and "back")
+    own, other = replace(CONTEXT, organisation_id=71, timeout=0.1), replace(CONTEXT, organisation_id=72, timeout=0.1)
+
+    late = [outcome_of(spec, own)[0] for _ in range(2)]
+    refused = outcome_of(spec, own)
+    others = outcome_of(spec, other)
+    comes_back.set()
+    wait_until(lambda: left_behind.count(71) == 0)
+    again = outcome_of(spec, replace(own, timeout=5))
+
+    assert late == [StepStatus.FAILED] * 2
+    assert refused[0] == StepStatus.REFUSED
+    assert json.loads(refused[1])["error"] == execution.STILL_RUNNING
+    assert "did not answer within" in others[1]
+    assert again == (StepStatus.DONE, "back")
+    assert "The tool probe did not come back and is left behind: 2 of organisation 71" in caplog.text
+    assert "A call of organisation 71 is refused: 2 calls are left behind" in caplog.text
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @pytest.mark.django_db
