@@ -23,7 +23,7 @@ from capabilities.models import Agent, AgentScope, Tool, ToolKind
 from capabilities.services import acts_as_organisation
 from sessions import execution, ledger
 from sessions.execution import Outcome
-from sessions.fencing import CancelRequested, Claim, fence
+from sessions.fencing import Claim, check_may_start, fence
 from sessions.held import Held
 from sessions.model_client import CallStopped
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
@@ -110,8 +110,8 @@ def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> 
     with transaction.atomic():
         if step is None:
             step = ledger.add_step(claim, "tool_started", status=StepStatus.STARTED, **fields)
-        elif fence(claim, epoch=F("epoch"))["cancel_requested_at"] is not None:
-            raise CancelRequested(str(claim.turn_id))
+        else:
+            check_may_start(fence(claim, epoch=F("epoch")))
         there = Turn.objects.filter(parent_step=step).first()
         return there or _insert_child(step, order)
 

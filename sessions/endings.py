@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
+from sessions.access import Ending
 from sessions.bell import ring_after_commit
 from sessions.fencing import hold, insert_event
 from sessions.models import OPEN_STATUSES, Step, StepStatus, Turn, TurnStatus
@@ -18,16 +19,16 @@ UNHELD = (TurnStatus.QUEUED, TurnStatus.WAITING_CHILD)
 PARENT_ENDED = "The turn that asked for it has ended."
 
 
-def end_unclaimed(turns: QuerySet[Turn], status: TurnStatus, code: str, message: str) -> None:
+def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     """End the one turn in `turns`, if it is still there; the new epoch shuts out whoever held it."""
     row = turns.values("pk", "parent_step__turn_id").first()
     if row is None:
         return
     hold(row["parent_step__turn_id"])
     ended = turns.update(
-        status=status,
-        error_code=code,
-        error_message=message,
+        status=ending.status,
+        error_code=ending.code,
+        error_message=ending.message,
         ended_at=Now(),
         epoch=F("epoch") + 1,
         last_event=F("last_event") + 1,
@@ -38,8 +39,8 @@ def end_unclaimed(turns: QuerySet[Turn], status: TurnStatus, code: str, message:
     if not ended:
         return
     turn = Turn.objects.only("organisation_id", "session_id", "last_event").get(pk=row["pk"])
-    insert_event(turn.organisation_id, turn.pk, turn.last_event, str(status), {"error_code": code})
-    why = message if status == TurnStatus.CANCELLED else PARENT_ENDED
+    insert_event(turn.organisation_id, turn.pk, turn.last_event, str(ending.status), {"error_code": ending.code})
+    why = ending.message if ending.status == TurnStatus.CANCELLED else PARENT_ENDED
     follow_up(turn.pk, turn.session_id, row["parent_step__turn_id"], why)
 
 
@@ -52,22 +53,23 @@ def follow_up(turn_id: UUID, session_id: UUID, parent_id: UUID | None, why: str 
     ring_next(session_id)
 
 
-def stop_turn(turn_id: UUID, why: str) -> None:
+def stop_turn(turn_id: UUID, ending: Ending) -> bool:
     """Stop a turn and all below it: those that nobody runs end here, the others before their next effect.
 
-    Its parent's row is held. A second time changes nothing.
+    Its parent's row is held. False, and nothing changed, where it was stopped or has ended before.
     """
     requested = Turn.objects.filter(pk=turn_id, status__in=OPEN_STATUSES, cancel_requested_at=None).update(
         cancel_requested_at=Now()
     )
     if requested:
-        end_unclaimed(Turn.objects.filter(pk=turn_id, status__in=UNHELD), TurnStatus.CANCELLED, "cancelled", why)
-        stop_children(turn_id, why)
+        end_unclaimed(Turn.objects.filter(pk=turn_id, status__in=UNHELD), ending)
+        stop_children(turn_id, ending.message)
+    return bool(requested)
 
 
 def stop_children(turn_id: UUID, why: str) -> None:
     for child_id in list(open_children(turn_id).values_list("pk", flat=True)):
-        stop_turn(child_id, why)
+        stop_turn(child_id, Ending(TurnStatus.CANCELLED, "cancelled", why))
 
 
 def close_open_steps(turn_id: UUID) -> None:

@@ -5,7 +5,7 @@ for each other.
 
 LedgerError
 ├── LeaseLost         another worker owns the turn now, or it has ended
-├── CancelRequested   the turn is to stop, so nothing new may start
+├── CancelRequested   the turn is to stop, or may not go on, so nothing new may start
 └── Conflict          the request cannot be taken; `code` says why
 """
 
@@ -22,8 +22,12 @@ from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F,
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 
+from sessions.access import TURN_FIELDS, turn_ending
 from sessions.bell import announce
 from sessions.models import Turn, TurnEvent, TurnStatus
+
+#: What tells whether a turn may start something new.
+STOP_FIELDS = ("cancel_requested_at", *TURN_FIELDS)
 
 
 class LedgerError(Exception):
@@ -35,7 +39,7 @@ class LeaseLost(LedgerError):
 
 
 class CancelRequested(LedgerError):
-    """Somebody stopped the turn: start nothing more, and end it."""
+    """Somebody stopped the turn, or its member or agent may not go on: start nothing more, and end it."""
 
 
 class Conflict(LedgerError):
@@ -75,8 +79,15 @@ def fence(claim: Claim, **changes: Any) -> Mapping[str, Any]:
     owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
     if not owned.update(**changes):
         raise LeaseLost(str(claim.turn_id))
-    counters = Turn.objects.values("last_event", "last_step", "rounds", "session_id", "cancel_requested_at")
-    return counters.get(pk=claim.turn_id)
+    counters = ("last_event", "last_step", "rounds", "session_id")
+    turn: Mapping[str, Any] = Turn.objects.values(*counters, *STOP_FIELDS).get(pk=claim.turn_id)
+    return turn
+
+
+def check_may_start(turn: Mapping[str, Any]) -> None:
+    """Raise CancelRequested for a turn that was stopped, or that may not go on, by its `STOP_FIELDS`."""
+    if turn["cancel_requested_at"] is not None or turn_ending(turn) is not None:
+        raise CancelRequested
 
 
 def hold(turn_id: UUID | None) -> None:

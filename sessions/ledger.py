@@ -21,15 +21,18 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from capabilities.models import Agent
+from sessions.access import TURN_FIELDS, Ending, turn_ending, turn_may_not_go_on
 from sessions.bell import ring_after_commit
 from sessions.endings import end_unclaimed, follow_up, stop_turn
 from sessions.fencing import (
+    STOP_FIELDS,
     CancelRequested,
     Claim,
     Conflict,
     LeaseLost,
     LedgerError,
     add_event,
+    check_may_start,
     fence,
     from_now,
     hold,
@@ -39,6 +42,7 @@ from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStat
 from sessions.parking import resume_forgotten
 from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
+from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
@@ -53,6 +57,8 @@ ACCEPT_TRIES = 20
 AT_ONCE = 100
 #: Turns whose end failed lately.
 ends_backoff = Backoff("end of turn")
+#: Turns that may not go on, and could not be stopped lately.
+stops_backoff = Backoff("stop of turn")
 
 
 @dataclass(frozen=True)
@@ -212,12 +218,13 @@ def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
 def add_step(claim: Claim, event: str, **fields: Any) -> Step:
     """Store the turn's next step, finished or as an intent, with its event, in one transaction.
 
-    Raises CancelRequested for an intent of a turn that was cancelled: what begins after a cancel never happens.
+    Raises CancelRequested for an intent of a turn that was cancelled, or whose member or agent may not go on: what
+    begins after that never happens.
     """
     with transaction.atomic():
         turn = fence(claim, last_event=F("last_event") + 1, last_step=F("last_step") + 1, **_progress(fields["status"]))
-        if fields["status"] == StepStatus.STARTED and turn["cancel_requested_at"] is not None:
-            raise CancelRequested(str(claim.turn_id))
+        if fields["status"] == StepStatus.STARTED:
+            check_may_start(turn)
         step = Step(
             organisation_id=claim.organisation_id,
             turn_id=claim.turn_id,
@@ -302,6 +309,15 @@ def _progress(status: str) -> dict[str, Any]:
     return {} if status == StepStatus.STARTED else {"attempts": 1}
 
 
+def check_goes_on(claim: Claim) -> None:
+    """Raise CancelRequested where the turn was stopped, or its member or agent may not go on. One query."""
+    owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
+    turn = owned.values(*STOP_FIELDS).first()
+    if turn is None:
+        raise LeaseLost(str(claim.turn_id))
+    check_may_start(turn)
+
+
 # -- End --------------------------------------------------------------------------------------------------------------
 
 
@@ -326,36 +342,68 @@ def finish(
         follow_up(claim.turn_id, row["session_id"], claim.parent_id)
 
 
+def finish_stopped(claim: Claim) -> None:
+    """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it."""
+    ending = ending_of(claim.turn_id)
+    finish(claim, ending.status, error_code=ending.code, error_message=ending.message)
+
+
+def ending_of(turn_id: UUID) -> Ending:
+    """How a stopped turn ends. One query."""
+    row = Turn.objects.values(*STOP_FIELDS).get(pk=turn_id)
+    return turn_ending(row) or Ending(TurnStatus.CANCELLED, "cancelled", "Stopped.")
+
+
 def cancel(turn: Turn, *, actor: Membership) -> None:
     """Stop a turn and those that it gave to other agents: what nobody runs ends here, the others before their next
     effect. A second time changes nothing."""
     with transaction.atomic():
         if turn.parent_step is not None:
             hold(turn.parent_step.turn_id)
-        stop_turn(turn.pk, f"Stopped by {actor}.")
+        stop_turn(turn.pk, Ending(TurnStatus.CANCELLED, "cancelled", f"Stopped by {actor}."))
     turn.refresh_from_db()
 
 
 def reap() -> None:
-    """End the turns that nobody will: past their deadline, cancelled, or crashed too often; and let those go on that
-    wait for nobody. Each by itself. Safe in any worker."""
+    """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
+    on; and let those go on that wait for nobody. Each by itself. Safe in any worker."""
     with system_scope():
-        each_step((_end_stopped, _end_expired, _end_crashed, resume_forgotten))
+        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, resume_forgotten))
+
+
+def _stop_disallowed() -> None:
+    """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off."""
+    found = Turn.objects.filter(turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
+    found = found.exclude(pk__in=stops_backoff.paused()).order_by("created_at", "pk")
+    each_item(stops_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), stop_disallowed)
+
+
+@transaction.atomic
+def stop_disallowed(turn_id: UUID) -> None:
+    """Stop one turn that may not go on, with its audit row; one that may is left alone."""
+    turn = Turn.objects.select_related("parent_step").get(pk=turn_id)
+    ending = turn_ending(Turn.objects.values(*TURN_FIELDS).get(pk=turn_id))
+    if ending is None:
+        return
+    if turn.parent_step is not None:
+        hold(turn.parent_step.turn_id)
+    if stop_turn(turn_id, ending):
+        record("turn.stop", turn, actor=None, after={"reason": ending.code, "message": ending.message})
 
 
 def _end_stopped() -> None:
-    stopped = Turn.objects.filter(_unheld()).exclude(cancel_requested_at=None)
-    _end_each(stopped, TurnStatus.CANCELLED, "cancelled", "Stopped.")
+    _end_each(Turn.objects.filter(_unheld()).exclude(cancel_requested_at=None), None)
 
 
 def _end_expired() -> None:
     late = Turn.objects.filter(_unheld(), deadline_at__lt=Now())
-    _end_each(late, TurnStatus.EXPIRED, "deadline", "The turn ran out of time.")
+    _end_each(late, Ending(TurnStatus.EXPIRED, "deadline", "The turn ran out of time."))
 
 
 def _end_crashed() -> None:
     crashed = Turn.objects.filter(_unheld(), status=TurnStatus.RUNNING, attempts__gte=settings.TOOLHUB_MAX_ATTEMPTS)
-    _end_each(crashed, TurnStatus.FAILED, "crash_loop", "The worker crashed on this turn again and again.")
+    message = "The worker crashed on this turn again and again."
+    _end_each(crashed, Ending(TurnStatus.FAILED, "crash_loop", message))
 
 
 def _unheld() -> Q:
@@ -363,11 +411,12 @@ def _unheld() -> Q:
     return Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
 
 
-def _end_each(turns: QuerySet[Turn], status: TurnStatus, code: str, message: str) -> None:
+def _end_each(turns: QuerySet[Turn], ending: Ending | None) -> None:
+    """End them like this; without an ending, as turns that were stopped."""
     oldest = turns.exclude(pk__in=ends_backoff.paused()).order_by("created_at", "pk")
 
     def end(turn_id: UUID) -> None:
         with transaction.atomic():
-            end_unclaimed(Turn.objects.filter(_unheld(), pk=turn_id), status, code, message)
+            end_unclaimed(Turn.objects.filter(_unheld(), pk=turn_id), ending or ending_of(turn_id))
 
     each_item(ends_backoff, list(oldest.values_list("pk", "organisation_id")[:AT_ONCE]), end)

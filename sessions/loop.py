@@ -44,8 +44,7 @@ def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
     turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=held.claim.turn_id)
     try:
-        if not turn.agent.is_enabled:
-            raise TurnFailed("agent_disabled", f"The agent {turn.agent.name} is switched off.")
+        ledger.check_goes_on(held.claim)
         ledger.finish(held.claim, TurnStatus.DONE, **_answer(turn, held))
     except delegation.Parked:
         return
@@ -78,6 +77,7 @@ def _answer(turn: Turn, held: Held) -> dict[str, str]:
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
             _check_strikes(turn)
+            ledger.check_goes_on(held.claim)
         _ask_model(turn, held, carried_by(turn, held, model_steps))
 
 
@@ -182,7 +182,7 @@ def _check_strikes(turn: Turn) -> None:
 def _end_stopped(held: Held) -> None:
     """The turn was stopped from outside: cancelled, out of time, or this worker is going down."""
     if held.reason == "cancelled":
-        ledger.finish(held.claim, TurnStatus.CANCELLED, error_code="cancelled", error_message="Stopped.")
+        ledger.finish_stopped(held.claim)
     elif held.reason == "draining":
         ledger.release(held.claim)
     elif held.reason == "lost":

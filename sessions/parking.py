@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from sessions.bell import ring_after_commit
-from sessions.fencing import CancelRequested, Claim, add_event, fence, hold, insert_event
+from sessions.fencing import Claim, add_event, check_may_start, fence, hold, insert_event
 from sessions.models import OPEN_STATUSES, Turn, TurnStatus
 from sessions.sweeping import Backoff, each_item
 
@@ -32,12 +32,11 @@ def open_children(turn_id: UUID) -> QuerySet[Turn]:
 def park(claim: Claim) -> bool:
     """Let the turn wait for its children, held by nobody. False if all have ended: then it may go on at once.
 
-    Raises CancelRequested for a turn that was stopped.
+    Raises CancelRequested for a turn that was stopped, or may not go on.
     """
     with transaction.atomic():
         turn = fence(claim, epoch=F("epoch"))
-        if turn["cancel_requested_at"] is not None:
-            raise CancelRequested(str(claim.turn_id))
+        check_may_start(turn)
         children = list(open_children(claim.turn_id).values_list("pk", flat=True))
         if not children:
             return False

@@ -17,10 +17,12 @@ from django.utils import timezone
 
 from capabilities.grants import grants_to_lapse, lapse_grant
 from sessions import ledger
+from sessions.access import member_ending, member_may_not_chat
 from sessions.chats import open_session, own_session
 from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
 from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
+from toolhub.tenants.audit import record
 from toolhub.tenants.scope import system_scope
 
 #: Rows of each kind that one sweep takes up.
@@ -38,7 +40,7 @@ def sweep() -> None:
 
     Each item by itself: one that fails is logged, left alone for a while, and stops nobody else's.
     """
-    each_step((tell_reminders, run_schedules, lapse_grants))
+    each_step((tell_reminders, switch_off_schedules, run_schedules, lapse_grants))
 
 
 def tell_reminders() -> None:
@@ -46,6 +48,16 @@ def tell_reminders() -> None:
         due = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).exclude(pk__in=reminders_backoff.paused())
         found = list(due.order_by("due_at", "pk").values_list("pk", "organisation_id")[:AT_ONCE])
     each_item(reminders_backoff, found, tell_reminder)
+
+
+def switch_off_schedules() -> None:
+    """Switch off the schedules of members who were removed, demoted or locked out."""
+    with system_scope():
+        found = Schedule.objects.filter(member_may_not_chat(), is_enabled=True).exclude(
+            pk__in=schedules_backoff.paused()
+        )
+        orphans = list(found.order_by("pk").values_list("pk", "organisation_id")[:AT_ONCE])
+    each_item(schedules_backoff, orphans, switch_off_schedule)
 
 
 def run_schedules() -> None:
@@ -143,6 +155,18 @@ def run_schedule(schedule_id: int) -> Turn | None:
         return None
 
 
+@transaction.atomic
+def switch_off_schedule(schedule_id: int) -> None:
+    """Switch off a schedule whose member may not chat any more, with its audit row; any other is left alone."""
+    schedule = Schedule.objects.select_related("membership__user").get(pk=schedule_id)
+    ending = member_ending(schedule.membership)
+    if ending is None:
+        return
+    error = f"Switched off: {ending.message}"
+    if Schedule.objects.filter(pk=schedule_id, is_enabled=True).update(is_enabled=False, last_error=error):
+        record("schedule.switch_off", schedule, actor=None, after={"reason": ending.code, "message": ending.message})
+
+
 def _note_error(schedule_id: int, error: str) -> None:
     Schedule.objects.filter(pk=schedule_id).update(last_error=storable(error, MAX_ERROR))
 
@@ -152,8 +176,9 @@ def _note_failure(schedule_id: int, error: Exception) -> None:
 
 
 def _why_not(schedule: Schedule) -> str:
-    if not schedule.membership.user.is_active or schedule.membership.ended_at is not None:
-        return "The member may not sign in any more."
+    ending = member_ending(schedule.membership)
+    if ending is not None:
+        return ending.message
     if not schedule.agent.is_enabled:
         return f"The agent {schedule.agent} is switched off."
     if schedule.session and Turn.objects.filter(session=schedule.session, status__in=OPEN_STATUSES).exists():

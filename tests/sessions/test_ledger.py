@@ -270,6 +270,8 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "park": lambda claim, step: parking.park(claim),
     "open_child": lambda claim, step: delegation.open_child(claim, step, order_to(claim)),
     "finish": lambda claim, step: ledger.finish(claim, TurnStatus.DONE, answer="zombie"),
+    "finish_stopped": lambda claim, step: ledger.finish_stopped(claim),
+    "check_goes_on": lambda claim, step: ledger.check_goes_on(claim),
 }
 
 

@@ -1,4 +1,4 @@
-"""Who was removed is nobody: no tool, no feed, no schedule, no message finds them."""
+"""Who was removed is nobody: no tool, no feed, no schedule, no message finds them; what was open for them ends."""
 
 from __future__ import annotations
 

@@ -182,7 +182,10 @@ def test_a_schedule_of_what_is_switched_off_says_so(session: ChatSession, what: 
     with organisation_scope(session.organisation_id):
         row.refresh_from_db()
     assert turns(row) == []
-    assert row.last_error in ("The agent Starter is switched off.", "The member may not sign in any more.")
+    assert row.last_error in (
+        "The agent Starter is switched off.",
+        "Switched off: The member may not sign in any more.",
+    )
 
 
 @pytest.mark.django_db(transaction=True)
