@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from celery.schedules import crontab
+from cronsim import CronSim, CronSimError
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -104,24 +104,32 @@ def last_session(membership_id: int) -> ChatSession | None:
 def next_moment(cron: str, zone: str, after: datetime) -> datetime:
     """The first moment after `after` that the cron line names in that time zone, in UTC.
 
+    Where clocks change, as cron on Debian does it: a line with a fixed hour runs once that day (one in the hour that is
+    left out: right after it), a line with `*` runs on as time goes by, also in the hour that comes twice.
+
     Raises ValueError with a sentence for a line or a zone that cannot be.
     """
     try:
-        tz = ZoneInfo(zone)
+        tz = UTC if zone == "UTC" else ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"{zone!r} is no time zone; write one such as Europe/Berlin.") from None
     if len(cron.split()) != 5:
         raise ValueError("A schedule has five fields: minute, hour, day of month, month, day of week.")
     try:
-        line = crontab.from_string(cron)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{cron!r} is no schedule: {error}") from None
-    # The line is read on the wall clock of the zone: as if that were UTC, then put back into the zone.
-    wall = after.astimezone(tz).replace(tzinfo=UTC)
-    line.nowfun = lambda: wall  # type: ignore[attr-defined]
-    last, wait, _ = line.remaining_delta(wall)
-    moment: datetime = last + wait
-    return moment.replace(tzinfo=tz).astimezone(UTC)
+        return next(CronSim(cron, after.astimezone(tz))).astimezone(UTC)
+    except StopIteration:
+        raise ValueError(f"{cron!r} is no schedule: the moment that it names never comes.") from None
+    except (CronSimError, ValueError, TypeError, AssertionError) as error:
+        field = str(error).removeprefix("Bad ") if isinstance(error, CronSimError) else ""
+        raise ValueError(f"{cron!r} is no schedule: {_unread(field)}.") from None
+
+
+def _unread(field: str) -> str:
+    if field == "day-of-week":
+        return "the day of week cannot be read; a range such as mon-fri does not go over Saturday, write sat,sun"
+    if field in ("day-of-month", "month", "hour", "minute"):
+        return f"the {field.replace('-', ' ')} cannot be read, or no such moment comes"
+    return "it cannot be read"
 
 
 @transaction.atomic

@@ -237,7 +237,48 @@ def test_a_cron_line_is_read_on_the_wall_clock_of_its_zone(cron: str, zone: str,
     assert found == datetime.fromisoformat(moment).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize("cron", ["", "x", "61 * * * *", "0 0 30 2 *", "* * * *", "* * * * * *", "@daily"])
+def moments(cron: str, zone: str, after: str, count: int) -> list[str]:
+    """What the line names one after the other, as day, hour and minute in UTC."""
+    found, moment = [], datetime.fromisoformat(after).replace(tzinfo=UTC)
+    for _ in range(count):
+        moment = periodic.next_moment(cron, zone, moment)
+        found.append(moment.strftime("%d %H:%M"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "expected"),
+    [
+        # Clocks go back in Berlin on 2026-10-25 at 01:00 UTC: 02:00 to 03:00 comes twice.
+        ("*/15 * * * *", "2026-10-25T00:40", ["25 00:45", "25 01:00", "25 01:15", "25 01:30", "25 01:45", "25 02:00"]),
+        ("30 * * * *", "2026-10-24T23:40", ["25 00:30", "25 01:30", "25 02:30"]),
+        ("30 2 * * *", "2026-10-24T12:00", ["25 00:30", "26 01:30"]),
+        ("0 9 * * *", "2026-10-24T12:00", ["25 08:00", "26 08:00"]),
+        # They go forward on 2026-03-29 at 01:00 UTC: 02:00 to 03:00 is left out.
+        ("*/15 * * * *", "2026-03-29T00:40", ["29 00:45", "29 01:00", "29 01:15"]),
+        ("30 2 * * *", "2026-03-28T12:00", ["29 01:00", "30 00:30"]),
+        ("0 9 * * *", "2026-03-28T12:00", ["29 07:00", "30 07:00"]),
+    ],
+)
+def test_no_moment_is_lost_or_doubled_where_clocks_change(cron: str, after: str, expected: list[str]) -> None:
+    assert moments(cron, "Europe/Berlin", after, len(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "",
+        "x",
+        "61 * * * *",
+        "0 0 30 2 *",
+        "0 0 31 4,6 *",
+        "* * * *",
+        "* * * * * *",
+        "@daily",
+        "0 0 * * sat-sun",
+        "5L/2 5L/2 5L/2 5L/2 5L/2",
+    ],
+)
 def test_a_cron_line_that_cannot_be_is_told(cron: str) -> None:
-    with pytest.raises(ValueError, match=r"schedule"):
+    with pytest.raises(ValueError, match=r"schedule.*\.$"):
         periodic.next_moment(cron, "UTC", datetime(2026, 11, 22, tzinfo=UTC))
