@@ -1,13 +1,87 @@
 from __future__ import annotations
 
+import hashlib
+import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from typing import TextIO
 
 import pytest
+from django.conf import settings
 
 from tests.cast import make_member, make_organisation
 from tests.scripted_openai import ScriptedOpenAI
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class MigratedDatabase:
+    """On SQLite: a database that is migrated and empty, kept beside pytest's cache for the runs after this one."""
+
+    file: Path
+    #: Of several processes that start at once, one migrates; the others wait for its file.
+    lock: TextIO
+
+    def keep(self, made: Path) -> None:
+        """Keep the database that this process had to migrate itself, in place of older ones."""
+        if not self.file.exists():
+            for old in self.file.parent.glob("*.sqlite3"):
+                old.unlink()
+            copy_database(made, self.file)
+        self.lock.close()
+
+
+@pytest.fixture(scope="session")
+def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase | None:
+    if not settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        return None
+    folder = request.config.cache.mkdir("migrated")
+    lock = (folder / "lock").open("w")
+    flock(lock, LOCK_EX)
+    return MigratedDatabase(folder / f"{migrations_digest()}.sqlite3", lock)
+
+
+def migrations_digest() -> str:
+    """Of everything that decides what an empty database holds."""
+    sources = [*ROOT.glob("[a-z]*/**/migrations/*.py"), ROOT / "requirements/dev.txt", ROOT / "toolhub/settings.py"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:20]
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(
+    request: pytest.FixtureRequest, django_db_modify_db_settings: None, migrated_database: MigratedDatabase | None
+) -> bool:
+    """Whether the tests begin with the database that is there: on SQLite a copy of the migrated one."""
+    if migrated_database is None:
+        return bool(request.config.getvalue("reuse_db"))
+    target = database_of_tests()
+    if migrated_database.file.exists() and not target.exists():
+        copy_database(migrated_database.file, target)
+    return True
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, migrated_database: MigratedDatabase | None) -> None:
+    if migrated_database is not None:
+        migrated_database.keep(database_of_tests())
+
+
+def database_of_tests() -> Path:
+    return Path(settings.DATABASES["default"]["TEST"]["NAME"])
+
+
+def copy_database(source: Path, target: Path) -> None:
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(unfinished)) as other:
+        one.backup(other)
+    unfinished.replace(target)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -18,11 +19,13 @@ from uuid import UUID, uuid4
 import pytest
 from asgiref.sync import async_to_sync
 from django.apps import apps
-from django.db import models
+from django.db import connection, models, transaction
+from django.db.models import Model
 from django.http import HttpResponseBase, StreamingHttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
+from pytest_django import DjangoDbBlocker
 
 from capabilities.models import (
     AgentTool,
@@ -42,7 +45,17 @@ from capabilities.models import (
     ToolkitTool,
 )
 from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
-from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_token, make_tool, make_turn
+from tests.cast import (
+    make_agent,
+    make_category,
+    make_member,
+    make_organisation,
+    make_role,
+    make_session,
+    make_token,
+    make_tool,
+    make_turn,
+)
 from tests.starter_rows import fill_starter_tables
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit import record
@@ -612,14 +625,26 @@ class World:
     charlie: Membership
 
 
+@pytest.fixture(scope="module")
+def filled(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    """Both organisations, filled once for all tests of this module; each test runs in a savepoint behind them."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        acme, globex = make_organisation("acme"), make_organisation("globex")
+        alice, bob = make_member(acme, "alice", Access.ADMIN), make_member(acme, "bob")
+        charlie = make_member(globex, "charlie", Access.ADMIN)
+        for member in (alice, bob):
+            member.user.last_name = CANARY
+            member.user.save()
+        Organisation.objects.filter(pk=alice.organisation_id).update(name=f"{CANARY} Incorporated")
+        alice.organisation.refresh_from_db()
+        yield World(fill(alice, CANARY), fill(charlie, "plainword"), alice, bob, charlie)
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def world(alice: Membership, bob: Membership, charlie: Membership) -> World:
-    for member in (alice, bob):
-        member.user.last_name = CANARY
-        member.user.save()
-    Organisation.objects.filter(pk=alice.organisation_id).update(name=f"{CANARY} Incorporated")
-    alice.organisation.refresh_from_db()
-    return World(fill(alice, CANARY), fill(charlie, "plainword"), alice, bob, charlie)
+def world(filled: World, db: None) -> World:
+    """Rows of one's own to change: what a test does to them, no other test sees."""
+    return deepcopy(filled)
 
 
 def fill(member: Membership, word: str) -> Side:
@@ -740,15 +765,24 @@ def tenant_models() -> list[type[TenantModel]]:
     return [model for model in apps.get_models() if issubclass(model, TenantModel)]
 
 
-def snapshot() -> dict[str, Any]:
-    """Every row of every organisation; but not when a token was last used."""
+def snapshot() -> dict[str, list[dict[str, Any]]]:
+    """Every row of every organisation, as the database holds it; but not when a token was last used."""
+    tables: list[type[Model]] = [*tenant_models(), Organisation]
     with system_scope():
-        rows: dict[str, Any] = {
-            model.__name__: list(model.objects.order_by("pk").values()) for model in tenant_models()
-        }
+        rows = {model.__name__: rows_of(model) for model in tables}
     for token in rows["ApiToken"]:
         del token["last_used_at"]
-    return rows | {"Organisation": list(Organisation.objects.order_by("pk").values())}
+    return rows
+
+
+def rows_of(model: type[Model]) -> list[dict[str, Any]]:
+    """Read past the ORM: two thousand tests look at every table twice."""
+    meta = model._meta
+    assert meta.pk is not None
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT * FROM "{meta.db_table}" ORDER BY "{meta.pk.column}"')
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 # -- Asking -----------------------------------------------------------------------------------------------------------
