@@ -31,7 +31,6 @@ urlpatterns = [
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),
     path("agents/", agents.agent_list, name="agent_list"),
     path("agents/new/", agents.agent_create, name="agent_create"),
-    path("agents/<slug:slug>/", agents.agent_detail, name="agent_detail"),
     path("agents/<slug:slug>/delete/", agents.agent_delete, name="agent_delete"),
     path("providers/", providers.provider_list, name="provider_list"),
     path("providers/new/", providers.provider_create, name="provider_create"),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from capabilities.active import ToolSpec, may_use
+from capabilities.models import Agent
 from sessions.models import ChatSession
 from sessions.selection import Selection, selection_preview
 from toolhub.tenants.models import Membership
@@ -32,11 +33,14 @@ class ActiveTools:
     selection: Selection
 
 
-def compute_definitions(session: ChatSession, member: Membership | None = None) -> ActiveTools:
-    """Three queries. `member` is the session's own, and need not be said; for anybody else there is a ValueError."""
+def compute_definitions(
+    session: ChatSession, member: Membership | None = None, agent: Agent | None = None
+) -> ActiveTools:
+    """Three queries. `member` is the session's own, and need not be said; for anybody else there is a ValueError.
+    `agent` is the session's first where none is given."""
     if member is not None and member.pk != session.membership_id:
         raise ValueError("A session's tools are those of its own member.")
-    selection = selection_preview(session)
+    selection = selection_preview(session, agent)
     return ActiveTools(
         [tool.definition for tool in selection.tools],
         {tool.name: partial(_is_permitted, session.membership_id, tool) for tool in selection.tools},

@@ -15,11 +15,14 @@ from rest_framework.views import APIView
 
 from capabilities.api.shared import checked_part
 from capabilities.models import Agent
+from capabilities.queries.agents import agent_or_404
 from sessions import ledger
 from sessions.active_tools import compute_definitions
 from sessions.chats import change_session, open_session
+from sessions.loads_api import AGENT_PARAMETER, agent_of
 from sessions.models import ChatSession
 from sessions.queries import session_or_404, session_place, sessions_page
+from sessions.selection import new_session
 from sessions.turns_api import TurnOut, shown
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Access, Membership, Scope
@@ -200,18 +203,42 @@ class SessionTurns(APIView):
 
 class SessionTools(APIView):
     @extend_schema(
-        operation_id="session_tools_list", summary="Active tools", responses={200: ActiveToolsOut, 404: ErrorOut}
+        operation_id="session_tools_list",
+        summary="Active tools",
+        parameters=[AGENT_PARAMETER],
+        responses={200: ActiveToolsOut, 400: ErrorOut, 404: ErrorOut},
     )
     def get(self, request: Request, session_id: UUID) -> Response:
         """The definitions that the session's next turn would carry, and why each tool is or is not among them."""
-        active = compute_definitions(session_or_404(api_member(request), session_id))
-        body = {
-            "tools": active.defs,
-            "tokens": active.selection.tokens,
-            "sha256": active.selection.sha256,
-            "verdicts": active.selection.verdicts,
-        }
-        return Response(ActiveToolsOut(body).data)
+        session = session_or_404(api_member(request), session_id)
+        only_parameters(request, "agent")
+        return _active_tools(session, agent_of(session, request.query_params.get("agent")))
+
+
+class AgentTools(APIView):
+    @extend_schema(
+        operation_id="agent_tools_list",
+        summary="Tools that an agent begins with",
+        responses={200: ActiveToolsOut, 404: ErrorOut},
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """The definitions that the first turn of a new session of yours with the agent would carry, and why each tool
+        is or is not among them."""
+        member = api_member(request)
+        only_parameters(request)
+        agent = agent_or_404(slug)
+        return _active_tools(new_session(member, agent), agent)
+
+
+def _active_tools(session: ChatSession, agent: Agent) -> Response:
+    active = compute_definitions(session, agent=agent)
+    body = {
+        "tools": active.defs,
+        "tokens": active.selection.tokens,
+        "sha256": active.selection.sha256,
+        "verdicts": active.selection.verdicts,
+    }
+    return Response(ActiveToolsOut(body).data)
 
 
 def session_cursor(request: Request) -> str:
@@ -233,4 +260,5 @@ urlpatterns: list[URLPattern] = [
     path("sessions/<uuid:session_id>", SessionDetail.as_view(), name="api-session"),
     path("sessions/<uuid:session_id>/turns", SessionTurns.as_view(), name="api-session-turns"),
     path("sessions/<uuid:session_id>/tools", SessionTools.as_view(), name="api-session-tools"),
+    path("agents/<slug:slug>/tools", AgentTools.as_view(), name="api-agent-tools"),
 ]

@@ -130,8 +130,7 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
     `agent` comes with its model and provider at hand.
     """
-    begun = session or ChatSession(organisation_id=member.organisation_id, membership=member, agent=agent)
-    world = read_world(begun, agent)
+    world = read_world(session or selection.new_session(member, agent), agent)
     tools, after, before = _page(world, asked)
     return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, tools)], after, before)
 

@@ -127,7 +127,7 @@ class SessionToolkits(APIView):
         member = api_member(request)
         only_parameters(request, "agent")
         session = session_or_404(member, session_id)
-        agent = _agent(session, request.query_params.get("agent"))
+        agent = agent_of(session, request.query_params.get("agent"))
         categories = _categories_for(member, session, agent)
         loads = loads_of(session, agent, categories)
         lines = [*loads.loaded, *loads.loadable, *loads.categories]
@@ -153,7 +153,7 @@ class SessionToolkits(APIView):
         stands in the way."""
         member, session = _to_change(request, session_id)
         wanted = checked(LoadIn, request)
-        place = Place(session, _agent(session, wanted.pop("agent", None)))
+        place = Place(session, agent_of(session, wanted.pop("agent", None)))
         result = load_for(place, actor=member, **wanted)
         if result.status == "unknown":
             raise unknown(next(iter(wanted)), told(result))
@@ -176,7 +176,7 @@ class SessionToolkit(APIView):
         (409 `sticky`)."""
         member, session = _to_change(request, session_id)
         only_parameters(request, "agent")
-        place = Place(session, _agent(session, request.query_params.get("agent")))
+        place = Place(session, agent_of(session, request.query_params.get("agent")))
         if not name.isprintable():
             raise Http404
         result = loading.unload(place, name, by=By(member))
@@ -208,7 +208,7 @@ def _to_change(request: Request, session_id: UUID) -> tuple[Membership, ChatSess
     return member, session
 
 
-def _agent(session: ChatSession, slug: str | None) -> Agent:
+def agent_of(session: ChatSession, slug: str | None) -> Agent:
     """With its model and provider at hand; the session's first where none is named."""
     if slug is None or slug == session.agent.slug:
         return session.agent

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from capabilities.active import Standing, ToolSpec
+from capabilities.active import Standing, ToolSpec, standing_of
 from capabilities.agents import AgentContent, update_agent
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from capabilities.queries.agents import agents_by_name
@@ -55,10 +55,10 @@ class AgentChange:
     no_longer_sent: tuple[str, ...]
     loadable: tuple[str, ...]
     no_longer_loadable: tuple[str, ...]
-    #: Of all the definitions that a session would begin with, as far as one request may carry them.
+    #: Of what a new session of the actor's sends with its first turn.
     tokens_before: int
     tokens_after: int
-    #: How many tools do not fit into one request any more.
+    #: How many tools of that first turn would not fit into one request.
     over_limit: int = 0
 
     @property
@@ -132,7 +132,7 @@ def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -
     agents = [agent.pk]
     before = read_setup(agents)
     after = _if(lambda: update_agent(_again(agent), content, actor=actor), lambda: read_setup(agents))
-    return _impact(before, after)
+    return _impact(before, after, actor)
 
 
 def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> OfferImpact:
@@ -141,7 +141,7 @@ def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membe
     before = read_setup(agents)
     again = Toolkit.objects.get(pk=toolkit.pk)
     after = _if(lambda: update_toolkit(again, content, actor=actor), lambda: read_setup(agents))
-    return _impact(before, after)
+    return _impact(before, after, actor)
 
 
 def _again(agent: Agent) -> Agent:
@@ -158,20 +158,21 @@ def _if(change: Callable[[], Any], read: Callable[[], Setup]) -> Setup:
     return found
 
 
-def _agent_change(before: Side, after: Side, bits: Bits[ToolSpec]) -> AgentChange:
+def _agent_change(
+    before: Side, after: Side, bits: Bits[ToolSpec], actor: Membership, standing: Standing
+) -> AgentChange:
     was, will = before.starts_with, after.starts_with
     could, can = before.reaches & ~was, after.reaches & ~will
-    tokens_before, _ = before.weight()
-    tokens_after, over = after.weight()
+    sent_before, sent_after = (side.starting_selection(actor, standing) for side in (before, after))
     return AgentChange(
         str(before.agent),
         bits.names(will & ~was),
         bits.names(was & ~will),
         bits.names(can & ~could),
         bits.names(could & ~can),
-        tokens_before,
-        tokens_after,
-        over,
+        sent_before.tokens,
+        sent_after.tokens,
+        len(sent_after.over_limit),
     )
 
 
@@ -199,8 +200,8 @@ class LiveSession:
     agents: set[int]
 
 
-def _impact(before: Setup, after: Setup) -> OfferImpact:
-    """Twelve queries, whatever there is."""
+def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
+    """Thirteen queries, whatever there is."""
     if before.told == after.told:
         return OfferImpact(is_felt=False)
     concerned = _sessions_with(before.agents)
@@ -232,7 +233,8 @@ def _impact(before: Setup, after: Setup) -> OfferImpact:
         sessions += changes
         if changes or any(differences[each.member]):
             touched.add(each.member)
-    agents = [_agent_change(*sides[key], bits) for key in before.agents]
+    standing = standing_of(actor)
+    agents = [_agent_change(*sides[key], bits, actor, standing) for key in before.agents]
     changed = [each for each in agents if each.is_one]
     overrides = _override_changes(((old, new) for old, new in sides.values()), shelf)
     return OfferImpact(

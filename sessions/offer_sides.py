@@ -18,6 +18,7 @@ from capabilities.services import is_ready
 from sessions.concerned import Bits
 from sessions.reach import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection import (
+    Selection,
     Situation,
     Verdict,
     clashing_loads,
@@ -26,12 +27,13 @@ from sessions.selection import (
     may_fall,
     meta_tools,
     narrowed,
+    new_session,
     ready,
+    selected,
     tool_limit,
     useless_loads,
-    within_limit,
 )
-from toolhub.tenants.models import NOWHERE
+from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
 STAGES = (enabled, ready, in_scope)
@@ -160,20 +162,20 @@ class Side:
             for tool, spec in shelf.specs.items()
         ]
         self._known: dict[Any, Sent] = {}
-        at_first = Holdings(tuple(self._allowed.values()), self._deferred, (), ())
-        self._start = self._offer(at_first.initial, meta_tools(self.agent, at_first, NOBODY))
+        self._at_first = at_first = Holdings(tuple(self._allowed.values()), self._deferred, (), ())
+        start = self._offer(at_first.initial, meta_tools(self.agent, at_first, NOBODY))
         within = list(dict.fromkeys([*at_first.bundles, *at_first.loadable]))
         self._reach = self._offer(within, ())
-        self.starts_with = self._bits_of(self._sendable(self._start.candidates))
+        self.starts_with = self._bits_of(self._sendable(start.candidates))
         self.reaches = self._bits_of(self._sendable(self._reach.candidates))
         #: The overrides in force of what is in reach.
         self.overrides = {each.spec.tool_id: each.spec.overrides for each in self._reach.candidates}
 
-    def weight(self) -> tuple[int, int]:
-        """Tokens of what a session begins with, and how many tools do not fit."""
-        offered = self._sendable(self._start.candidates)
-        kept, _ = narrowed(self._situation, offered, (within_limit,))
-        return sum(each.spec.tokens for each in kept), len(offered) - len(kept)
+    def starting_selection(self, member: Membership, standing: Standing) -> Selection:
+        """What the first turn of a new session carries for this member, as `selection` decides it. No query."""
+        holdings = self._at_first
+        offer = self._offer(bundles_sent(self.agent, holdings), meta_tools(self.agent, holdings, standing))
+        return selected(new_session(member, self.agent), self.agent, standing, holdings, offer)
 
     def holdings(self, rows: Iterable[tuple[Load, bool]], *, shares: bool) -> Holdings:
         """Of a session's rows, those that are this agent's, or all where it shares them."""

@@ -27,6 +27,7 @@ from capabilities.offers import OWN, Candidate, Clash, Offer
 from capabilities.services import acts_as_organisation, service_title
 from sessions.models import ChatSession, ToolSet, Turn, UnloadReason
 from sessions.reach import Holdings, Load, holdings_of, offer_at_hand
+from toolhub.tenants.models import Membership
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,16 @@ def select_tools(turn: Turn) -> Selection:
 def selection_preview(session: ChatSession, agent: Agent | None = None) -> Selection:
     """The tools that a turn of this session would carry now. Three queries."""
     return select(session, agent or session.agent, standing_of(session.membership_id))
+
+
+def starting_selection(member: Membership, agent: Agent) -> Selection:
+    """The tools that the first turn of a new session would carry for this member. Three queries."""
+    return select(new_session(member, agent), agent, standing_of(member))
+
+
+def new_session(member: Membership, agent: Agent) -> ChatSession:
+    """A session that nobody has written to yet, and that is not stored."""
+    return ChatSession(organisation_id=member.organisation_id, membership=member, agent=agent)
 
 
 def select(session: ChatSession, agent: Agent, standing: Standing, *, during: Turn | None = None) -> Selection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL, TOOLKIT
-from sessions import explain_views, loads_views, matrix_views, offer_views, tool_views, views
+from sessions import agent_views, explain_views, loads_views, matrix_views, offer_views, tool_views, views
 
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
@@ -27,6 +27,7 @@ urlpatterns = [
     path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
     path("roles/new/", matrix_views.role_create, name="role_create"),
     path("roles/<slug:slug>/", matrix_views.role_detail, name="role_detail"),
+    path("agents/<slug:slug>/", agent_views.agent_detail, name="agent_detail"),
     path("agents/<slug:slug>/edit/", offer_views.agent_update, name="agent_update"),
     re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),

@@ -256,7 +256,7 @@ ROUTES: dict[str, Route] = {
     "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),
     "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}))),
     "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
-    "api-session-tools": Route(),
+    "api-session-tools": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}))),
     "api-session-toolkits": Route(
         (
             Ask(),
@@ -326,6 +326,7 @@ ROUTES: dict[str, Route] = {
         ),
         args={"slug": "idle_agent"},
     ),
+    "api-agent-tools": Route(args={"slug": "idle_agent"}),
     "api-providers": Route(
         (Ask(), Ask("POST", 201, body=lambda side: {"slug": "fresh", "name": "Fresh"})), right=Right.PROVIDERS
     ),

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Value, When
 from django.http import Http404
 
-from capabilities.active import ToolSpec, standing_of
 from capabilities.models import Agent, AgentTool, AgentToolkit, LanguageModel, Provider, Tool
-from capabilities.offers import candidates_for
 from capabilities.queries.toolkits import shown_toolkits
 from capabilities.secrets import SecretUnreadable, masked
-from capabilities.services import service_title
-from toolhub.tenants.models import Membership
 
 #: Tools that a search among them finds, at most.
 TOOLS_FOUND = 50
@@ -95,51 +90,10 @@ def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
     return list(lines.prefetch_related(Prefetch("toolkit", shown_toolkits())))
 
 
-@dataclass(frozen=True)
-class StartingTool:
-    """A tool that an agent brings: what brought it, and why it would not be sent, if so."""
-
-    spec: ToolSpec
-    source: str
-    obstacle: str
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a member's turn with the agent would begin with."""
-
-    sent: Sequence[StartingTool]
-    kept_back: Sequence[StartingTool]
-    #: Names of its own that are not sent before they are loaded.
-    deferred: Sequence[str] = ()
-
-    @property
-    def tokens(self) -> int:
-        return sum(each.spec.tokens for each in self.sent)
-
-
-def start_of(agent: Agent, member: Membership) -> Start:
-    """Its own tools, the core and the initial toolkits. Few queries, whatever the size of the catalogue."""
-    standing = standing_of(member)
-    own = agent.model.tool_limit
-    limit = agent.model.provider.tool_limit if own is None else own
-    sent: list[StartingTool] = []
-    kept_back: list[StartingTool] = []
-    for candidate in candidates_for(agent):
-        spec = candidate.spec
-        permission = standing.decide(spec)
-        obstacle = ""
-        if not spec.is_enabled:
-            obstacle = "switched off"
-        elif not spec.is_ready:
-            obstacle = f"needs set-up: {service_title(spec.service)}"
-        elif not permission.allowed:
-            obstacle = permission.reason
-        elif len(sent) >= limit:
-            obstacle = f"over the limit of {limit} tools"
-        (kept_back if obstacle else sent).append(StartingTool(spec, candidate.source, obstacle))
-    deferred = AgentTool.objects.filter(agent=agent, is_deferred=True).order_by("position", "tool__name")
-    return Start(sent, kept_back, list(deferred.values_list("tool__name", flat=True)))
+def deferred_tools_of(agent: Agent) -> list[str]:
+    """Names of its own tools that are not sent before they are loaded, in its order. One query."""
+    lines = AgentTool.objects.filter(agent=agent, is_deferred=True).order_by("position", "tool__name")
+    return list(lines.values_list("tool__name", flat=True))
 
 
 def tools_named_like(q: str) -> list[Tool]:

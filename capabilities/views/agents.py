@@ -1,4 +1,4 @@
-"""The pages of agents: the list, one with what a turn would start with, and the form."""
+"""The pages of agents: the list and the form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from capabilities.agents import create_agent, delete_agent
 from capabilities.forms.agents import AgentForm
 from capabilities.models import Agent
-from capabilities.queries.agents import agent_or_404, agents_shown, start_of, toolkits_of_agent, tools_named_like
+from capabilities.queries.agents import agent_or_404, agents_shown, tools_named_like
 from capabilities.queries.toolkits import toolkits_by_name
 from capabilities.refused import ChangeRefused
 from capabilities.views.shared import refused, show_refusal, status_of
@@ -32,21 +32,6 @@ def agent_list(request: MemberRequest, org: str) -> HttpResponse:
         "may_change": member.has_right(Right.AGENTS),
     }
     return render(request, "capabilities/agent_list.html", context)
-
-
-@require_GET
-@signed_in
-def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """What a turn with it would start with, for the member who looks."""
-    member = member_or_404(request)
-    agent = agent_or_404(slug)
-    context = {
-        "agent": agent,
-        "start": start_of(agent, member),
-        "toolkits": toolkits_of_agent(agent),
-        "may_change": member.has_right(Right.AGENTS),
-    }
-    return render(request, "capabilities/agent_detail.html", context)
 
 
 @require_http_methods(["GET", "POST"])

@@ -49,9 +49,9 @@ HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def coder(in_acme: Organisation, bob: Membership) -> Agent:
-    """Bob, who may use everything, has a live session with the agent: its own `note`, and it may load `ops` (docker,
-    deploy)."""
+def coder(in_acme: Organisation, alice: Membership, bob: Membership) -> Agent:
+    """Bob, who may use everything, as Alice may, has a live session with the agent: its own `note`, and it may load
+    `ops` (docker, deploy)."""
     make_meta_tools(in_acme)
     category = make_category(in_acme, "devops", is_core=False)
     tools = {name: make_tool(in_acme, name, category=category) for name in ("docker", "deploy", "fetch", "note")}
@@ -59,6 +59,7 @@ def coder(in_acme: Organisation, bob: Membership) -> Agent:
     give_tool(agent, tools["note"], position=1)
     allow_toolkit(agent, make_toolkit(in_acme, "ops", tools["docker"], tools["deploy"]))
     make_role(in_acme, bob)
+    make_role(in_acme, alice)
     make_session(bob, agent)
     return agent
 
@@ -130,7 +131,7 @@ def test_what_could_not_be_saved_is_refused_when_it_is_shown(coder: Agent, alice
 def test_own_tools_are_won_and_lost_with_their_tokens(coder: Agent, alice: Membership) -> None:
     impact = impact_of_agent(coder, like(coder, tools=("fetch",)), actor=alice)
 
-    meta = tokens_of("list_toolkits", "load_tools", "unload_tools", "search_tools")
+    meta = tokens_of("list_toolkits", "load_tools", "unload_tools", "search_tools", "load_tool_category")
     before, after = meta + tokens_of("note"), meta + tokens_of("fetch")
     assert impact.agents == (AgentChange("Coder", ("fetch",), ("note",), (), (), before, after),)
     assert impact.concerned.groups == (Group(("Bob",), ("fetch",), ("note",)),)
@@ -224,7 +225,7 @@ def test_what_the_scope_shuts_out_is_lost(coder: Agent, alice: Membership, acme:
 
 
 def test_tools_that_do_not_fit_are_told_and_weigh_nothing(coder: Agent, alice: Membership) -> None:
-    coder.model.tool_limit = 5
+    coder.model.tool_limit = 6
     coder.model.save()
 
     impact = impact_of_agent(coder, like(coder, tools=("note", "fetch")), actor=alice)
