@@ -31,25 +31,33 @@ class Found:
 
 
 def search(query: str, tools: Iterable[Searched], max_results: int) -> list[Found]:
-    """The tools that any word of the query names, the best match first, those alike by name. At most `max_results`."""
-    found = [Found(tool.name, score_of(query, tool)) for tool in tools]
-    ranked = sorted((each for each in found if each.score), key=lambda each: (-each.score, each.name))
-    return ranked[:max_results]
+    """The tools that any word of the query names, the best score first; of those alike, the one that more words name,
+    and then by name. At most `max_results`."""
+    words = sorted(set(words_of(query)))
+    found = []
+    for tool in tools:
+        score = score_of(query, tool)
+        if score:
+            found.append((-score, -sum(_scores(words, tool)), tool.name))
+    return [Found(name, -score) for score, _, name in sorted(found)[:max_results]]
 
 
 def score_of(query: str, tool: Searched) -> int:
-    """How well the query names the tool: the best single reason for each word, added up over the words; a query that is
-    the name itself beats any number of words."""
-    words = set(words_of(query))
+    """How well the query names the tool, 0 to 100: 100 where it is the name, else that of the best of its words."""
     if query.strip().casefold() == tool.name.casefold():
-        return EXACT_NAME * max(1, len(words))
+        return EXACT_NAME
+    return max(_scores(set(words_of(query)), tool), default=0)
+
+
+def _scores(words: Iterable[str], tool: Searched) -> list[int]:
+    """For each word, that of the best place where it stands."""
     places = (
         (NAME_TOKEN, set(words_of(tool.name))),
         (TITLE, set(words_of(tool.title))),
         (DESCRIPTION, set(words_of(tool.description))),
         (CATEGORY, set(words_of(tool.category))),
     )
-    return sum(max((score for score, there in places if word in there), default=0) for word in words)
+    return [max((score for score, there in places if word in there), default=0) for word in words]
 
 
 def words_of(text: str) -> list[str]:
