@@ -97,6 +97,8 @@ class BuiltinTool:
     human_format: str
     #: Name of the service that it needs, or empty.
     service: str = ""
+    #: What the model is told of arguments that do not fit, in place of what is wrong with them.
+    complaint: str = ""
 
     @cached_property
     def parameters_text(self) -> str:
@@ -174,6 +176,7 @@ def tool(
     timeout: float = 20.0,
     name: str | None = None,
     service: str = "",
+    complaint: str = "",
     into: Registry = registry,
 ) -> Callable[[ToolFunction], ToolFunction]:
     """Register a function as a built-in tool.
@@ -182,7 +185,8 @@ def tool(
     become the JSON Schema. The docstring is the description that the model reads. `human_format` is the one-line
     display of a call (TX-27), a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
     `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
-    set up before it works; its values are in `context.service`.
+    set up before it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not
+    fit, where the tool has one of its own.
     """
 
     def register(function: ToolFunction) -> ToolFunction:
@@ -203,6 +207,7 @@ def tool(
                 arguments=arguments,
                 human_format=human_format,
                 service=service,
+                complaint=complaint,
             )
         )
         return function

@@ -153,10 +153,12 @@ def has_own_schema(spec: ToolSpec) -> bool:
 def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: int) -> list[str]:
     """What is wrong with the arguments. A schema from outside is read in a child process: it may never end."""
     if has_own_schema(spec):
-        return complaints(spec.parameters_text, arguments)
+        found = complaints(spec.parameters_text, arguments)
+        own = registry.tools[spec.name].complaint
+        return [own] if found and own else found
     wanted = {"schema_text": spec.parameters_text, "arguments": arguments}
-    found: list[str] = run_confined("schema", wanted, organisation_id)
-    return found
+    confined: list[str] = run_confined("schema", wanted, organisation_id)
+    return confined
 
 
 def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:

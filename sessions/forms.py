@@ -10,6 +10,7 @@ from django import forms
 
 from capabilities.models import Agent
 from sessions.ledger import MAX_MESSAGE
+from sessions.loading import KINDS
 from sessions.models import ChatSession
 from sessions.queries import agents_to_talk_to
 
@@ -114,6 +115,7 @@ class LoadForm(PlaceForm):
 
 class UnloadForm(PlaceForm):
     name = forms.CharField(max_length=64, error_messages={"required": "Name what to unload."})
+    kind = forms.ChoiceField(choices=[(each, each) for each in KINDS], required=False)
 
 
 class ShareForm(PlaceForm):

@@ -6,6 +6,7 @@ that holds the row, so that two at once come one after the other, and neither is
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +15,18 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from capabilities.active import standing_of
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Category, LoadingMode, Toolkit
 from capabilities.offers import Bundle
 from sessions.loadable import LoadResult, Place, Reading, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
 from sessions.reach import Holdings, Load, holdings_of
-from sessions.selection import Selection
+from sessions.selection import Selection, meta_tools
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
+
+logger = logging.getLogger(__name__)
 
 #: When a load shows, by the agent's loading mode, and how that is said (MR-11, MR-14).
 TAKES_EFFECT = {
@@ -30,6 +34,13 @@ TAKES_EFFECT = {
     LoadingMode.SAME_RUN: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
 }
+#: What came without a category's name is answered with (ZK-19).
+CATEGORY_REQUIRED = "A category name is required."
+#: What can be loaded. A toolkit and a category may have one name.
+KINDS = ("toolkit", "category", "tool")
+
+#: Why an agent has none of the tools that load others.
+NOTHING_TO_LOAD = "its tools come by themselves to an agent that has something to load, and this one has nothing."
 
 
 @dataclass(frozen=True)
@@ -64,10 +75,12 @@ def load_category(place: Place, name: str, *, by: By) -> LoadResult:
     """Load a whole category by its name (ZK-20). The caller has checked the admin right for it; `may_load_category`."""
     name = name.strip()
     if not name:
-        return LoadResult("unknown", name, "A category name is required.")
+        return LoadResult("unknown", name, CATEGORY_REQUIRED)
     category = Category.objects.filter(name=name).first()
     if category is None:
         return LoadResult("unknown", name, f"Unknown tool category: {name[:100]}")
+    if category.name == META_CATEGORY and not has_meta_tools(place):
+        return LoadResult("not_allowed", category.name, f"{category.name} is not loaded: {NOTHING_TO_LOAD}")
     if is_there_anyway(place.agent, category):
         return LoadResult("already_loaded", category.name, f"{category.name} is there from the start.")
     hold(place.session)
@@ -80,6 +93,13 @@ def load_category(place: Place, name: str, *, by: By) -> LoadResult:
 def is_there_anyway(agent: Agent, category: Category) -> bool:
     """Whether the category needs no load: a core one of an agent that starts with those, or the meta-tools' own."""
     return category.name == META_CATEGORY or (category.is_core and agent.starts_with_core)
+
+
+def has_meta_tools(place: Place) -> bool:
+    """Whether the agent gets any of the tools that load others. Two queries."""
+    return bool(
+        meta_tools(place.agent, holdings_of(place.session, place.agent), standing_of(place.session.membership_id))
+    )
 
 
 def may_load_category(member: Membership, name: str) -> bool:
@@ -151,15 +171,22 @@ def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
 
 
 @transaction.atomic
-def unload(place: Place, name: str, *, by: By) -> LoadResult:
-    """Unload a toolkit, a category or a deferred tool by its name. What is initial stays."""
+def unload(place: Place, name: str, *, by: By, kind: str = "") -> LoadResult:
+    """Unload a toolkit, a category or a deferred tool by its name. What is initial stays.
+
+    `kind` is one of KINDS. It is needed where two of this name are loaded: without it both stay (`ambiguous`).
+    """
     hold(place.session)
     if is_overtaken(by):
         return _overtaken(name)
     holdings = holdings_of(place.session, place.agent)
-    ending = [each.bundle for each in holdings.loads if each.bundle.name == name and not each.bundle.is_initial]
+    loaded = [each.bundle for each in holdings.loads if each.bundle.name == name and not each.bundle.is_initial]
+    ending = [each for each in loaded if kind in ("", each.kind)]
+    kinds = sorted({each.kind for each in ending}, key=KINDS.index)
+    if len(kinds) > 1:
+        return _ambiguous(name, kinds)
     if not ending:
-        return _not_unloaded(place, holdings, name)
+        return _not_unloaded(place, holdings, name, kind)
     rows = _rows_of(place, ending)
     keeper = _keeper(rows)
     if keeper is not None:
@@ -170,17 +197,27 @@ def unload(place: Place, name: str, *, by: By) -> LoadResult:
     return LoadResult("unloaded", name, message, {"takes_effect": when})
 
 
-def _not_unloaded(place: Place, holdings: Holdings, name: str) -> LoadResult:
-    """Nothing of this name can be unloaded: the agent has it from the start, it is not loaded, or it is unknown."""
-    known = [each for each in holdings.loadable if each.name == name]
-    category = Category.objects.filter(name=name).first()
+def _ambiguous(name: str, kinds: Sequence[str]) -> LoadResult:
+    which = " and ".join(f"a {kind}" for kind in kinds)
+    how = f"Say which one with kind: {', '.join(kinds)}."
+    message = f"Nothing is unloaded: {which} of the name {name} are loaded. {how}"
+    return LoadResult("ambiguous", name, message, {"kinds": list(kinds)})
+
+
+def _not_unloaded(place: Place, holdings: Holdings, name: str, kind: str) -> LoadResult:
+    """Nothing of this name and kind can be unloaded: the agent has it from the start, it is not loaded, or it is
+    unknown."""
+    known = [each for each in holdings.loadable if each.name == name and kind in ("", each.kind)]
+    category = Category.objects.filter(name=name).first() if kind in ("", "category") else None
     is_core = not known and category is not None and is_there_anyway(place.agent, category)
+    if is_core and name == META_CATEGORY:
+        is_core = has_meta_tools(place)
     if is_core or any(each.is_initial for each in known):
         return LoadResult("sticky", name, f"{name} belongs to this agent from the start, and stays.")
     if known or category is not None:
         return LoadResult("not_loaded", name, f"{name} is not loaded.")
     allowed = {"allowed": [each.bundle.name for each in read_place(place).loadable]}
-    return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
+    return LoadResult("unknown", name, f"There is no {kind or 'toolkit'} {name[:100]}.", allowed)
 
 
 def _rows_of(place: Place, bundles: Sequence[Bundle]) -> list[LoadedToolkit]:
@@ -255,6 +292,9 @@ def settle(place: Place, selection: Selection) -> None:
         if key in names and key not in there
     )
     drop(selection.stale)
+    for load, reason in selection.stale:
+        what = f"{load.bundle.kind} {load.bundle.name}"
+        logger.warning("Session %s: %s is no longer loaded (%s)", place.session.pk, what, reason)
 
 
 def drop(stale: Sequence[tuple[Load, UnloadReason]]) -> None:

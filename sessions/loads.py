@@ -101,6 +101,7 @@ class Loads:
     place: Place
     #: What a turn of this agent would carry now.
     selection: Selection
+    #: In the order of the agent's allowed list; categories behind, in the order in which they were loaded.
     loaded: list[Line]
     #: What its configuration lets it load, and is not.
     loadable: list[Line]
@@ -115,13 +116,15 @@ def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = 
     standing = standing_of(session.membership_id)
     offer = offer_in_reach(agent, holdings, more, meta=meta_tools(agent, holdings, standing))
     reading = reading_of(place, holdings, standing, offer)
-    loaded = [_line(reading, each.bundle, each) for each in holdings.loads]
-    loaded += [_line(reading, each, None, is_loaded=True) for each in holdings.new_initial]
+    loaded = [(each.bundle, _line(reading, each.bundle, each)) for each in holdings.loads]
+    loaded += [(each, _line(reading, each, None, is_loaded=True)) for each in holdings.new_initial]
+    place_of = {bundle: number for number, bundle in enumerate(holdings.loadable)}
+    loaded.sort(key=lambda pair: place_of.get(pair[0], len(place_of)))
     known = set(holdings.bundles)
     return Loads(
         place,
         selected(session, agent, standing, holdings, _at_hand(agent, holdings, offer)),
-        loaded,
+        [line for _, line in loaded],
         _with_tools(reading, [each for each in holdings.loadable if each not in known]),
         _with_tools(reading, [each for each in more if each not in known]),
     )

@@ -18,7 +18,7 @@ from capabilities.models import Agent
 from capabilities.offers import Bundle
 from sessions import loading
 from sessions.loadable import LoadResult, Place
-from sessions.loading import By
+from sessions.loading import KINDS, By
 from sessions.loads import (
     Line,
     check_may_change_loads,
@@ -37,10 +37,12 @@ from toolhub.tenants.models import Membership, Right, Scope
 from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page
 from toolhub.tenants.wire import Refused
 
-KINDS = ("toolkit", "category", "tool")
+KIND_PARAMETER = OpenApiParameter(
+    "kind", str, description="Which, where a toolkit and a category of this name are loaded.", enum=KINDS
+)
 AGENT_PARAMETER = OpenApiParameter("agent", str, description="The slug of an agent; without it, the session's first.")
 #: What a load that did not come about is answered with; what is missing is the fault of a field.
-STATUS_CODES = {"not_allowed": 403, "conflict": 409, "scope_incompatible": 409, "sticky": 409}
+STATUS_CODES = {"not_allowed": 403, "conflict": 409, "scope_incompatible": 409, "sticky": 409, "ambiguous": 409}
 
 
 class LoadableOut(serializers.Serializer[Any]):
@@ -168,18 +170,22 @@ class SessionToolkit(APIView):
     @extend_schema(
         operation_id="session_toolkits_unload",
         summary="Unload from a session",
-        parameters=[AGENT_PARAMETER],
+        parameters=[AGENT_PARAMETER, KIND_PARAMETER],
         responses={200: LoadResultOut, 400: ErrorOut, 403: ErrorOut, 404: ErrorOut, 409: ErrorOut},
     )
     def delete(self, request: Request, session_id: UUID, name: str) -> Response:
         """Unload a toolkit, a category or a tool; `not_loaded` where it is not there. What the agent begins with stays
-        (409 `sticky`)."""
+        (409 `sticky`), and so does everything where two of this name are loaded and no `kind` is given (409
+        `ambiguous`)."""
         member, session = _to_change(request, session_id)
-        only_parameters(request, "agent")
+        only_parameters(request, "agent", "kind")
+        kind = request.query_params.get("kind", "")
+        if kind not in ("", *KINDS):
+            raise ValidationError({"kind": f"It is one of {', '.join(KINDS)}."})
         place = Place(session, agent_of(session, request.query_params.get("agent")))
         if not name.isprintable():
             raise Http404
-        result = loading.unload(place, name, by=By(member))
+        result = loading.unload(place, name, by=By(member), kind=kind)
         if result.status == "unknown":
             raise Http404
         _check(result)

@@ -62,7 +62,8 @@ def session_unload(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
     place = Place(session, form.agent_of(session))
-    return _answer(request, member, place, loading.unload(place, form.cleaned_data["name"], by=By(member)))
+    wanted = {name: form.cleaned_data[name] for name in ("name", "kind")}
+    return _answer(request, member, place, loading.unload(place, **wanted, by=By(member)))
 
 
 @require_POST

@@ -5,7 +5,7 @@ They go through the same functions as the browser and the REST API; each answers
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from pydantic import Field
@@ -13,15 +13,14 @@ from pydantic import Field
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
 from capabilities.models import Agent, LoadingMode
-from capabilities.offers import Candidate
 from capabilities.registry import CategorySpec, tool
-from capabilities.routing.tool_search import Searched, search
 from sessions import loading
 from sessions.continuations import continuations_of
 from sessions.loadable import Loadable, LoadResult, Place, Reading, read_place
-from sessions.loading import By
+from sessions.loading import CATEGORY_REQUIRED, By
 from sessions.loads import loadable_categories
 from sessions.models import ChatSession, LoadSource
+from sessions.tool_search import Hit, How, search_place
 from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(
@@ -59,16 +58,29 @@ def load_tools(context: ToolContext, toolkit: Name) -> dict[str, Any]:
 
 
 @tool(category="dynamic", effect="write", on_crash="retry", human_format="Unloading {toolkit}")
-def unload_tools(context: ToolContext, toolkit: Name) -> dict[str, Any]:
+def unload_tools(
+    context: ToolContext,
+    toolkit: Name,
+    kind: Annotated[
+        Literal["any", "toolkit", "category", "tool"], Field(description="Which, where two have this name")
+    ] = "any",
+) -> dict[str, Any]:
     """Unload a toolkit, or a category, that is not needed any more."""
     if context.session_id is None:
         return {"status": "error", "toolkit": toolkit, "message": NO_SESSION}
-    return loading.unload(place_of(context), toolkit.strip(), by=by_model(context)).as_dict()
+    which = "" if kind == "any" else kind
+    return loading.unload(place_of(context), toolkit.strip(), by=by_model(context), kind=which).as_dict()
 
 
-@tool(category="dynamic", effect="write", on_crash="retry", human_format="Loading the category {category}")
+@tool(
+    category="dynamic",
+    effect="write",
+    on_crash="retry",
+    human_format="Loading the category {category}",
+    complaint=CATEGORY_REQUIRED,
+)
 def load_tool_category(
-    context: ToolContext, category: Annotated[str, Field(description="Name of the category", max_length=100)]
+    context: ToolContext, category: Annotated[str, Field(description="Name of the category")]
 ) -> dict[str, Any]:
     """Load a whole category of tools by its name."""
     if context.session_id is None:
@@ -90,10 +102,8 @@ def search_tools(
     if context.session_id is None:
         return {"status": "error", "message": NO_SESSION}
     place = place_of(context)
-    reading = read_place(place)
-    tools = {each.spec.name: each for each in reading.to_search}
-    found = search(query, [_searched(each) for each in tools.values()], max_results)
-    return {"tools": [_found(tools[each.name], each.score, place.agent) for each in found]}
+    found = search_place(place, query, max_results, context.turn_id)
+    return {"tools": [_found(each, place.agent, by_model(context)) for each in found]}
 
 
 @tool(category="dynamic", effect="external", human_format="Calling {name}")
@@ -154,17 +164,18 @@ def _categories(reading: Reading) -> list[dict[str, Any]]:
     ]
 
 
-def _searched(candidate: Candidate) -> Searched:
-    function = candidate.spec.definition["function"]
-    title = candidate.bundle.name if candidate.bundle else ""
-    return Searched(candidate.spec.name, title, function["description"], candidate.spec.category)
-
-
-def _found(candidate: Candidate, score: int, agent: Agent) -> dict[str, Any]:
-    """How it is had: where the tools never change, by `call_tool`, which needs its parameters."""
-    function = candidate.spec.definition["function"]
-    told = {"name": candidate.spec.name, "description": function["description"], "score": score}
+def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
+    """With how it is had: by waiting, where it is loaded already; where the tools never change, by `call_tool`, which
+    needs its parameters; else by loading what brings it."""
+    spec, bundle = hit.candidate.spec, hit.candidate.bundle
+    function = spec.definition["function"]
+    told = {"name": spec.name, "description": function["description"], "score": hit.score}
+    if hit.how == How.LOADED:
+        when, words = loading.takes_effect(agent, by)
+        return told | {"loaded": True, "takes_effect": when, "message": f"It is loaded, and {words}."}
+    if hit.how == How.CATEGORY:
+        return told | {"category": spec.category, "load_with": LOAD_CATEGORY}
     if agent.loading_mode != LoadingMode.CONSTANT:
-        return told | {"toolkit": candidate.bundle.name if candidate.bundle else ""}
+        return told | {"toolkit": bundle.name if bundle else ""}
     told |= {"parameters": function["parameters"], "call_with": CALL_TOOL}
-    return told | ({"instructions": candidate.spec.instructions} if candidate.spec.instructions else {})
+    return told | ({"instructions": spec.instructions} if spec.instructions else {})

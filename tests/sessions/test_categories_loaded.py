@@ -26,6 +26,8 @@ from sessions.active_tools import (
     get_active_tool_names,
     get_active_tool_permissions,
 )
+from sessions.loadable import Place
+from sessions.loading import NOTHING_TO_LOAD, By, load_category, unload
 from sessions.models import ChatSession, StepStatus, TurnStatus
 from tests.cast import (
     allow_toolkit,
@@ -238,6 +240,17 @@ def test_zk_16_zk_24_what_is_always_there_needs_no_load_and_stays(
     assert (loads_of(alices), carried_next(alices, provider)) == ([], AT_FIRST)
 
 
+def test_zk_24_of_an_agent_that_has_nothing_to_load_nobody_says_that_dynamic_is_there(alices: ChatSession) -> None:
+    with organisation_scope(alices.organisation):
+        bare = make_agent(alices.organisation, slug="bare", starts_with_core=False)
+        place, by = Place(make_session(alices.membership, bare), bare), By(alices.membership)
+
+        loaded, unloaded = load_category(place, "dynamic", by=by), unload(place, "dynamic", by=by)
+
+    assert (loaded.status, unloaded.status) == ("not_allowed", "not_loaded")
+    assert loaded.message == f"dynamic is not loaded: {NOTHING_TO_LOAD}"
+
+
 @pytest.mark.parametrize(
     "getter",
     [compute_definitions, get_active_tool_definitions, get_active_tool_permissions, get_active_tool_names],
@@ -281,13 +294,34 @@ def test_zk_19_an_empty_name_is_a_failure_that_asks_for_one(
     assert ask(alices, provider, load(name)) == [{"success": False, "error": "A category name is required."}]
 
 
-@pytest.mark.parametrize("name", [5, None, ["predictions"]], ids=str)
-def test_zk_19_a_name_that_is_no_text_is_a_failure(alices: ChatSession, provider: ScriptedOpenAI, name: Any) -> None:
-    (told,) = ask(alices, provider, load(name))
+@pytest.mark.parametrize(
+    "arguments",
+    [{"category": 5}, {"category": None}, {"category": ["predictions"]}, {}, {"name": "x"}],
+    ids=["number", "null", "list", "none", "other"],
+)
+def test_zk_19_a_name_that_is_no_text_is_a_failure_that_asks_for_one(
+    alices: ChatSession, provider: ScriptedOpenAI, arguments: Any
+) -> None:
+    (told,) = ask(alices, provider, call("load_tool_category", arguments))
 
-    assert told["success"] is False
-    assert "category" in told["error"]
+    assert (told["success"], told["error"]) == (False, "A category name is required.")
     assert loads_of(alices) == []
+
+
+def test_mr_39_zk_04_a_search_finds_what_a_category_holds_that_may_be_loaded(
+    alices: ChatSession, bobs: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    home = make_category(alices.organisation, "kit", is_core=False)
+    allow_toolkit(
+        alices.agent, make_toolkit(alices.organisation, "ids", make_tool(alices.organisation, "uuid", category=home))
+    )
+    (found,) = ask(alices, provider, call("search_tools", {"query": "outline"}))
+    (nothing,) = ask(bobs, provider, call("search_tools", {"query": "outline"}))
+
+    (hit,) = found["tools"]
+    assert (hit["name"], hit["score"]) == ("code_outline", 80)
+    assert (hit["category"], hit["load_with"]) == ("codebase", "load_tool_category")
+    assert nothing == {"tools": []}, "Bob may not load the category"
 
 
 def test_zk_20_zk_22_the_result_is_a_json_string_that_says_success(

@@ -18,12 +18,14 @@ from capabilities.models import (
     AgentToolkit,
     Effect,
     Grant,
+    LanguageModel,
     LoadingMode,
     Tool,
     Toolkit,
     ToolkitTool,
 )
 from sessions import ledger
+from sessions.loads import loads_of as loads_seen
 from sessions.models import ChatSession, LoadedToolkit, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import (
     allow_toolkit,
@@ -694,6 +696,37 @@ def test_mr_19_one_that_is_initial_no_longer_stays_loaded_and_can_be_unloaded(
     assert carried_next(session, provider) == AT_FIRST
 
 
+def test_mr_19_what_falls_is_a_warning_in_the_log(
+    session: ChatSession, provider: ScriptedOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(session, provider, load("clock"))
+    with organisation_scope(session.organisation_id):
+        AgentToolkit.objects.filter(toolkit__name="clock").delete()
+
+    for _ in range(2):
+        run(session)
+
+    lines = [each.getMessage() for each in caplog.records if each.name == "sessions.loading"]
+    assert lines == [f"Session {session.pk}: toolkit clock is no longer loaded (not_allowed)"]
+
+
+def test_mr_19_what_is_listed_and_begun_with_follows_the_order_of_the_allowed_list(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    load_by_hand(session, "ids")
+    load_by_hand(session, "clock")
+    with organisation_scope(session.organisation_id):
+        AgentToolkit.objects.filter(toolkit__name="clock").update(position=9)
+        panel = [line.name for line in loads_seen(ChatSession.objects.get(), session.agent).loaded]
+    (listed,) = ask(session, provider, call("list_toolkits"))
+    with organisation_scope(session.organisation_id):
+        AgentToolkit.objects.update(is_initial=True)
+    begun = make_session(session.membership, session.agent)
+
+    assert (panel, [each["name"] for each in listed["toolkits"]]) == (["ids", "clock"], ["ids", "clock"])
+    assert carried_next(begun, provider) == [*AT_FIRST, "uuid", "current_time", "date_arithmetic"]
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -857,7 +890,7 @@ def test_mr_39_search_tools_ranks_what_is_not_at_hand(session: ChatSession, prov
     assert exact["tools"][0] == {
         "name": "current_time",
         "description": kit_description(session, "current_time"),
-        "score": 200,
+        "score": 100,
         "toolkit": "clock",
     }
     assert [(each["name"], each["score"]) for each in words["tools"]] == [("current_time", 60)]
@@ -878,6 +911,36 @@ def test_mr_39_a_search_asks_for_one_to_twenty_results(
 
     assert told["success"] is False
     assert "max_results" in told["error"]
+
+
+def test_mr_39_what_was_loaded_in_this_turn_and_is_not_sent_yet_is_found_with_when_it_comes(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    search = call("search_tools", {"query": "current_time"}, id="search")
+    provider.enqueue(Say(calls=[load("clock")]), Say(calls=[search]), Say("Done."))
+
+    first = answers_in(run(session))[1]["tools"][0]
+    (later,) = ask(session, provider, search)
+
+    assert (first["name"], first["score"], first["loaded"], first["takes_effect"]) == (
+        "current_time",
+        100,
+        True,
+        "next_request",
+    )
+    assert first["message"] == "It is loaded, and will be available on the next request in this session."
+    assert later == {"tools": []}, "it is at hand"
+
+
+def test_mr_39_what_is_loaded_and_falls_over_the_limit_is_not_promised(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(tool_limit=len(AT_FIRST))
+    search = call("search_tools", {"query": "current_time"}, id="search")
+    provider.enqueue(Say(calls=[load("clock")]), Say(calls=[search]), Say("Done."))
+
+    assert answers_in(run(session))[1] == {"tools": []}
 
 
 def test_mr_39_a_search_gives_five_where_nothing_is_said(session: ChatSession, provider: ScriptedOpenAI) -> None:
