@@ -204,12 +204,3 @@ def test_every_tool_of_the_house_is_fit_for_the_catalogue(tool: BuiltinTool) -> 
     assert tool.human_format.strip()
     assert 0 < tool.timeout <= 600
     assert tool.on_crash == "retry" or tool.effect != "read"
-
-
-def test_zk_34_a_category_brings_definitions_names_permission_and_what_runs_under_one_pattern() -> None:
-    for each in registry.tools.values():
-        assert registry.categories[each.category].name == each.category
-        assert (each.description, each.parameters["type"]) == (each.description.strip(), "object")
-        assert callable(each.function)
-        assert each.effect in ("read", "write", "external")
-    assert {each.category for each in registry.tools.values()} == set(registry.categories)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
+from capabilities.models import Tool
 from capabilities.registry import registry
+from capabilities.starter import FirstAdmin, create_organisation
+from toolhub.tenants.scope import organisation_scope
 
 #: 004_674c0e77c8340e61.txt, appendix: 18 categories, 63 tools.
 CORTEX = {
@@ -42,8 +46,20 @@ def test_cx_23_each_category_has_its_tools(category: str, names: str) -> None:
     assert set(names.split()) <= here
 
 
-def test_cx_03_there_are_63_of_them() -> None:
-    assert len({name for names in CORTEX.values() for name in names.split()}) == 63
+@pytest.mark.django_db
+def test_cx_03_the_catalogue_of_a_new_organisation_holds_all_63_and_its_page_says_the_real_count(
+    client: Client,
+) -> None:
+    admin = create_organisation("Initech", "initech", FirstAdmin("peter@example.com", "a-long-password"))
+    promised = {(category, name) for category, names in CORTEX.items() for name in names.split()}
+    with organisation_scope(admin.organisation):
+        here = set(Tool.objects.values_list("category__name", "name"))
+
+    client.force_login(admin.user)
+    page = client.get("/o/initech/tools/").content.decode()
+
+    assert (promised - here, len({name for _, name in promised})) == (set(), 63)
+    assert f"{len(here)} tools" in " ".join(page.split())
 
 
 def test_zk_07_the_core_set_is_exactly_these_16() -> None:
