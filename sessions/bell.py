@@ -17,8 +17,9 @@ from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
 
-#: The Celery task that runs a turn.
+#: The Celery tasks that run a turn, and a tool by hand.
 TASK = "sessions.run_turn"
+TRIAL_TASK = "sessions.run_trial"
 #: Seconds without trying, after a try that failed.
 PAUSE = 5.0
 
@@ -45,11 +46,20 @@ breaker = Breaker()
 
 def ring(turn_id: UUID) -> bool:
     """Ask a worker to look at the turn. False if nobody could be asked; a sweep will find the turn."""
+    return _ring(TASK, turn_id)
+
+
+def ring_for_trial(public_id: UUID) -> bool:
+    """The same for a run of a tool by hand."""
+    return _ring(TRIAL_TASK, public_id)
+
+
+def _ring(task: str, row_id: UUID) -> bool:
     if not settings.REDIS_URL or breaker.is_open:
         return False
     try:
         _publisher(settings.REDIS_URL).ping()  # where nobody answers, Celery's own client takes six seconds to say so
-        current_app.send_task(TASK, args=[str(turn_id)], retry=False, ignore_result=True)
+        current_app.send_task(task, args=[str(row_id)], retry=False, ignore_result=True)
     except (redis.RedisError, OSError, OperationalError) as error:
         breaker.note_failure("ring", error)
         return False

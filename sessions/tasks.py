@@ -1,4 +1,4 @@
-"""The Celery task: fetch, claim, delegate. Its argument is the turn's id and nothing else."""
+"""The Celery tasks: fetch, claim, delegate. Their argument is the row's id and nothing else."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from uuid import UUID
 
 from celery import shared_task
 
-from sessions.bell import TASK
-from sessions.worker import work_on
+from sessions.bell import TASK, TRIAL_TASK
+from sessions.worker import work_on, work_on_trial
 
 
 @shared_task(name=TASK, ignore_result=True)
 def run_turn(turn_id: str) -> None:
     work_on(UUID(turn_id))
+
+
+@shared_task(name=TRIAL_TASK, ignore_result=True)
+def run_trial(trial_id: str) -> None:
+    work_on_trial(UUID(trial_id))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.queries.catalogue import shown_tool_or_404
+from sessions.models import TrialRun
 from sessions.queries import calls_of_tool
 from sessions.trial_form import TrialForm
-from sessions.trying import is_good, trial_or_404, try_tool
+from sessions.trying import Trial, request_trial, trial_or_404, trial_run_or_404
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access
 from toolhub.tenants.pages import signed_in
@@ -31,13 +33,42 @@ def tool_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_try(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The form; posted, it asks for a run by a worker, whose page or part follows the run."""
     member = member_or_404(request, at_least=Access.MEMBER)
     trial = trial_or_404(member, name)
-    schema = trial.spec.definition["function"]["parameters"]
-    form = TrialForm(request.POST if request.method == "POST" else None, schema=schema, effect=trial.spec.effect)
-    context: dict[str, Any] = {"tool": trial.tool, "spec": trial.spec, "form": form, "refused": trial.why_not}
+    form = TrialForm(
+        request.POST if request.method == "POST" else None, schema=_schema_of(trial), effect=trial.spec.effect
+    )
+    context = _context(trial, form)
     if form.is_valid():
-        outcome = try_tool(trial, form.arguments_text(), actor=member)
-        context |= {"outcome": outcome, "is_good": is_good(outcome)}
+        asked = request_trial(trial, form.arguments_text(), actor=member)
+        if isinstance(asked, TrialRun):
+            if not request.htmx:
+                return redirect("tool_trial", org, name, asked.public_id)
+            context["run"] = asked
+        else:
+            context["refusal"] = asked
     template = "sessions/_tool_try.html" if request.htmx else "sessions/tool_try.html"
     return render(request, template, context, status=422 if form.errors else 200)
+
+
+@require_GET
+@signed_in
+def tool_trial(request: MemberRequest, org: str, name: str, trial_id: str) -> HttpResponse:
+    """How a run by hand stands. Shown to the member who asked for it; anybody else finds no such page."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    run = trial_run_or_404(member, name, trial_id)
+    if request.htmx:
+        return render(request, "sessions/_tool_trial.html", {"tool": run.tool_version.tool, "run": run})
+    trial = trial_or_404(member, name)
+    form = TrialForm(schema=_schema_of(trial), effect=trial.spec.effect, given=json.loads(run.arguments))
+    return render(request, "sessions/tool_try.html", _context(trial, form) | {"run": run})
+
+
+def _schema_of(trial: Trial) -> dict[str, Any]:
+    schema: dict[str, Any] = trial.spec.definition["function"]["parameters"]
+    return schema
+
+
+def _context(trial: Trial, form: TrialForm) -> dict[str, Any]:
+    return {"tool": trial.tool, "spec": trial.spec, "form": form, "refused": trial.why_not}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -20,9 +21,14 @@ class TrialForm(forms.Form):
         error_messages={"required": "Tick this: the call is not a rehearsal."},
     )
 
-    def __init__(self, *args: Any, schema: dict[str, Any], effect: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, schema: dict[str, Any], effect: str, given: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """`given` are arguments that the fields begin with."""
         super().__init__(*args, **kwargs)
         self.arguments = argument_fields(schema)
+        if given is not None:
+            self.initial = _initial(self.arguments, given)
         if effect == "read":
             del self.fields["confirm"]
         if self.arguments is None:
@@ -45,6 +51,22 @@ class TrialForm(forms.Form):
             if value not in (None, "") or (argument.is_required and argument.kind in ("string", "text")):
                 found[argument.name] = _value(argument, value)
         return json.dumps(found, ensure_ascii=False)
+
+
+def _initial(arguments: list[ArgumentField] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as the fields show them; `_value` is the way back."""
+    if arguments is None:
+        return {"arg-": json.dumps(given, indent=2, ensure_ascii=False)}
+    return {f"arg-{each.name}": _shown(each, given[each.name]) for each in arguments if each.name in given}
+
+
+def _shown(argument: ArgumentField, value: Any) -> Any:
+    match argument.kind:
+        case "boolean" | "choice" | "json":
+            return json.dumps(value, ensure_ascii=False)
+        case "lines" if isinstance(value, list):
+            return "\n".join(map(str, value))
+    return value
 
 
 def _field(argument: ArgumentField) -> forms.Field:

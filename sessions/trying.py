@@ -1,27 +1,32 @@
-"""A tool run by hand: the same checks, deadline, cap and masks as a call of a turn, and an audit row of its own."""
+"""A tool run by hand: asked for here, with an audit row of its own, and run by a worker with the same checks, deadline,
+cap and masks as a call of a turn."""
 
 from __future__ import annotations
 
 import json
-import threading
-from dataclasses import dataclass, replace
-from uuid import uuid4
+from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models.functions import Now
 from django.http import Http404
+from django.shortcuts import get_object_or_404
 
 from capabilities.active import ToolSpec, current_specs
 from capabilities.models import Tool
 from sessions import execution
+from sessions.bell import ring_for_trial
 from sessions.execution import Outcome
-from sessions.models import StepStatus
+from sessions.fencing import from_now
+from sessions.models import OPEN_TRIALS, StepStatus, TrialRun
 from sessions.replies import Call
 from sessions.text import storable
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership
 
-#: The window that a result is capped for: a small model's, so that nothing is hidden that a model would not see.
-CONTEXT_WINDOW = 32_000
+#: Seconds that a run waits for a worker, and runs of one member that are open at the same time.
+QUEUE_SECONDS = 60.0
+MAX_OPEN = 5
+TOO_MANY = f"Not run: {MAX_OPEN} of your runs have not ended yet. Wait for one of them."
 #: Characters of the arguments that the audit keeps.
 MAX_TOLD = 4_000
 
@@ -49,8 +54,9 @@ def trial_or_404(member: Membership, name: str) -> Trial:
     return Trial(tool, specs[0], execution.refusal_to(member.pk, specs[0]))
 
 
-def try_tool(trial: Trial, arguments_text: str, *, actor: Membership) -> Outcome:
-    """Run it as this member. The audit row is written before the run: a tool that breaks the service is on record."""
+def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> TrialRun | Outcome:
+    """Put a run of the tool by this member on record, with its audit row, and call for a worker; or the answer right
+    away, where it is not permitted or its arguments do not fit."""
     spec = trial.spec
     refused = execution.refusal_to(actor.pk, spec)
     if refused is not None:
@@ -59,14 +65,27 @@ def try_tool(trial: Trial, arguments_text: str, *, actor: Membership) -> Outcome
     if isinstance(arguments, Outcome):
         return arguments
     context = execution.context_of(spec, actor.organisation_id, actor.pk)
-    context = replace(context, idempotency_key=str(uuid4()))
-    told = execution.masked_in(json.dumps(arguments, ensure_ascii=False), context.secrets)
+    text = json.dumps(arguments, ensure_ascii=False)
+    told = execution.masked_in(text, context.secrets)
     with transaction.atomic():
+        open_runs = TrialRun.objects.filter(membership=actor, status__in=OPEN_TRIALS).count()
+        if open_runs >= MAX_OPEN:
+            return execution.failure(TOO_MANY, status=StepStatus.REFUSED)
+        run = TrialRun.objects.create(
+            organisation_id=actor.organisation_id,
+            membership=actor,
+            tool_version_id=spec.version_id,
+            arguments=text,
+            deadline_at=from_now(QUEUE_SECONDS),
+            rang_at=Now(),
+        )
         after = {"arguments": storable(told, MAX_TOLD), "effect": spec.effect}
         record("tool.try", trial.tool, actor=actor, after=after)
-    outcome = execution.run_tool(spec, context, arguments, threading.Event())
-    return execution.capped(outcome, spec, CONTEXT_WINDOW)
+        transaction.on_commit(lambda: ring_for_trial(run.public_id))
+    return run
 
 
-def is_good(outcome: Outcome) -> bool:
-    return outcome.status == StepStatus.DONE
+def trial_run_or_404(member: Membership, name: str, public_id: str) -> TrialRun:
+    """A run of this tool that this member asked for. One query."""
+    runs = TrialRun.objects.select_related("tool_version__tool").filter(membership=member)
+    return get_object_or_404(runs, public_id=public_id, tool_version__tool__name=name)

@@ -7,6 +7,8 @@ from django.urls import path, re_path
 from capabilities.urls import TOOL, TOOLKIT
 from sessions import agent_views, explain_views, loads_views, matrix_views, offer_views, tool_views, views
 
+UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
 urlpatterns = [
     path("", views.organisation_home, name="organisation_home"),
     path("first-steps/", views.first_steps_page, name="first_steps"),
@@ -32,4 +34,5 @@ urlpatterns = [
     re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
+    re_path(TOOL + rf"try/(?P<trial_id>{UUID})/\Z", tool_views.tool_trial, name="tool_trial"),
 ]

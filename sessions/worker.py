@@ -25,7 +25,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.tokens import count_tokens
-from sessions import bell, ledger, periodic
+from sessions import bell, ledger, periodic, trial_runs
 from sessions.held import held_turns
 from sessions.loop import run_turn
 from sessions.models import Turn, TurnStatus
@@ -63,6 +63,19 @@ def work_on(turn_id: UUID) -> None:
         logger.warning("Turn %s waits for the database: %s", turn_id, error)
     except Exception:
         logger.exception("Turn %s fell over; it is tried again", turn_id)
+    finally:
+        connection.close()
+
+
+def work_on_trial(public_id: UUID) -> None:
+    """Run a tool by hand, if the run is free. One that falls over is not taken up again: its outcome is unknown."""
+    try:
+        if not held_turns.draining:
+            trial_runs.run_trial(public_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The run by hand %s lost the database: %s", public_id, error)
+    except Exception:
+        logger.exception("The run by hand %s fell over", public_id)
     finally:
         connection.close()
 
@@ -107,27 +120,35 @@ class Housekeeper:
 
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, and call a worker for each turn that waits for one."""
-        each_step((ledger.reap, periodic.sweep, self.call_workers))
+        each_step((ledger.reap, periodic.sweep, trial_runs.sweep, self.call_workers, self.call_workers_for_trials))
 
     def call_workers(self) -> None:
         """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""
         each_step(partial(self._call_worker, turn_id) for turn_id in unrung())
 
+    def call_workers_for_trials(self) -> None:
+        """The same for each run of a tool by hand."""
+        each_step(partial(self._call_worker_for_trial, public_id) for public_id in trial_runs.unrung(RING_AGAIN))
+
     def _call_worker(self, turn_id: UUID) -> None:
         if not bell.ring(turn_id):
-            self._run_here(turn_id)
+            self._run_here(turn_id, work_on)
 
-    def _run_here(self, turn_id: UUID) -> None:
-        """Nobody can be rung: take the turn ourselves."""
-        if turn_id in self._own_ids or len(self._own_ids) >= settings.WORKER_CONCURRENCY:
+    def _call_worker_for_trial(self, public_id: UUID) -> None:
+        if not bell.ring_for_trial(public_id):
+            self._run_here(public_id, work_on_trial)
+
+    def _run_here(self, row_id: UUID, work_on_row: Callable[[UUID], None]) -> None:
+        """Nobody can be rung: do the work ourselves."""
+        if row_id in self._own_ids or len(self._own_ids) >= settings.WORKER_CONCURRENCY:
             return
-        self._own_ids.add(turn_id)
+        self._own_ids.add(row_id)
 
         def work() -> None:
             try:
-                work_on(turn_id)
+                work_on_row(row_id)
             finally:
-                self._own_ids.discard(turn_id)
+                self._own_ids.discard(row_id)
 
         self._own.submit(work)
 

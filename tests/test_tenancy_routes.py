@@ -44,7 +44,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from sessions.models import Step, ToolSet, Turn, TurnEvent, TurnStatus
+from sessions.models import Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import (
     make_agent,
     make_category,
@@ -114,6 +114,8 @@ class Side:
     #: A role of the mode `listed`.
     listed: str = "no-listed"
     secret: str = "no-such-secret"
+    #: A run of the tool by hand, of the asking member alone.
+    trial_id: UUID = field(default_factory=uuid4)
     email: str = "nobody@example.com"
 
 
@@ -157,6 +159,8 @@ class Ask:
     refused: int = 400
     #: What a plain member lacks for it (403), where not the whole route asks for it.
     right: Right | None = None
+    #: The answer to a member whose roles allow no tool, where that is another one.
+    without_tools: int | None = None
 
 
 @dataclass(frozen=True)
@@ -470,7 +474,8 @@ ROUTES: dict[str, Route] = {
     "tool_members": Route(right=Right.ROLES),
     "tool_instruct": Route((Ask("POST", 302, body=lambda side: {"instructions": "None."}),), right=Right.CATALOGUE),
     "tool_calls": Route(),
-    "tool_try": Route((Ask(), Ask("POST"))),
+    "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
+    "tool_trial": Route(),
     "tool_move": Route(
         (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
     ),
@@ -590,7 +595,7 @@ class Address:
     @property
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
-        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "own_request", "pk"})
+        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "own_request", "pk", "trial_id"})
 
     def url(self, side: Side, route: Route) -> str:
         kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
@@ -672,6 +677,15 @@ def fill(member: Membership, word: str) -> Side:
         )
         model_row = LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
         AgentTool.objects.create(**own, agent=agent, tool=tool)
+        trial = TrialRun.objects.create(
+            **own,
+            membership=member,
+            tool_version_id=tool.current_version_id or 0,
+            arguments=json.dumps({"word": word}),
+            status=TrialStatus.DONE,
+            result=word,
+            deadline_at=timezone.now(),
+        )
         toolkits = [
             Toolkit.objects.create(**own, name=f"{word}_{kind}", description=word) for kind in ("kit", "idle_kit")
         ]
@@ -730,6 +744,7 @@ def fill(member: Membership, word: str) -> Side:
         colleague=colleague.pk,
         token_id=token.pk,
         own_token=own_token.pk,
+        trial_id=trial.public_id,
         pk=1,
         invitation_id=invitation.pk,
         own_request=own_request.pk,
@@ -1094,7 +1109,7 @@ def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: Wo
 def test_what_asks_for_no_right_is_open_to_a_member(world: World, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
 
-    assert ask(client_of(world.bob, ADDRESSES[name]), name, way, world.acme).status == way.status
+    assert ask(client_of(world.bob, ADDRESSES[name]), name, way, world.acme).status == (way.without_tools or way.status)
 
 
 # -- Other doors ------------------------------------------------------------------------------------------------------
@@ -1151,7 +1166,7 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: World) -> None:
 VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke"})
 
 #: What runs something, and is shown to those who may: not to a viewer.
-FOR_MEMBERS = frozenset({"tool_try"})
+FOR_MEMBERS = frozenset({"tool_try", "tool_trial"})
 
 
 def with_access(world: World, access: Access) -> Membership:
@@ -1171,7 +1186,7 @@ def test_an_operator_may_do_all_but_what_is_for_admins(world: World, name: str, 
 
     answer = ask(client_of(operator, ADDRESSES[name]), name, way, world.acme)
 
-    assert answer.status == (403 if right in ADMIN_ONLY_RIGHTS else way.status)
+    assert answer.status == (403 if right in ADMIN_ONLY_RIGHTS else way.without_tools or way.status)
 
 
 @pytest.mark.parametrize(

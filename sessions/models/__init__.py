@@ -3,6 +3,7 @@
 from sessions.models.chats import ChatSession, Notice
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
+from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
     OPEN_STATUSES,
     Step,
@@ -16,6 +17,7 @@ from sessions.models.turns import (
 
 __all__ = [
     "OPEN_STATUSES",
+    "OPEN_TRIALS",
     "ChatSession",
     "LoadSource",
     "LoadedToolkit",
@@ -27,6 +29,8 @@ __all__ = [
     "StepKind",
     "StepStatus",
     "ToolSet",
+    "TrialRun",
+    "TrialStatus",
     "Turn",
     "TurnEvent",
     "TurnStatus",
