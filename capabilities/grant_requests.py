@@ -89,7 +89,7 @@ def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor:
     _settle(request, RequestStatus.GRANTED, decided_by=actor, answer=answer.strip())
     _check_no_deny(request)
     content = GrantContent(
-        member=request.membership_id,
+        member=request.membership.public_id,
         effect=Effect.ALLOW,
         tool=request.tool.name if request.tool else "",
         category=request.category.name if request.category else "",
@@ -98,7 +98,7 @@ def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor:
     )
     request.grant = give_grant(content, actor=actor)
     request.save(update_fields=["grant"])
-    after = _told(request) | {"granted_hours": hours, "grant": request.grant.pk}
+    after = _told(request) | {"granted_hours": hours, "grant": str(request.grant.public_id)}
     record("grant_request.grant", request, actor=actor, before=before, after=after)
     return request
 

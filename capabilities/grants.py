@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
@@ -29,7 +30,8 @@ LAPSED_AT_ONCE = 100
 class GrantContent:
     """What a grant's form says. It names a tool or a category; `expires_at` is aware, None for never."""
 
-    member: int
+    #: Public id.
+    member: UUID
     effect: str
     tool: str = ""
     category: str = ""
@@ -42,7 +44,7 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
     """Allow or deny something to one member. A right limited to a category is enough for what is in it."""
     if content.effect not in Effect.values:
         raise ChangeRefused("effect", f"The effect is one of {', '.join(Effect.values)}.")
-    member = Membership.objects.select_related("user").filter(pk=content.member, ended_at=None).first()
+    member = Membership.objects.select_related("user").filter(public_id=content.member, ended_at=None).first()
     if member is None:
         raise ChangeRefused("member", "There is no such member.", code="unknown")
     tool, category = named_thing(content.tool, content.category)

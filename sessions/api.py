@@ -41,7 +41,7 @@ class SessionOut(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="pk")
     agent = serializers.CharField(source="agent.slug")
     title = serializers.CharField()
-    member = serializers.IntegerField(source="membership_id")
+    member = serializers.UUIDField(source="membership.public_id")
     created_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField()
     shares_loads = serializers.BooleanField(
@@ -85,7 +85,7 @@ class ActiveToolsOut(serializers.Serializer[Any]):
 
 def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
     """The member's own session, with its first agent. Who may read everybody's is told that another's is not theirs."""
-    session = ChatSession.objects.select_related("agent").filter(pk=session_id, membership=member).first()
+    session = ChatSession.objects.select_related("agent", "membership").filter(pk=session_id, membership=member).first()
     if session is None:
         session_or_404(member, session_id)
         raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -32,7 +33,7 @@ from toolhub.tenants.paging import (
 class QueryIn(serializers.Serializer[Any]):
     """What of the query names something; each may be left out."""
 
-    member = serializers.IntegerField(required=False, min_value=1, max_value=2**62)
+    member = serializers.UUIDField(required=False)
     agent = serializers.CharField(required=False, max_length=63)
     session = serializers.UUIDField(required=False)
     message = serializers.CharField(required=False, max_length=MAX_MESSAGE, allow_blank=True)
@@ -70,7 +71,7 @@ class ExplainedOut(serializers.Serializer[Any]):
 class ExplanationOut(serializers.Serializer[Any]):
     results = ExplainedOut(many=True)
     next = serializers.CharField(allow_null=True)
-    member = serializers.IntegerField()
+    member = serializers.UUIDField()
     agent = serializers.CharField()
     session = serializers.UUIDField(allow_null=True)
     sent = serializers.IntegerField(help_text="Tools that are sent, whatever this page shows.")
@@ -89,7 +90,7 @@ class Explain(APIView):
         summary="Why a tool is sent, or not",
         parameters=[
             *PAGE_PARAMETERS,
-            parameter("member", int, "Key of a member; you, if left out. Another one takes the right `roles`."),
+            parameter("member", UUID, "Id of a member; you, if left out. Another one takes the right `roles`."),
             parameter("agent", str, "Slug of an agent; the session's, or the first one, if left out."),
             parameter("session", str, "A session of that member; a new one, if left out."),
             parameter("message", str, "What would be said. Agents have no routing: it changes nothing."),
@@ -124,7 +125,7 @@ class Explain(APIView):
             {
                 "results": [told(each, reader) for each in found.tools],
                 "next": write_cursor(found.after) if found.after is not None else None,
-                "member": subject.member.pk,
+                "member": str(subject.member.public_id),
                 "agent": subject.agent.slug,
                 "session": str(subject.session.pk) if subject.session is not None else None,
                 "sent": found.sent,

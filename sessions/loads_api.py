@@ -59,7 +59,7 @@ class LoadableOut(serializers.Serializer[Any]):
     loaded = serializers.BooleanField(source="is_loaded")
     sticky = serializers.BooleanField(source="is_sticky", help_text="The agent begins with it, and it stays.")
     source: Any = serializers.ChoiceField(choices=LoadSource.values, allow_null=True)
-    loaded_by = serializers.IntegerField(allow_null=True, help_text="A member.")
+    loaded_by = serializers.UUIDField(allow_null=True, help_text="A member.")
     loaded_at = serializers.DateTimeField(allow_null=True)
 
 
@@ -101,16 +101,20 @@ class CallOut(serializers.Serializer[Step]):
 
 
 class LoadOut(serializers.Serializer[LoadedToolkit]):
-    id = serializers.IntegerField(source="pk")
+    id = serializers.UUIDField(source="public_id")
     name = serializers.CharField(help_text="As it was when it was loaded.")
     agent = serializers.CharField(source="agent.slug")
     source: Any = serializers.ChoiceField(choices=LoadSource.values)
-    loaded_by = serializers.IntegerField(source="loaded_by_id", allow_null=True, help_text="A member.")
+    loaded_by = serializers.UUIDField(
+        source="loaded_by.public_id", allow_null=True, default=None, help_text="A member."
+    )
     loaded_at = serializers.DateTimeField()
     call = CallOut(source="loaded_in", allow_null=True, help_text="The call that loaded it, if one did.")
     unloaded_at = serializers.DateTimeField(allow_null=True)
     unload_reason = serializers.CharField(help_text="Empty while it is loaded.")
-    unloaded_by = serializers.IntegerField(source="unloaded_by_id", allow_null=True, help_text="A member.")
+    unloaded_by = serializers.UUIDField(
+        source="unloaded_by.public_id", allow_null=True, default=None, help_text="A member."
+    )
     unload_call = CallOut(source="unloaded_in", allow_null=True, help_text="The call that unloaded it, if one did.")
 
 
@@ -236,7 +240,9 @@ def _categories_for(member: Membership, session: ChatSession, agent: Agent) -> l
 def _shown(lines: list[Line]) -> list[dict[str, Any]]:
     """As LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
     keys = [line.load_id for line in lines if line.load_id is not None]
-    rows = LoadedToolkit.objects.filter(pk__in=keys).values_list("pk", "loaded_by_id", "loaded_at") if keys else ()
+    rows = (
+        LoadedToolkit.objects.filter(pk__in=keys).values_list("pk", "loaded_by__public_id", "loaded_at") if keys else ()
+    )
     by_whom = {key: (member, moment) for key, member, moment in rows}
     shown = []
     for line in lines:

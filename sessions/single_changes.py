@@ -181,7 +181,8 @@ class Changes:
         model, limit = self.world.agent.model, self.world.place_of(spec) + 1
         if self.world.sends_with_limit(spec, limit):
             text = f"the model {model.name} takes {limit:,} tools or more"
-            yield Change("raise_limit", text, "model_update", (model.provider.slug, model.pk), right=Right.PROVIDERS)
+            args = (model.provider.slug, str(model.public_id))
+            yield Change("raise_limit", text, "model_update", args, right=Right.PROVIDERS)
         loads = [load for load in self.world.holdings.loads if not load.bundle.is_initial]
         for load in loads[:TRIED] if self.in_session else []:
             key = ("unload", load)

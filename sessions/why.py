@@ -73,11 +73,11 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
 def subject_of(
     reader: Membership,
     *,
-    member: int | str | None = None,
+    member: UUID | str | None = None,
     agent: str | Agent = "",
     session: UUID | None = None,
 ) -> Subject:
-    """Oneself, unless a member (by key or e-mail address) or somebody's session is named. At most three queries.
+    """Oneself, unless a member (by public id or e-mail address) or somebody's session is named. At most three queries.
 
     Raises PermissionDenied without the right `roles` for another member, and ChangeRefused with the code `unknown` for
     what is not there or not visible. Without an agent: the session's, or the first one that there is. One that is
@@ -100,15 +100,15 @@ def _session(reader: Membership, session: UUID) -> ChatSession:
     return found
 
 
-def _member(reader: Membership, named: int | str | None, chat: ChatSession | None) -> Membership:
+def _member(reader: Membership, named: UUID | str | None, chat: ChatSession | None) -> Membership:
     if named is None:
-        named = chat.membership_id if chat is not None else reader.pk
-    if named in (reader.pk, reader.user.email):
+        named = chat.membership.public_id if chat is not None else reader.public_id
+    if named in (reader.public_id, reader.user.email):
         return reader
     require(reader, Right.ROLES)
-    if chat is not None and named in (chat.membership_id, chat.membership.user.email):
+    if chat is not None and named in (chat.membership.public_id, chat.membership.user.email):
         return chat.membership
-    by = {"user__email": named.strip().lower()} if isinstance(named, str) else {"pk": named}
+    by = {"user__email": named.strip().lower()} if isinstance(named, str) else {"public_id": named}
     found = Membership.objects.select_related("user").filter(ended_at=None, **by).first()
     if found is None:
         raise not_there("member", "member", named)

@@ -95,19 +95,19 @@ class Side:
     service: str
     idle_agent: str
     empty_category: str
-    member_id: int
-    grant_id: int
-    model_id: int
+    member_id: UUID
+    grant_id: UUID
+    model_id: UUID
     #: Another plain member of the organisation, and a token of theirs.
-    colleague: int
-    token_id: int
+    colleague: UUID
+    token_id: UUID
     #: Of the asking member alone; nobody has a passkey.
-    own_token: int
+    own_token: UUID
     pk: int
-    invitation_id: int
+    invitation_id: UUID
     #: Requests for a grant: the asking member's own, and another's.
-    own_request: int
-    request_id: int
+    own_request: UUID
+    request_id: UUID
     #: One that an agent may load, and one that none does.
     toolkit: str = "no_such_toolkit"
     idle_toolkit: str = "no_idle_toolkit"
@@ -133,16 +133,16 @@ MISSING = Side(
     "no_service",
     "no-idle-agent",
     "no_empty_category",
+    uuid4(),
+    uuid4(),
+    uuid4(),
+    uuid4(),
+    uuid4(),
+    uuid4(),
     987654,
-    987654,
-    987654,
-    987654,
-    987654,
-    987654,
-    987654,
-    987654,
-    987654,
-    987654,
+    uuid4(),
+    uuid4(),
+    uuid4(),
 )
 
 Named = Callable[[Side], Mapping[str, Any]]
@@ -737,18 +737,18 @@ def fill(member: Membership, word: str) -> Side:
         toolkit=toolkits[0].name,
         idle_toolkit=toolkits[1].name,
         empty_category=f"{word}_empty",
-        member_id=member.pk,
-        grant_id=grant.pk,
-        model_id=model_row.pk,
+        member_id=member.public_id,
+        grant_id=grant.public_id,
+        model_id=model_row.public_id,
         email=member.user.email,
-        colleague=colleague.pk,
-        token_id=token.pk,
-        own_token=own_token.pk,
+        colleague=colleague.public_id,
+        token_id=token.public_id,
+        own_token=own_token.public_id,
         trial_id=trial.public_id,
         pk=1,
-        invitation_id=invitation.pk,
-        own_request=own_request.pk,
-        request_id=request.pk,
+        invitation_id=invitation.public_id,
+        own_request=own_request.public_id,
+        request_id=request.public_id,
     )
 
 
@@ -851,7 +851,7 @@ def ask(
     query = way.query(naming or at) if way.query else {}
     method = method or way.method
     if address.is_api:
-        data: Any = json.dumps(body) if body else ""
+        data: Any = json.dumps(body, default=str) if body else ""
         content = "application/json"
         response = client.generic(method, url, data, content, headers=dict(headers or {}), query_params=dict(query))
     elif method == "POST":
@@ -1007,9 +1007,9 @@ def names_rows(way: Ask) -> bool:
             name="a",
             slug="a",
             role="a",
-            member_id=1,
+            member_id=UUID(int=1),
             empty_category="a",
-            model_id=1,
+            model_id=UUID(int=1),
             email="a@b.example",
         )
     )
@@ -1038,9 +1038,8 @@ def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_name
 def without_echo(answer: Answer, side: Side) -> Answer:
     """A page may say again what was looked for."""
     body = answer.body
-    texts = {
-        value for name in fields(side) if name.name != "org" and isinstance(value := getattr(side, name.name), str)
-    }
+    named = (getattr(side, name.name) for name in fields(side) if name.name != "org")
+    texts = {str(value) for value in named if isinstance(value, str | UUID)}
     for text in sorted(texts, key=len, reverse=True):  # one may be in another
         body = body.replace(text, "[asked]")
     return replace(answer, body=body)

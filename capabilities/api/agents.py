@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Prefetch, QuerySet, TextField
 from django.db.models.functions import Cast
@@ -149,7 +150,7 @@ class ProviderIn(serializers.Serializer[Any]):
 
 
 class LanguageModelOut(serializers.Serializer[LanguageModel]):
-    id = serializers.IntegerField(source="pk")
+    id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
     provider = serializers.CharField(source="provider.slug")
     context_window = serializers.IntegerField(help_text="Tokens.")
@@ -339,18 +340,18 @@ class LanguageModelList(APIView):
 
 class LanguageModelDetail(APIView):
     @extend_schema(operation_id="models_read", summary="One model", responses=LanguageModelOut)
-    def get(self, request: Request, model_id: int) -> Response:
+    def get(self, request: Request, model_id: UUID) -> Response:
         """Needs the right `providers`."""
         api_member(request, right=Right.PROVIDERS)
-        return Response(LanguageModelOut(get_object_or_404(shown_models(), pk=model_id)).data)
+        return Response(LanguageModelOut(get_object_or_404(shown_models(), public_id=model_id)).data)
 
     @extend_schema(
         operation_id="models_update", summary="Change a model", request=ModelPart, responses=LanguageModelOut
     )
-    def patch(self, request: Request, model_id: int) -> Response:
+    def patch(self, request: Request, model_id: UUID) -> Response:
         """What is left out stays; a limit that is null is left to the provider, or to the service."""
         member = api_member(request, right=Right.PROVIDERS)
-        model = get_object_or_404(shown_models(), pk=model_id)
+        model = get_object_or_404(shown_models(), public_id=model_id)
         fields = ("name", "context_window", "tool_limit", "max_rounds")
         body = {field: getattr(model, field) for field in fields} | checked_part(ModelPart, request)
         with refusals():
@@ -358,10 +359,10 @@ class LanguageModelDetail(APIView):
         return Response(LanguageModelOut(model).data)
 
     @extend_schema(operation_id="models_delete", summary="Remove a model", responses={204: None})
-    def delete(self, request: Request, model_id: int) -> Response:
+    def delete(self, request: Request, model_id: UUID) -> Response:
         """Refused (409 `in_use`) while agents use it."""
         member = api_member(request, right=Right.PROVIDERS)
-        model = get_object_or_404(shown_models(), pk=model_id)
+        model = get_object_or_404(shown_models(), public_id=model_id)
         with refusals():
             delete_model(model, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
@@ -30,23 +31,28 @@ from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 
 class GrantRequestOut(serializers.Serializer[GrantRequest]):
-    id = serializers.IntegerField(source="pk")
-    member = serializers.IntegerField(source="membership_id")
+    id = serializers.UUIDField(source="public_id")
+    member = serializers.UUIDField(source="membership.public_id")
     category = serializers.CharField(source="category.name", allow_null=True, default=None)
     tool = serializers.CharField(source="tool.name", allow_null=True, default=None)
     reason = serializers.CharField()
     hours = serializers.IntegerField(help_text="That were asked for.")
     status = serializers.ChoiceField(RequestStatus.choices)
     answer = serializers.CharField(help_text="What whoever decided said to it.")
-    grant = serializers.IntegerField(
-        source="grant_id", allow_null=True, help_text="What it became; null again once that is revoked."
+    grant = serializers.UUIDField(
+        source="grant.public_id",
+        allow_null=True,
+        default=None,
+        help_text="What it became; null again once that is revoked.",
     )
     expires_at = serializers.DateTimeField(
         source="grant.expires_at", allow_null=True, default=None, help_text="Of the grant."
     )
     created_at = serializers.DateTimeField()
     decided_at = serializers.DateTimeField(allow_null=True)
-    decided_by = serializers.IntegerField(source="decided_by_id", allow_null=True, help_text="A member.")
+    decided_by = serializers.UUIDField(
+        source="decided_by.public_id", allow_null=True, default=None, help_text="A member."
+    )
 
 
 class GrantRequestIn(serializers.Serializer[Any]):
@@ -109,7 +115,7 @@ class GrantRequestList(APIView):
 
 class GrantRequestDetail(APIView):
     @extend_schema(operation_id="grant_requests_read", summary="One request for a grant", responses=GrantRequestOut)
-    def get(self, request: Request, own_request: int) -> Response:
+    def get(self, request: Request, own_request: UUID) -> Response:
         """Your own; with the right `roles` anybody's, as far as it reaches."""
         return Response(shown(request_or_404(api_member(request), own_request)))
 
@@ -121,7 +127,7 @@ class GrantRequestWithdraw(APIView):
         request=None,
         responses=GrantRequestOut,
     )
-    def post(self, request: Request, own_request: int) -> Response:
+    def post(self, request: Request, own_request: UUID) -> Response:
         """Your own, while it waits; then 409 `conflict`."""
         member = api_member(request)
         with refusals():
@@ -135,7 +141,7 @@ class GrantRequestGrant(APIView):
         request=RequestGranted,
         responses=GrantRequestOut,
     )
-    def post(self, request: Request, request_id: int) -> Response:
+    def post(self, request: Request, request_id: UUID) -> Response:
         """Allow what was asked for, for a time. Not for a request of your own. 409 `conflict` if it does not wait any
         more, or while a deny stands in the way. Needs the right `roles`."""
         actor = api_member(request, right=Right.ROLES, category=None)
@@ -154,7 +160,7 @@ class GrantRequestRefuse(APIView):
         request=RequestRefused,
         responses=GrantRequestOut,
     )
-    def post(self, request: Request, request_id: int) -> Response:
+    def post(self, request: Request, request_id: UUID) -> Response:
         """Say no, and why. Not to a request of your own. 409 `conflict` if it does not wait any more. Needs the right
         `roles`."""
         actor = api_member(request, right=Right.ROLES, category=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Prefetch, Q, QuerySet
 from django.shortcuts import get_object_or_404
@@ -28,7 +29,7 @@ from capabilities.roles import (
 )
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, page
+from toolhub.tenants.paging import PAGE_PARAMETERS, page, uuid_parameter
 
 
 class RuleOut(serializers.Serializer[RoleRule]):
@@ -71,8 +72,8 @@ class RoleIn(serializers.Serializer[Any]):
 
 
 class GrantOut(serializers.Serializer[Grant]):
-    id = serializers.IntegerField(source="pk")
-    member = serializers.IntegerField(source="membership_id")
+    id = serializers.UUIDField(source="public_id")
+    member = serializers.UUIDField(source="membership.public_id")
     category = serializers.CharField(source="category.name", allow_null=True, default=None)
     tool = serializers.CharField(source="tool.name", allow_null=True, default=None)
     effect = serializers.CharField()
@@ -85,7 +86,7 @@ class GrantOut(serializers.Serializer[Grant]):
 
 
 class GrantIn(serializers.Serializer[Any]):
-    member = serializers.IntegerField(min_value=1, max_value=2**62)
+    member = serializers.UUIDField()
     tool = serializers.CharField(max_length=64, required=False, allow_null=True)
     category = serializers.CharField(max_length=64, required=False, allow_null=True)
     effect = serializers.ChoiceField(Effect.choices)
@@ -168,7 +169,7 @@ def _stored(role: Role) -> dict[str, Any]:
 
 class MemberRolesView(APIView):
     @extend_schema(operation_id="member_roles_read", summary="Roles of a member", responses=MemberRoles)
-    def get(self, request: Request, member_id: int) -> Response:
+    def get(self, request: Request, member_id: UUID) -> Response:
         """Needs the right `roles`."""
         api_member(request, right=Right.ROLES, category=None)
         return Response({"roles": _roles_of(_member_or_404(member_id))})
@@ -176,7 +177,7 @@ class MemberRolesView(APIView):
     @extend_schema(
         operation_id="member_roles_set", summary="Set the roles of a member", request=MemberRoles, responses=MemberRoles
     )
-    def put(self, request: Request, member_id: int) -> Response:
+    def put(self, request: Request, member_id: UUID) -> Response:
         """The member has these roles from now on, and no others."""
         actor = api_member(request, right=Right.ROLES)
         member = _member_or_404(member_id)
@@ -184,8 +185,8 @@ class MemberRolesView(APIView):
             return Response({"roles": set_roles_of(member, checked(MemberRoles, request)["roles"], actor=actor)})
 
 
-def _member_or_404(member_id: int) -> Membership:
-    return get_object_or_404(Membership.objects.select_related("user"), pk=member_id, ended_at=None)
+def _member_or_404(member_id: UUID) -> Membership:
+    return get_object_or_404(Membership.objects.select_related("user"), public_id=member_id, ended_at=None)
 
 
 def _roles_of(member: Membership) -> list[str]:
@@ -198,18 +199,19 @@ class GrantList(APIView):
     @extend_schema(
         operation_id="grants_list",
         summary="Grants",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("member", int, description="Only this member's.")],
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("member", UUID, description="Only this member's.")],
         responses=paged(GrantOut),
     )
     def get(self, request: Request) -> Response:
         """Members' own allows and denies, expired ones too. Needs the right `roles`."""
         api_member(request, right=Right.ROLES, category=None)
-        rows = Grant.objects.select_related("category", "tool")
-        member = integer_parameter(request, "member", 0, 1, 2**62)
-        if member:
-            if not Membership.objects.filter(pk=member).exists():
+        rows = Grant.objects.select_related("category", "tool", "membership")
+        member = uuid_parameter(request, "member")
+        if member is not None:
+            found = Membership.objects.filter(public_id=member).first()
+            if found is None:
                 raise unknown("member", "There is no such member.")
-            rows = rows.filter(membership=member)
+            rows = rows.filter(membership=found)
         return Response(page(request, rows, "pk", lambda row: GrantOut(row).data, filters=("member",)))
 
     @extend_schema(operation_id="grants_create", summary="Give a grant", request=GrantIn, responses={201: GrantOut})
@@ -225,13 +227,13 @@ class GrantList(APIView):
 
 class GrantDetail(APIView):
     @extend_schema(operation_id="grants_read", summary="One grant", responses=GrantOut)
-    def get(self, request: Request, grant_id: int) -> Response:
+    def get(self, request: Request, grant_id: UUID) -> Response:
         """Needs the right `roles`."""
         api_member(request, right=Right.ROLES, category=None)
         return Response(GrantOut(_grant_or_404(grant_id)).data)
 
     @extend_schema(operation_id="grants_update", summary="Change a grant", request=GrantPart, responses=GrantOut)
-    def patch(self, request: Request, grant_id: int) -> Response:
+    def patch(self, request: Request, grant_id: UUID) -> Response:
         """Its reason and its end; for another tool or effect, give another grant."""
         actor = api_member(request, right=Right.ROLES, category=None)
         grant = _grant_or_404(grant_id)
@@ -240,14 +242,14 @@ class GrantDetail(APIView):
             return Response(GrantOut(update_grant(grant, **body, actor=actor)).data)
 
     @extend_schema(operation_id="grants_delete", summary="Revoke a grant", responses={204: None})
-    def delete(self, request: Request, grant_id: int) -> Response:
+    def delete(self, request: Request, grant_id: UUID) -> Response:
         """It counts no more from the member's next call on."""
         actor = api_member(request, right=Right.ROLES, category=None)
         revoke_grant(_grant_or_404(grant_id), actor=actor)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _grant_or_404(grant_id: int) -> Grant:
+def _grant_or_404(grant_id: UUID) -> Grant:
     return get_object_or_404(
-        Grant.objects.select_related("category", "tool__category", "membership__user"), pk=grant_id
+        Grant.objects.select_related("category", "tool__category", "membership__user"), public_id=grant_id
     )

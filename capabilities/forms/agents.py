@@ -18,6 +18,7 @@ from capabilities.forms.names import NamesField, in_places
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers import MAX_ROUNDS
 from capabilities.queries.agents import models_by_name
+from toolhub.tenants.forms import PublicIdField
 from toolhub.tenants.models import slug_validator
 
 FIELDS = (
@@ -54,7 +55,7 @@ class AgentForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text="What the model is told before each turn.",
     )
-    model = forms.ModelChoiceField(
+    model = PublicIdField(
         queryset=LanguageModel.objects.none(),
         empty_label=None,
         error_messages={"invalid_choice": "There is no such model.", "required": "Choose a model."},

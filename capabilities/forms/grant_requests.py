@@ -68,4 +68,4 @@ class DecisionForm(forms.Form):
     )
 
     def __init__(self, data: Any = None, *, request: GrantRequest) -> None:
-        super().__init__(data, auto_id=f"decide-{request.pk}-%s", initial={"hours": request.hours})
+        super().__init__(data, auto_id=f"decide-{request.public_id}-%s", initial={"hours": request.hours})

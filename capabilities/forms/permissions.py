@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from django import forms
 
@@ -128,7 +129,7 @@ class GrantForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields["category"].queryset = Category.objects.order_by("title")  # type: ignore[attr-defined]
 
-    def content(self, member: int) -> GrantContent:
+    def content(self, member: UUID) -> GrantContent:
         data = self.cleaned_data
         return GrantContent(
             member=member,

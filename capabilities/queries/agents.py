@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Value, When
 from django.http import Http404
@@ -36,8 +37,8 @@ def provider_or_404(slug: str) -> Provider:
     return provider
 
 
-def model_or_404(provider: Provider, model_id: int) -> LanguageModel:
-    model = LanguageModel.objects.filter(provider=provider, pk=model_id).first()
+def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
+    model = LanguageModel.objects.filter(provider=provider, public_id=model_id).first()
     if model is None:
         raise Http404("No such model.")
     return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.http import Http404
@@ -28,9 +29,9 @@ def requests_seen_by(member: Membership) -> QuerySet[GrantRequest]:
     return requests.filter(Q(membership=member) | reached if reach else Q(membership=member))
 
 
-def request_or_404(member: Membership, request_id: int) -> GrantRequest:
+def request_or_404(member: Membership, request_id: UUID) -> GrantRequest:
     """One that this member may see; another looks like a missing one."""
-    request = requests_seen_by(member).filter(pk=request_id).first()
+    request = requests_seen_by(member).filter(public_id=request_id).first()
     if request is None:
         raise Http404("No such request.")
     return request

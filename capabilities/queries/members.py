@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
@@ -61,8 +62,8 @@ class UsableTools:
         return sum(each.tokens for each in self.categories)
 
 
-def shown_member_or_404(member_id: int) -> Membership:
-    member = Membership.objects.select_related("user").filter(pk=member_id, ended_at=None).first()
+def shown_member_or_404(member_id: UUID) -> Membership:
+    member = Membership.objects.select_related("user").filter(public_id=member_id, ended_at=None).first()
     if member is None:
         raise Http404("No such member.")
     return member

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.db.models.functions import Now
@@ -159,8 +160,8 @@ def grant_numbers() -> tuple[int, int]:
     return row["every"], row["in_force"]
 
 
-def grant_or_404(grant_id: int) -> Grant:
-    grant = grants_shown().filter(pk=grant_id).first()
+def grant_or_404(grant_id: UUID) -> Grant:
+    grant = grants_shown().filter(public_id=grant_id).first()
     if grant is None:
         raise Http404("No such grant.")
     return grant

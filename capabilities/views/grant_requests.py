@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -42,7 +43,7 @@ def request_list(request: MemberRequest, org: str) -> HttpResponse:
 
 @require_POST
 @signed_in
-def request_withdraw(request: MemberRequest, org: str, own_request: int) -> HttpResponse:
+def request_withdraw(request: MemberRequest, org: str, own_request: UUID) -> HttpResponse:
     member = member_or_404(request)
     asked = request_or_404(member, own_request)
     try:
@@ -55,7 +56,7 @@ def request_withdraw(request: MemberRequest, org: str, own_request: int) -> Http
 
 @require_POST
 @signed_in
-def request_grant(request: MemberRequest, org: str, request_id: int) -> HttpResponse:
+def request_grant(request: MemberRequest, org: str, request_id: UUID) -> HttpResponse:
     def decide(asked: GrantRequest, word: dict[str, Any], actor: Membership) -> str:
         grant_request(asked, **word, actor=actor)
         hours = f"{word['hours']:,} hour{'s' if word['hours'] != 1 else ''}"
@@ -66,7 +67,7 @@ def request_grant(request: MemberRequest, org: str, request_id: int) -> HttpResp
 
 @require_POST
 @signed_in
-def request_refuse(request: MemberRequest, org: str, request_id: int) -> HttpResponse:
+def request_refuse(request: MemberRequest, org: str, request_id: UUID) -> HttpResponse:
     def decide(asked: GrantRequest, word: dict[str, Any], actor: Membership) -> str:
         refuse_request(asked, answer=word["answer"], actor=actor)
         return f"Refused: {asked.membership} does not get {asked.tool or asked.category}, and reads why."
@@ -77,7 +78,7 @@ def request_refuse(request: MemberRequest, org: str, request_id: int) -> HttpRes
 def _decide(
     request: MemberRequest,
     org: str,
-    request_id: int,
+    request_id: UUID,
     decide: Callable[[GrantRequest, dict[str, Any], Membership], str],
 ) -> HttpResponse:
     """The word on one request, or the page again with what is wrong beside it."""
@@ -102,12 +103,12 @@ def _requests_page(
     form: RequestForm,
     *,
     before: int | None = None,
-    deciding: tuple[int, DecisionForm] | None = None,
+    deciding: tuple[UUID, DecisionForm] | None = None,
 ) -> HttpResponse:
     may_decide = bool(member.reach(Right.ROLES))
     waiting = waiting_for(member) if may_decide else None
     for each in waiting.requests if waiting else ():
-        is_it = deciding is not None and deciding[0] == each.pk
+        is_it = deciding is not None and deciding[0] == each.public_id
         each.form = deciding[1] if deciding and is_it else DecisionForm(request=each)  # type: ignore[attr-defined]
     may_ask = member.has_access(Access.MEMBER)
     context = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -32,6 +34,7 @@ from capabilities.views.shared import show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.public_ids import public_id_of
 
 
 @require_GET
@@ -62,12 +65,12 @@ def role_members(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     actor = member_or_404(request, right=Right.ROLES)
     role = role_or_404(slug)
     shown, ticked = (
-        {int(key) for key in request.POST.getlist(name) if key.isascii() and key.isdigit() and len(key) < 19}
+        {key for text in request.POST.getlist(name) if (key := public_id_of(text)) is not None}
         for name in ("shown", "members")
     )
-    found = Membership.objects.select_related("user").filter(ended_at=None, pk__in=sorted(shown | ticked))
-    given = assign_role(role, [each for each in found if each.pk in ticked], actor=actor)
-    taken = unassign_role(role, [each for each in found if each.pk in shown - ticked], actor=actor)
+    found = Membership.objects.select_related("user").filter(ended_at=None, public_id__in=shown | ticked)
+    given = assign_role(role, [each for each in found if each.public_id in ticked], actor=actor)
+    taken = unassign_role(role, [each for each in found if each.public_id in shown - ticked], actor=actor)
     messages.success(request, f"{role}: given to {given}, taken from {taken}.")
     return redirect("role_detail", org, slug)
 
@@ -115,7 +118,7 @@ def grant_create(request: MemberRequest, org: str) -> HttpResponse:
     if form.is_valid():
         member = Membership.objects.filter(user__email=form.cleaned_data["member"].lower(), ended_at=None).first()
         try:
-            grant = give_grant(form.content(member.pk if member else 0), actor=actor)
+            grant = give_grant(form.content(member.public_id if member else UUID(int=0)), actor=actor)
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
@@ -128,7 +131,7 @@ def grant_create(request: MemberRequest, org: str) -> HttpResponse:
 
 @require_POST
 @signed_in
-def grant_revoke(request: MemberRequest, org: str, grant_id: int) -> HttpResponse:
+def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpResponse:
     actor = member_or_404(request, right=Right.ROLES, category=None)
     grant = grant_or_404(grant_id)
     told = str(grant)
@@ -139,10 +142,10 @@ def grant_revoke(request: MemberRequest, org: str, grant_id: int) -> HttpRespons
 
 @require_GET
 @signed_in
-def member_tools(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_tools(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     """What a member may use and why: for the member, and for those with the right `roles` or `members`."""
     actor = member_or_404(request)
-    if actor.pk != member_id and not actor.reach(Right.MEMBERS):
+    if actor.public_id != member_id and not actor.reach(Right.MEMBERS):
         check_right(actor, Right.ROLES, None)
     shown = shown_member_or_404(member_id)
     chosen = UsableFilter(request.GET).values()

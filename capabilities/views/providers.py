@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -85,7 +87,7 @@ def model_create(request: MemberRequest, org: str, slug: str) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @signed_in
-def model_update(request: MemberRequest, org: str, slug: str, model_id: int) -> HttpResponse:
+def model_update(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
     member = member_or_404(request, right=Right.PROVIDERS)
     provider = provider_or_404(slug)
     model = model_or_404(provider, model_id)
@@ -109,7 +111,7 @@ def _model_form(
 
 @require_POST
 @signed_in
-def model_delete(request: MemberRequest, org: str, slug: str, model_id: int) -> HttpResponse:
+def model_delete(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
     member = member_or_404(request, right=Right.PROVIDERS)
     provider = provider_or_404(slug)
     model = model_or_404(provider, model_id)

@@ -82,11 +82,11 @@ def test_the_roles_of_a_member_are_put_whole(
 ) -> None:
     make_role(acme, alice)
 
-    assert send(api, "PUT", f"members/{bob.pk}/roles", {"roles": ["all"]}).json == {"roles": ["all"]}
-    assert send(api, "GET", f"members/{bob.pk}/roles").json == {"roles": ["all"]}
-    assert send(api, "PUT", f"members/{bob.pk}/roles", {"roles": ["x"]}).error == (400, "unknown", "roles")
-    assert send(api, "PUT", f"members/{bob.pk}/roles", {"roles": []}).json == {"roles": []}
-    assert send(api, "PUT", f"members/{charlie.pk}/roles", {"roles": ["all"]}).error == (404, "not_found", None)
+    assert send(api, "PUT", f"members/{bob.public_id}/roles", {"roles": ["all"]}).json == {"roles": ["all"]}
+    assert send(api, "GET", f"members/{bob.public_id}/roles").json == {"roles": ["all"]}
+    assert send(api, "PUT", f"members/{bob.public_id}/roles", {"roles": ["x"]}).error == (400, "unknown", "roles")
+    assert send(api, "PUT", f"members/{bob.public_id}/roles", {"roles": []}).json == {"roles": []}
+    assert send(api, "PUT", f"members/{charlie.public_id}/roles", {"roles": ["all"]}).error == (404, "not_found", None)
 
 
 # -- Grants -----------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_the_roles_of_a_member_are_put_whole(
 
 @pytest.mark.usefixtures("web")
 def test_a_grant_lives_its_life(api: Rest, bob: Membership) -> None:
-    body = {"member": bob.pk, "tool": "http_post", "effect": "allow", "reason": "Today"}
+    body = {"member": str(bob.public_id), "tool": "http_post", "effect": "allow", "reason": "Today"}
 
     made = send(api, "POST", "grants", body)
     path = f"grants/{made.json['id']}"
@@ -104,7 +104,7 @@ def test_a_grant_lives_its_life(api: Rest, bob: Membership) -> None:
     assert {name: made.json[name] for name in body} == body
     assert (changed.json["reason"], changed.json["expires_at"]) == ("Today", "2999-01-01T00:00:00Z")
     assert send(api, "GET", path).json == changed.json
-    assert send(api, "GET", f"grants?member={bob.pk}").json["results"] == [changed.json]
+    assert send(api, "GET", f"grants?member={bob.public_id}").json["results"] == [changed.json]
     assert send(api, "POST", "grants", body).error == (400, "taken", "member")
     assert send(api, "PATCH", path, {"effect": "deny"}).error == (400, "unknown_field", "effect")
     assert send(api, "DELETE", path).status == 204
@@ -128,7 +128,7 @@ def test_a_grant_lives_its_life(api: Rest, bob: Membership) -> None:
 def test_a_grant_that_cannot_be(
     api: Rest, bob: Membership, acme: Organisation, fields: dict[str, Any], error: tuple[int, str, str]
 ) -> None:
-    body = {"member": bob.pk, "tool": "http_post", "effect": "allow"} | fields
+    body = {"member": str(bob.public_id), "tool": "http_post", "effect": "allow"} | fields
 
     assert send(api, "POST", "grants", body).error == error
 
@@ -143,7 +143,7 @@ def test_a_right_for_one_category_is_for_it_alone(bob: Membership, acme: Organis
         for right in (Right.ROLES, Right.CATALOGUE):
             AdminRight.objects.create(organisation=acme, membership=bob, right=right, category="web")
     api = Rest(bob)
-    grant = {"member": bob.pk, "effect": "allow"}
+    grant = {"member": str(bob.public_id), "effect": "allow"}
 
     assert send(api, "POST", "grants", grant | {"tool": "http_post"}).status == 201
     assert send(api, "POST", "grants", grant | {"tool": "file_read"}).status == 403

@@ -159,7 +159,7 @@ def test_models_are_told_with_their_limits(rest: Rest, acme: Organisation) -> No
 
     expected = [
         {
-            "id": model.pk,
+            "id": str(model.public_id),
             "name": "m",
             "provider": "p",
             "context_window": 8000,
@@ -196,8 +196,8 @@ def test_grants_are_told_with_what_they_name(rest: Rest, bob: Membership, acme: 
 
     expected = [
         {
-            "id": grant.pk,
-            "member": bob.pk,
+            "id": str(grant.public_id),
+            "member": str(bob.public_id),
             "category": None,
             "tool": "calculator",
             "effect": "deny",

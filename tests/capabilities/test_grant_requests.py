@@ -144,7 +144,7 @@ def test_a_category_is_asked_for_while_one_of_its_tools_is_closed(
     alice: Membership, bob: Membership, tool: Tool, acme: Organisation
 ) -> None:
     make_tool(acme, "fetch", category=tool.category)
-    give_grant(GrantContent(bob.pk, "allow", tool="fetch"), actor=alice)
+    give_grant(GrantContent(bob.public_id, "allow", tool="fetch"), actor=alice)
 
     assert ask(bob, tool="", category="web").category == tool.category
 
@@ -237,7 +237,7 @@ def test_nothing_is_granted_for_hours_that_cannot_be(alice: Membership, asked: G
 def test_a_deny_that_stands_is_revoked_first(
     alice: Membership, bob: Membership, asked: GrantRequest, denied: str
 ) -> None:
-    content = GrantContent(bob.pk, "deny", **{denied: "http_post" if denied == "tool" else "web"})  # type: ignore[arg-type]
+    content = GrantContent(bob.public_id, "deny", **{denied: "http_post" if denied == "tool" else "web"})  # type: ignore[arg-type]
     deny = give_grant(content, actor=alice)
 
     with pytest.raises(ChangeRefused, match="a deny beats every allow: revoke that deny first") as refused:
@@ -321,7 +321,7 @@ def test_a_request_lives_its_life_over_rest(alice: Membership, bob: Membership) 
 
     assert made.status == 201
     assert {name: made.json[name] for name in ("member", "tool", "category", "reason", "hours", "status")} == {
-        "member": bob.pk,
+        "member": str(bob.public_id),
         "tool": "http_post",
         "category": None,
         "reason": "Deploys.",
@@ -330,7 +330,7 @@ def test_a_request_lives_its_life_over_rest(alice: Membership, bob: Membership) 
     }
     assert (granted.status, granted.json["status"], granted.json["answer"]) == (200, "granted", "Fine.")
     (grant,) = hers.get("grants").json["results"]
-    assert (granted.json["decided_by"], granted.json["grant"]) == (alice.pk, grant["id"])
+    assert (granted.json["decided_by"], granted.json["grant"]) == (str(alice.public_id), grant["id"])
     assert granted.json["expires_at"] is not None
     assert his.get(path).json == granted.json
     assert hers.post(f"{path}/refuse", {"answer": "No."}).error == (409, "conflict", None)
@@ -345,11 +345,11 @@ def test_a_member_sees_own_requests_and_who_decides_those_of_the_categories(
     make_tool(acme, "file_read", category=make_category(acme, "file"))
     dora, fay = make_member(acme, "dora"), make_member(acme, "fay")
     with organisation_scope(acme):
-        mine = ask(bob).pk
-        theirs = ask(dora, tool="file_read").pk
+        mine = str(ask(bob).public_id)
+        theirs = str(ask(dora, tool="file_read").public_id)
         give_right(fay, "web")
 
-    def seen(member: Membership, **query: str) -> list[int]:
+    def seen(member: Membership, **query: str) -> list[str]:
         return [row["id"] for row in Rest(member).get("grant-requests", **query).json["results"]]
 
     assert (seen(alice), seen(bob), seen(dora), seen(fay)) == ([theirs, mine], [mine], [theirs], [mine])
@@ -387,8 +387,8 @@ def test_a_refusal_over_rest_needs_an_answer(alice: Membership, bob: Membership,
     with organisation_scope(acme):
         request = ask(bob)
 
-    assert Rest(alice).post(f"grant-requests/{request.pk}/refuse", {}).error == (400, "required", "answer")
-    assert Rest(alice).post(f"grant-requests/{request.pk}/refuse", {"answer": "No."}).json["status"] == "refused"
+    assert Rest(alice).post(f"grant-requests/{request.public_id}/refuse", {}).error == (400, "required", "answer")
+    assert Rest(alice).post(f"grant-requests/{request.public_id}/refuse", {"answer": "No."}).json["status"] == "refused"
 
 
 def test_mr_41_instructions_of_a_tool_over_rest(alice: Membership, web: Category) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -23,7 +24,7 @@ def tool(acme: Organisation, in_acme: Organisation) -> Tool:
 
 
 def content(to: Membership, **fields: Any) -> GrantContent:
-    values: dict[str, Any] = {"member": to.pk, "effect": "allow", "tool": "http_post"}
+    values: dict[str, Any] = {"member": to.public_id, "effect": "allow", "tool": "http_post"}
     return GrantContent(**values | fields)
 
 
@@ -83,7 +84,7 @@ def test_reason_and_expiry_of_a_grant_can_be_changed(alice: Membership, bob: Mem
 @pytest.mark.parametrize(
     ("fields", "field", "code"),
     [
-        ({"member": 987654}, "member", "unknown"),
+        ({"member": uuid4()}, "member", "unknown"),
         ({"tool": "missing"}, "tool", "unknown"),
         ({"tool": "", "category": "missing"}, "category", "unknown"),
         ({"tool": ""}, "tool", "invalid"),

@@ -22,7 +22,7 @@ def text_of(page: bytes) -> str:
 
 
 def address(member: Membership) -> str:
-    return f"/o/acme/members/{member.pk}/tools/"
+    return f"/o/acme/members/{member.public_id}/tools/"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_of_others_only_those_with_the_right_see_it(
 def test_both_pages_lead_there(client: Client, alice: Membership, bob: Membership) -> None:
     client.force_login(alice.user)
 
-    assert address(bob) in client.get(f"/o/acme/members/{bob.pk}/").content.decode()
+    assert address(bob) in client.get(f"/o/acme/members/{bob.public_id}/").content.decode()
     assert address(alice) in client.get("/account/").content.decode()
 
 

@@ -175,7 +175,7 @@ def test_members_get_and_lose_a_role_by_their_boxes(
     carol = make_member(acme, "carol")
     make_role(acme, alice)
 
-    boxes = {"shown": [alice.pk, bob.pk], "members": [bob.pk, charlie.pk]}
+    boxes = {"shown": [alice.public_id, bob.public_id], "members": [bob.public_id, charlie.public_id]}
     answer = as_alice.post(f"{ACME}roles/all/members/", boxes, follow=True)
 
     assert "Role" in text_of(answer.content)
@@ -260,7 +260,7 @@ def test_a_grant_is_given_listed_found_and_revoked(as_alice: Client, bob: Member
         first = Grant.objects.earliest("pk")
         tool = Tool.objects.get(name="fetch")
         assert permission_for(bob, tool).allowed
-    answer = as_alice.post(f"{ACME}grants/{first.pk}/revoke/", follow=True)
+    answer = as_alice.post(f"{ACME}grants/{first.public_id}/revoke/", follow=True)
     assert "Revoked: Bob: allow fetch." in text_of(answer.content)
 
 
@@ -293,7 +293,7 @@ def test_a_grant_that_cannot_be_says_why(
 
 
 def agent(model: LanguageModel, **fields: Any) -> dict[str, Any]:
-    words = {"name": "Coder", "slug": "coder", "model": model.pk, "loading_mode": "next_request"}
+    words = {"name": "Coder", "slug": "coder", "model": model.public_id, "loading_mode": "next_request"}
     return words | {"scope": "organisation", "starts_with_core": "on", "is_enabled": "on"} | fields
 
 
@@ -368,14 +368,14 @@ def test_a_provider_gets_a_second_model_and_loses_it(as_alice: Client, acme: Org
     twin = as_alice.post(f"{url}new/", {"name": "large", "context_window": "9000"})
     with organisation_scope(acme):
         large = LanguageModel.objects.get(name="large")
-    kept = as_alice.post(f"{url}{large.pk}/delete/", follow=True)
+    kept = as_alice.post(f"{url}{large.public_id}/delete/", follow=True)
 
     assert "another model named large" in text_of(twin.content)
     assert "Starter would have no model" in text_of(kept.content)
     assert "large 9,000 tok 7 rounds Starter" in text_of(as_alice.get(f"{ACME}providers/scripted/edit/").content)
     with organisation_scope(acme):
         scripted = LanguageModel.objects.get(name="scripted")
-    as_alice.post(f"{url}{scripted.pk}/delete/")
+    as_alice.post(f"{url}{scripted.public_id}/delete/")
     with organisation_scope(acme):
         assert list(LanguageModel.objects.values_list("name", flat=True)) == ["large"]
 

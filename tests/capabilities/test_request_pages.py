@@ -102,7 +102,7 @@ def test_who_may_decide_grants_for_the_hours_that_the_form_says(
     assert "1 waits for your word" in page
     assert "Bob bob@example.com asks for http_post for 5 hours" in page
 
-    answer = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
+    answer = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
 
     assert "Granted for 2 hours: Bob may use http_post." in text_of(answer.content)
     assert "Nobody waits." in text_of(answer.content)
@@ -114,7 +114,7 @@ def test_who_may_decide_grants_for_the_hours_that_the_form_says(
     lapse_grants()
     assert "Lapsed an hour ago" in page_of(as_bob)
     assert "Lapsed" in page_of(as_alice, f"{ACME}grants/")
-    as_alice.post(f"{ACME}grants/{grant.pk}/revoke/")
+    as_alice.post(f"{ACME}grants/{grant.public_id}/revoke/")
     assert "Revoked since" in page_of(as_bob)
 
 
@@ -124,13 +124,14 @@ def test_a_refusal_without_an_answer_comes_back_with_what_was_said(
 ) -> None:
     asked = ask(bob)
 
-    empty = as_alice.post(f"{REQUESTS}{asked.pk}/refuse/", {"hours": "3", "answer": ""})
-    refused = as_alice.post(f"{REQUESTS}{asked.pk}/refuse/", {"hours": "3", "answer": "Use <b>fetch</b>."})
+    empty = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"hours": "3", "answer": ""})
+    refused = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"hours": "3", "answer": "Use <b>fetch</b>."})
 
     assert (empty.status_code, refused.status_code) == (422, 302)
     assert "Give an answer: somebody will read it." in text_of(empty.content)
-    assert f'name="hours" value="3" min="1" max="2160" class="form-control" required id="decide-{asked.pk}-hours"' in (
-        " ".join(empty.content.decode().split())
+    assert (
+        f'name="hours" value="3" min="1" max="2160" class="form-control" required id="decide-{asked.public_id}-hours"'
+        in (" ".join(empty.content.decode().split()))
     )
     page = as_bob.get(REQUESTS).content.decode()
     assert "Alice: Use &lt;b&gt;fetch&lt;/b&gt;." in page
@@ -142,12 +143,12 @@ def test_what_was_decided_meanwhile_or_is_denied_is_told(
 ) -> None:
     asked = ask(bob)
     with organisation_scope(acme):
-        give_grant(GrantContent(bob.pk, "deny", category="web"), actor=alice)
+        give_grant(GrantContent(bob.public_id, "deny", category="web"), actor=alice)
 
-    denied = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}, follow=True)
+    denied = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}, follow=True)
     with organisation_scope(acme):
         refuse_request(GrantRequest.objects.get(), answer="No.", actor=alice)
-    late = as_alice.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}, follow=True)
+    late = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}, follow=True)
 
     assert "A grant denies all of Web to Bob, and a deny beats every allow" in text_of(denied.content)
     assert "This request does not wait any more: somebody was faster." in text_of(late.content)
@@ -162,8 +163,8 @@ def test_nobody_is_offered_to_decide_on_a_request_of_their_own(bob: Membership, 
     client = signed_in(bob)
 
     assert "Nobody waits." in page_of(client)
-    assert client.post(f"{REQUESTS}{asked.pk}/grant/", {"hours": "1"}).status_code == 403
-    assert "Withdrawn" in text_of(client.post(f"{REQUESTS}{asked.pk}/withdraw/", follow=True).content)
+    assert client.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}).status_code == 403
+    assert "Withdrawn" in text_of(client.post(f"{REQUESTS}{asked.public_id}/withdraw/", follow=True).content)
 
 
 @pytest.mark.usefixtures("web")
@@ -178,8 +179,8 @@ def test_a_right_for_a_category_shows_and_decides_its_requests_alone(bob: Member
     page = page_of(client)
 
     assert ("for http_post" in page, "for file_read" in page) == (True, False)
-    assert client.post(f"{REQUESTS}{in_file.pk}/grant/", {"hours": "1"}).status_code == 404
-    assert client.post(f"{REQUESTS}{in_web.pk}/grant/", {"hours": "1"}).status_code == 302
+    assert client.post(f"{REQUESTS}{in_file.public_id}/grant/", {"hours": "1"}).status_code == 404
+    assert client.post(f"{REQUESTS}{in_web.public_id}/grant/", {"hours": "1"}).status_code == 302
 
 
 @pytest.mark.usefixtures("web")
@@ -240,7 +241,7 @@ def test_the_page_of_a_tool_offers_to_ask_for_it_and_shows_that_it_waits(
 
     page = page_of(as_bob, f"{ACME}tools/http_post/")
     assert "for 8 hours: that waits for an answer." in page
-    as_bob.post(f"{REQUESTS}{asked.pk}/withdraw/")
+    as_bob.post(f"{REQUESTS}{asked.public_id}/withdraw/")
     make_role(acme, bob)
     assert "Ask for access" not in page_of(as_bob, f"{ACME}tools/http_post/")
 

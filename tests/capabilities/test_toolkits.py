@@ -591,7 +591,7 @@ def form(alice: Membership, tools: Organisation) -> dict[str, Any]:
         create_toolkit(bundle("ops", "docker"), actor=alice)
         create_toolkit(bundle("papers", "fetch"), actor=alice)
     model = make_agent(tools).model
-    words = {"name": "Coder", "slug": "coder", "model": model.pk, "is_enabled": "on"}
+    words = {"name": "Coder", "slug": "coder", "model": model.public_id, "is_enabled": "on"}
     modes = {"loading_mode": "constant", "scope": "organisation"}
     own = {"tools": ["docker", "github"], "deferred_tools": ["github", "fetch"]}
     return words | modes | own | {"allowed_toolkits": ["ops", "papers"], "initial_toolkits": ["papers"]}

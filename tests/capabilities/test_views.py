@@ -516,7 +516,7 @@ def test_editing_a_provider_leaves_its_models_and_their_agents(as_alice: Client,
     answer = as_alice.post(f"{PROVIDERS}scripted/edit/", form(slug="scripted", model_name="newer", tool_limit="20"))
 
     assert 'name="model_name"' not in page
-    assert re.search(r'href="/o/acme/providers/scripted/models/\d+/">scripted</a>', page)
+    assert re.search(r'href="/o/acme/providers/scripted/models/[0-9a-f-]{36}/">scripted</a>', page)
     assert answer.status_code == 302
     with organisation_scope(acme):
         agent.refresh_from_db()

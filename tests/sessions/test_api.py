@@ -62,7 +62,7 @@ def test_a_session_is_opened_with_an_agent(rest: Rest, bob: Membership) -> None:
         "id": str(session.pk),
         "agent": "starter",
         "title": "Milk",
-        "member": bob.pk,
+        "member": str(bob.public_id),
         "created_at": session.created_at.isoformat().replace("+00:00", "Z"),
         "active_at": session.active_at.isoformat().replace("+00:00", "Z"),
         "shares_loads": False,
@@ -680,7 +680,7 @@ def test_a_cursor_of_another_organisation_shows_nothing_of_it(alice: Membership,
     reply = Rest(charlie).get("sessions", cursor=cursor)
 
     assert reply.status == 200
-    assert {each["member"] for each in reply.json["results"]} <= {charlie.pk}
+    assert {each["member"] for each in reply.json["results"]} <= {str(charlie.public_id)}
 
 
 @pytest.mark.parametrize(

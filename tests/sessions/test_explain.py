@@ -165,7 +165,7 @@ def make_real(change: Change, tool: Reasons, session: ChatSession) -> None:
                 defaults={**own, "effect": Effect.ALLOW},
             )
         case "raise_limit":
-            LanguageModel.objects.filter(pk=change.args[1]).update(tool_limit=int(change.text.split()[-4]))
+            LanguageModel.objects.filter(public_id=str(change.args[1])).update(tool_limit=int(change.text.split()[-4]))
         case _:
             raise AssertionError(change)
 
@@ -367,7 +367,7 @@ def test_the_api_tells_verdicts_changes_and_numbers(alice: Membership, agent: Ag
     (row,) = reply.json.pop("results")
     assert reply.json == {
         "next": None,
-        "member": alice.pk,
+        "member": str(alice.public_id),
         "agent": "starter",
         "session": None,
         "sent": 0,
@@ -416,7 +416,7 @@ def test_the_api_takes_the_same_queries_for_1_and_3_tools(alice: Membership, age
 @pytest.mark.parametrize(
     ("query", "error"),
     [
-        ({"member": 987654}, (400, "unknown", "member")),
+        ({"member": "00000000-0000-4000-8000-000000000000"}, (400, "unknown", "member")),
         ({"member": "x"}, (400, "invalid", "member")),
         ({"agent": "nobody"}, (400, "unknown", "agent")),
         ({"session": "00000000-0000-4000-8000-000000000000"}, (400, "unknown", "session")),
@@ -438,10 +438,10 @@ def test_the_api_refuses_what_is_not_there(
 def test_only_those_with_the_right_explain_another_member(alice: Membership, bob: Membership, agent: Agent) -> None:
     make_tool(bob.organisation, "deploy")
 
-    assert Rest(bob).get("explain", member=bob.pk).status == 200
-    assert Rest(bob).get("explain", member=alice.pk).error == (403, "forbidden", None)
-    assert Rest(bob).get("explain", member=987654).error == (403, "forbidden", None)
-    assert Rest(alice).get("explain", member=bob.pk).json["member"] == bob.pk
+    assert Rest(bob).get("explain", member=str(bob.public_id)).status == 200
+    assert Rest(bob).get("explain", member=str(alice.public_id)).error == (403, "forbidden", None)
+    assert Rest(bob).get("explain", member="00000000-0000-4000-8000-000000000000").error == (403, "forbidden", None)
+    assert Rest(alice).get("explain", member=str(bob.public_id)).json["member"] == str(bob.public_id)
 
 
 def test_a_session_is_that_members_and_visible(
@@ -453,8 +453,8 @@ def test_a_session_is_that_members_and_visible(
     assert Rest(bob).get("explain", session=str(bobs.pk)).json["session"] == str(bobs.pk)
     assert Rest(bob).get("explain", session=str(alices.pk)).error == unknown
     assert Rest(charlie).get("explain", session=str(alices.pk)).error == unknown
-    assert Rest(alice).get("explain", session=str(bobs.pk)).json["member"] == bob.pk
-    assert Rest(alice).get("explain", session=str(bobs.pk), member=alice.pk).error == unknown
+    assert Rest(alice).get("explain", session=str(bobs.pk)).json["member"] == str(bob.public_id)
+    assert Rest(alice).get("explain", session=str(bobs.pk), member=str(alice.public_id)).error == unknown
 
 
 # -- The page ---------------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ class LoadingMachine(RuleBasedStateMachine):
     def give(self, effect: str, thing: Thing) -> None:
         what, name = thing
         content = GrantContent(
-            self.world.bob.pk, effect, **{what: name}, expires_at=timezone.now() + timedelta(hours=1)
+            self.world.bob.public_id, effect, **{what: name}, expires_at=timezone.now() + timedelta(hours=1)
         )
         self.alter(
             lambda: give_grant(content, actor=self.world.alice), lambda config: config.grants.add((effect, thing))

@@ -98,7 +98,7 @@ def test_a_member_loads_and_unloads_and_both_are_on_record(bob: Membership, sess
     assert (first.status, first.json["status"], first.json["tools"]) == (201, "loaded", ["docker", "github"])
     assert first.json["takes_effect"] == "next_request"
     assert (again.status, again.json["status"]) == (200, "already_loaded")
-    assert (row["loaded"], row["source"], row["loaded_by"]) == (True, "person", bob.pk)
+    assert (row["loaded"], row["source"], row["loaded_by"]) == (True, "person", str(bob.public_id))
     assert (gone.status, gone.json["status"]) == (200, "unloaded")
     assert (not_there.status, not_there.json["status"]) == (200, "not_loaded")
     with organisation_scope(bob.organisation):
@@ -280,8 +280,8 @@ def test_the_history_tells_who_loaded_and_unloaded(bob: Membership, alice: Membe
     rows = Rest(bob).get(f"sessions/{session.pk}/loads").json["results"]
 
     told = [(each["name"], each["source"], each["loaded_by"], each["unload_reason"]) for each in rows]
-    assert told == [("clock", "person", bob.pk, ""), ("devops", "person", bob.pk, "unloaded")]
-    assert rows[1]["unloaded_by"] == alice.pk
+    assert told == [("clock", "person", str(bob.public_id), ""), ("devops", "person", str(bob.public_id), "unloaded")]
+    assert rows[1]["unloaded_by"] == str(alice.public_id)
     assert (rows[0]["call"], rows[0]["unloaded_at"]) == (None, None)
 
 

@@ -123,7 +123,7 @@ def test_a_reset_link_does_not_get_past_the_second_factor(client: Client, alice:
     enrol(client)
     admin = Client()
     admin.force_login(alice.user)
-    page = admin.post(f"/o/acme/members/{bob.pk}/reset/").content.decode()
+    page = admin.post(f"/o/acme/members/{bob.public_id}/reset/").content.decode()
     link = re.search(r"http://testserver(/reset/[\w-]+/)<", page)
     assert link is not None
     client.get(link[1])

@@ -18,8 +18,8 @@ def test_members_are_told_with_their_access(alice: Membership, bob: Membership, 
     rows = Rest(alice).get("members").json["results"]
 
     assert [{name: row[name] for name in ("id", "email", "name", "access")} for row in rows] == [
-        {"id": alice.pk, "email": "alice@example.com", "name": "Alice", "access": "admin"},
-        {"id": bob.pk, "email": "bob@example.com", "name": "Bob", "access": "member"},
+        {"id": str(alice.public_id), "email": "alice@example.com", "name": "Alice", "access": "admin"},
+        {"id": str(bob.public_id), "email": "bob@example.com", "name": "Bob", "access": "member"},
     ]
 
 

@@ -75,7 +75,7 @@ def test_the_list_shows_members_rights_and_invitations(
     page = admin.get("/o/acme/members/").content.decode()
 
     assert "2 members\n        · 1 admin" in page
-    assert re.findall(r'href="/o/acme/members/\d+/">(\w+)<', page) == ["Alice", "Bob"]
+    assert re.findall(r'href="/o/acme/members/[0-9a-f-]{36}/">(\w+)<', page) == ["Alice", "Bob"]
     assert '<span class="chip">Audit</span>' in page
     assert "dana@example.com" in page
 
@@ -106,7 +106,7 @@ def test_the_list_is_paged_both_ways_and_filtered(admin: Client, acme: Organisat
     back = re.search(r'href="(\?before=[^"]+)"', second)
     assert back is not None
 
-    names = re.compile(r'href="/o/acme/members/\d+/">(\w+)<')
+    names = re.compile(r'href="/o/acme/members/[0-9a-f-]{36}/">(\w+)<')
     assert len(names.findall(first)) == 50
     assert len(names.findall(second)) == 11
     assert names.findall(admin.get(f"/o/acme/members/{back[1]}").content.decode()) == names.findall(first)
@@ -119,22 +119,22 @@ def test_the_list_is_paged_both_ways_and_filtered(admin: Client, acme: Organisat
 def test_a_member_with_too_little_access_is_told_so_and_a_stranger_is_not(
     client: Client, alice: Membership, bob: Membership, charlie: Membership
 ) -> None:
-    urls = ["/o/acme/members/", f"/o/acme/members/{alice.pk}/", "/o/acme/members/invite/", "/o/acme/audit/"]
+    urls = ["/o/acme/members/", f"/o/acme/members/{alice.public_id}/", "/o/acme/members/invite/", "/o/acme/audit/"]
     client.force_login(bob.user)
     assert {client.get(url).status_code for url in urls} == {403}
     client.force_login(charlie.user)
     assert {client.get(url).status_code for url in urls} == {404}
-    assert client.get(f"/o/globex/members/{alice.pk}/").status_code == 404
+    assert client.get(f"/o/globex/members/{alice.public_id}/").status_code == 404
 
 
 def test_what_changes_something_takes_post_alone(admin: Client, bob: Membership) -> None:
-    acts = ["access", "rights/give", "rights/take", "reset", "remove", "tokens/1/revoke"]
+    acts = ["access", "rights/give", "rights/take", "reset", "remove", f"tokens/{bob.public_id}/revoke"]
 
-    assert {admin.get(f"/o/acme/members/{bob.pk}/{act}/").status_code for act in acts} == {405}
+    assert {admin.get(f"/o/acme/members/{bob.public_id}/{act}/").status_code for act in acts} == {405}
 
 
 def test_access_is_changed_on_the_members_page(admin: Client, bob: Membership) -> None:
-    answer = admin.post(f"/o/acme/members/{bob.pk}/access/", {"access": "operator"}, follow=True)
+    answer = admin.post(f"/o/acme/members/{bob.public_id}/access/", {"access": "operator"}, follow=True)
 
     assert b"Bob is operator now." in answer.content
     assert kept(bob).access == Access.OPERATOR
@@ -146,8 +146,8 @@ def test_bad_access_shows_beside_the_field(client: Client, bob: Membership) -> N
         AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.MEMBERS)
     client.force_login(bob.user)
 
-    page = client.get(f"/o/acme/members/{dana.pk}/").content.decode()
-    answer = client.post(f"/o/acme/members/{dana.pk}/access/", {"access": "admin"})
+    page = client.get(f"/o/acme/members/{dana.public_id}/").content.decode()
+    answer = client.post(f"/o/acme/members/{dana.public_id}/access/", {"access": "admin"})
 
     assert 'value="admin"' not in page
     assert answer.status_code == 422
@@ -165,7 +165,7 @@ def test_the_last_admin_cannot_be_demoted_on_the_page(admin: Client, alice: Memb
         Membership.objects.filter(pk=dana.pk).update(access=Access.OPERATOR)
         AdminRight.objects.create(organisation=alice.organisation, membership=dana, right=Right.MEMBERS)
 
-    answer = client.post(f"/o/acme/members/{alice.pk}/access/", {"access": "viewer"})
+    answer = client.post(f"/o/acme/members/{alice.public_id}/access/", {"access": "viewer"})
 
     assert answer.status_code == 422
     assert b"has more access than you" in answer.content
@@ -173,22 +173,22 @@ def test_the_last_admin_cannot_be_demoted_on_the_page(admin: Client, alice: Memb
 
 
 def test_ones_own_page_offers_no_change(admin: Client, alice: Membership) -> None:
-    page = admin.get(f"/o/acme/members/{alice.pk}/").content.decode()
+    page = admin.get(f"/o/acme/members/{alice.public_id}/").content.decode()
 
     assert "Nobody changes their own access" in page
     assert "/access/" not in page
     assert "/remove/" not in page
-    assert admin.post(f"/o/acme/members/{alice.pk}/access/", {"access": "member"}).status_code == 422
+    assert admin.post(f"/o/acme/members/{alice.public_id}/access/", {"access": "member"}).status_code == 422
 
 
 def test_a_right_is_given_and_taken_with_and_without_script(admin: Client, bob: Membership) -> None:
     make_category(bob.organisation, "web")
-    url = f"/o/acme/members/{bob.pk}/rights"
+    url = f"/o/acme/members/{bob.public_id}/rights"
 
     plain = admin.post(f"{url}/give/", {"right": "audit", "category": ""})
     partial = admin.post(f"{url}/give/", {"right": "catalogue", "category": "web"}, headers=HTMX)
 
-    assert plain["Location"] == f"/o/acme/members/{bob.pk}/"
+    assert plain["Location"] == f"/o/acme/members/{bob.public_id}/"
     assert partial.content.decode().strip().startswith('<section id="rights">')
     assert b"Catalogue in web" in partial.content
     assert held_rights(kept(bob)) == {GivenRight(Right.AUDIT), GivenRight(Right.CATALOGUE, "web")}
@@ -215,7 +215,7 @@ def test_a_right_that_cannot_be_given_shows_why(
 
     for headers in ({}, HTMX):
         answer = admin.post(
-            f"/o/acme/members/{bob.pk}/rights/give/", {"right": right, "category": category}, headers=headers
+            f"/o/acme/members/{bob.public_id}/rights/give/", {"right": right, "category": category}, headers=headers
         )
         assert answer.status_code == 422
         assert said in answer.content
@@ -226,11 +226,11 @@ def test_removing_a_member_ends_their_way_in(admin: Client, bob: Membership) -> 
     browser = Client()
     browser.force_login(bob.user)
 
-    answer = admin.post(f"/o/acme/members/{bob.pk}/remove/", follow=True)
+    answer = admin.post(f"/o/acme/members/{bob.public_id}/remove/", follow=True)
 
     assert b"Bob is no longer a member." in answer.content
     assert browser.get("/o/acme/").status_code == 404
-    assert admin.get(f"/o/acme/members/{bob.pk}/").status_code == 404
+    assert admin.get(f"/o/acme/members/{bob.public_id}/").status_code == 404
 
 
 def test_an_admin_sees_and_revokes_the_tokens_of_others(admin: Client, bob: Membership) -> None:
@@ -238,8 +238,8 @@ def test_an_admin_sees_and_revokes_the_tokens_of_others(admin: Client, bob: Memb
     with system_scope():
         token = ApiToken.objects.get()
 
-    page = admin.get(f"/o/acme/members/{bob.pk}/").content.decode()
-    answer = admin.post(f"/o/acme/members/{bob.pk}/tokens/{token.pk}/revoke/", headers=HTMX)
+    page = admin.get(f"/o/acme/members/{bob.public_id}/").content.decode()
+    answer = admin.post(f"/o/acme/members/{bob.public_id}/tokens/{token.public_id}/revoke/", headers=HTMX)
 
     assert token.prefix in page
     assert (answer.status_code, answer.content) == (200, b"")
@@ -252,7 +252,7 @@ def test_a_token_is_found_on_its_own_members_page_alone(admin: Client, alice: Me
     with system_scope():
         token = ApiToken.objects.get()
 
-    assert admin.post(f"/o/acme/members/{bob.pk}/tokens/{token.pk}/revoke/").status_code == 404
+    assert admin.post(f"/o/acme/members/{bob.public_id}/tokens/{token.public_id}/revoke/").status_code == 404
 
 
 # -- Invitations ------------------------------------------------------------------------------------------------------
@@ -335,8 +335,8 @@ def test_every_dead_link_gets_the_same_answer(admin: Client, client: Client, ali
     send(Client(), used, first_name="Used", password=NEW)
     with organisation_scope(alice.organisation):
         Invitation.objects.filter(email="late@example.com").update(expires_at=timezone.now() - timedelta(seconds=1))
-        pk = Invitation.objects.get(email="revoked@example.com").pk
-    admin.post(f"/o/acme/members/invitations/{pk}/revoke/")
+        key = Invitation.objects.get(email="revoked@example.com").public_id
+    admin.post(f"/o/acme/members/invitations/{key}/revoke/")
 
     links = [used, revoked, late, "/join/unknown/", f"/join/{'x' * 43}/", "/reset/unknown/", "/join/", "/reset/"]
     answers = [client.get(link) for link in links]
@@ -398,13 +398,13 @@ def test_bad_invitations_show_beside_the_field(admin: Client, bob: Membership) -
 def test_an_invitation_is_revoked_in_its_row(admin: Client, alice: Membership) -> None:
     invited(admin)
     with system_scope():
-        pk = Invitation.objects.get().pk
+        key = Invitation.objects.get().public_id
 
-    answer = admin.post(f"/o/acme/members/invitations/{pk}/revoke/", headers=HTMX)
+    answer = admin.post(f"/o/acme/members/invitations/{key}/revoke/", headers=HTMX)
 
-    assert answer.content.decode().strip().startswith(f'<tr id="invitation-{pk}">')
+    assert answer.content.decode().strip().startswith(f'<tr id="invitation-{key}">')
     assert b"Revoked" in answer.content
-    assert admin.get(f"/o/acme/members/invitations/{pk}/revoke/").status_code == 405
+    assert admin.get(f"/o/acme/members/invitations/{key}/revoke/").status_code == 405
 
 
 def test_tries_at_links_are_counted(client: Client, acme: Organisation) -> None:
@@ -417,7 +417,7 @@ def test_tries_at_links_are_counted(client: Client, acme: Organisation) -> None:
 
 
 def test_a_reset_link_is_shown_once_and_sets_the_password(admin: Client, client: Client, bob: Membership) -> None:
-    page = admin.post(f"/o/acme/members/{bob.pk}/reset/").content.decode()
+    page = admin.post(f"/o/acme/members/{bob.public_id}/reset/").content.decode()
     found = re.search(r"http://testserver(/reset/[\w-]+/)<", page)
     assert found is not None
 
@@ -437,7 +437,7 @@ def test_a_reset_link_is_shown_once_and_sets_the_password(admin: Client, client:
 def test_no_reset_link_for_a_user_of_another_organisation(admin: Client, bob: Membership) -> None:
     make_member(make_organisation("umbrella"), "bob")
 
-    answer = admin.post(f"/o/acme/members/{bob.pk}/reset/", follow=True)
+    answer = admin.post(f"/o/acme/members/{bob.public_id}/reset/", follow=True)
 
     assert b"also belongs to another organisation" in answer.content
     assert b"umbrella" not in answer.content.lower()
@@ -518,13 +518,13 @@ def test_ones_own_token_is_revoked_and_nobody_elses(client: Client, alice: Membe
     make_token(bob)
     client.force_login(bob.user)
     with system_scope():
-        hers, his = ApiToken.objects.order_by("pk").values_list("pk", flat=True)
+        hers, his = ApiToken.objects.order_by("pk").values_list("public_id", flat=True)
 
     assert client.post(f"/o/acme/tokens/{hers}/revoke/").status_code == 404
     assert client.post(f"/o/acme/tokens/{his}/revoke/", headers=HTMX).content == b""
     assert client.get(f"/o/acme/tokens/{his}/revoke/").status_code == 405
     with system_scope():
-        assert list(ApiToken.objects.filter(revoked_at=None).values_list("pk", flat=True)) == [hers]
+        assert list(ApiToken.objects.filter(revoked_at=None).values_list("public_id", flat=True)) == [hers]
 
 
 def test_the_list_of_tokens_takes_as_many_queries_for_three_as_for_one(client: Client, bob: Membership) -> None:

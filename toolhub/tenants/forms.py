@@ -9,6 +9,7 @@ from django import forms
 
 from toolhub.tenants.members import GivenRight, accesses_to_give, category_names
 from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, Scope
+from toolhub.tenants.public_ids import public_id_of
 from toolhub.tenants.trail import AuditFilter
 
 CHECKS = forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
@@ -22,6 +23,19 @@ def password_field(label: str) -> forms.CharField:
         help_text="At least 10 characters, and not a common one.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
+
+
+class PublicIdField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """A choice among rows, named by their public ids."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, to_field_name="public_id", **kwargs)
+
+    def to_python(self, value: Any) -> Any:
+        """The row. What is no id at all is answered like the id of a row that is missing."""
+        if isinstance(value, str) and value and public_id_of(value) is None:
+            raise forms.ValidationError(self.error_messages["invalid_choice"], code="invalid_choice")
+        return super().to_python(value)
 
 
 class MemberFilter(forms.Form):

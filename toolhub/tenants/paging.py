@@ -7,11 +7,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db.models import IntegerField, Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+
+from toolhub.tenants.public_ids import public_id_of
 
 M = TypeVar("M", bound=Model)
 
@@ -45,6 +48,17 @@ def integer_parameter(request: Request, name: str, default: int, low: int, high:
     if not WHOLE_NUMBER.fullmatch(text) or not low <= int(text) <= high:
         raise ValidationError({name: f"Give a whole number from {low} to {high}."})
     return int(text)
+
+
+def uuid_parameter(request: Request, name: str) -> UUID | None:
+    """The id that the query gives, or None where it gives none. Raises ValidationError."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    found = public_id_of(text)
+    if found is None:
+        raise ValidationError({name: "Give an id like 6f0d9c1e-3b52-4a57-9d0e-2f4f1c1f7a10."})
+    return found
 
 
 def page(

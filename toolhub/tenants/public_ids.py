@@ -1,4 +1,4 @@
-"""The steps of a migration that gives the rows of a table a public id."""
+"""Public ids: as a form gives them, and the steps of a migration that gives the rows of a table theirs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from django.db import migrations, models
 from django.db.migrations.operations.base import Operation
 
 ROWS_AT_ONCE = 500
+
+
+def public_id_of(text: str) -> uuid.UUID | None:
+    """The id that a form or a query gives as text; None for what is none."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
 
 
 def public_id_operations(app: str, model_name: str) -> list[Operation]:

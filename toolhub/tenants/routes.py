@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from typing import Any, cast
+from uuid import UUID
 
 from django.http import Http404
 from django.urls import URLPattern, path, reverse
@@ -44,7 +45,7 @@ class RightOut(serializers.Serializer[Any]):
 
 
 class MemberOut(serializers.Serializer[Membership]):
-    id = serializers.IntegerField(source="pk")
+    id = serializers.UUIDField(source="public_id")
     email = serializers.EmailField(source="user.email")
     name = serializers.CharField(source="user")
     access = serializers.CharField()
@@ -63,7 +64,7 @@ class InvitationIn(serializers.Serializer[Any]):
 
 
 class InvitationOut(serializers.Serializer[Invitation]):
-    id = serializers.IntegerField(source="pk")
+    id = serializers.UUIDField(source="public_id")
     email = serializers.EmailField()
     access = serializers.CharField()
     state = serializers.CharField(help_text="`open`, `accepted`, `revoked` or `expired`.")
@@ -84,7 +85,7 @@ class TokenIn(serializers.Serializer[Any]):
 
 
 class TokenOut(serializers.Serializer[ApiToken]):
-    id = serializers.IntegerField(source="pk")
+    id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
     prefix = serializers.CharField()
     scopes = serializers.ListField(child=serializers.CharField())
@@ -121,8 +122,8 @@ def refused(error: MemberRefused) -> Exception:
     return Refused(error.code, str(error))
 
 
-def member_row(member_id: int) -> Membership:
-    member = current_members().filter(pk=member_id).first()
+def member_row(member_id: UUID) -> Membership:
+    member = current_members().filter(public_id=member_id).first()
     if member is None:
         raise Http404("No such member.")
     return member
@@ -140,13 +141,13 @@ class MemberList(APIView):
 
 class MemberDetail(APIView):
     @extend_schema(operation_id="members_read", summary="Member", responses=MemberOut)
-    def get(self, request: Request, member_id: int) -> Response:
+    def get(self, request: Request, member_id: UUID) -> Response:
         """One member. Needs the right `members`."""
         api_member(request, right=Right.MEMBERS)
         return Response(MemberOut(member_row(member_id)).data)
 
     @extend_schema(operation_id="members_update", summary="Change a member", request=MemberIn, responses=MemberOut)
-    def patch(self, request: Request, member_id: int) -> Response:
+    def patch(self, request: Request, member_id: UUID) -> Response:
         """Set the access level, the delegated rights, or both at once. Nobody gives more than they hold, changes
         themselves, or takes away the last admin (409 `last_admin`). Needs the right `members`."""
         actor = api_member(request, right=Right.MEMBERS)
@@ -163,7 +164,7 @@ class MemberDetail(APIView):
         return Response(MemberOut(member_row(member_id)).data)
 
     @extend_schema(operation_id="members_remove", summary="Remove a member", responses={204: None})
-    def delete(self, request: Request, member_id: int) -> Response:
+    def delete(self, request: Request, member_id: UUID) -> Response:
         """End the membership, with its tokens and rights; chats stay. Needs the right `members`."""
         actor = api_member(request, right=Right.MEMBERS)
         try:
@@ -204,10 +205,10 @@ class InvitationList(APIView):
 
 class InvitationDetail(APIView):
     @extend_schema(operation_id="invitations_revoke", summary="Revoke an invitation", responses={204: None})
-    def delete(self, request: Request, invitation_id: int) -> Response:
+    def delete(self, request: Request, invitation_id: UUID) -> Response:
         """End the link. One that is used or ended stays as it is. Needs the right `members`."""
         actor = api_member(request, right=Right.MEMBERS)
-        invitation = Invitation.objects.filter(pk=invitation_id).first()
+        invitation = Invitation.objects.filter(public_id=invitation_id).first()
         if invitation is None:
             raise Http404("No such invitation.")
         revoke_invitation(invitation, actor=actor)
@@ -238,10 +239,10 @@ class TokenList(APIView):
 
 class TokenDetail(APIView):
     @extend_schema(operation_id="tokens_revoke", summary="Revoke a token", responses={204: None})
-    def delete(self, request: Request, own_token: int) -> Response:
+    def delete(self, request: Request, own_token: UUID) -> Response:
         """End one of one's own tokens at once; the one that asks as well."""
         member = api_member(request)
-        token = tokens_of(member).filter(pk=own_token).first()
+        token = tokens_of(member).filter(public_id=own_token).first()
         if token is None:
             raise Http404("No such token.")
         revoke_token(token, actor=member)
@@ -298,10 +299,10 @@ def _day(request: Request, name: str) -> date | None:
 
 urlpatterns: list[URLPattern] = [
     path("members", MemberList.as_view(), name="api-members"),
-    path("members/<int:member_id>", MemberDetail.as_view(), name="api-member"),
+    path("members/<uuid:member_id>", MemberDetail.as_view(), name="api-member"),
     path("invitations", InvitationList.as_view(), name="api-invitations"),
-    path("invitations/<int:invitation_id>", InvitationDetail.as_view(), name="api-invitation"),
+    path("invitations/<uuid:invitation_id>", InvitationDetail.as_view(), name="api-invitation"),
     path("tokens", TokenList.as_view(), name="api-tokens"),
-    path("tokens/<int:own_token>", TokenDetail.as_view(), name="api-token"),
+    path("tokens/<uuid:own_token>", TokenDetail.as_view(), name="api-token"),
     path("audit", AuditList.as_view(), name="api-audit"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, cast
+from uuid import UUID
 
 from allauth.mfa.models import Authenticator
 from django.contrib import messages
@@ -106,8 +107,8 @@ def member_list(request: MemberRequest, org: str) -> HttpResponse:
     return render(request, "tenants/member_list.html", context)
 
 
-def _member(member_id: int) -> Membership:
-    member = current_members().filter(pk=member_id).first()
+def _member(member_id: UUID) -> Membership:
+    member = current_members().filter(public_id=member_id).first()
     if member is None:
         raise Http404("No such member.")
     return member
@@ -115,7 +116,7 @@ def _member(member_id: int) -> Membership:
 
 @require_GET
 @signed_in
-def member_detail(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_detail(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     actor = member_or_404(request, right=Right.MEMBERS)
     return _member_page(request, actor, _member(member_id))
 
@@ -144,7 +145,7 @@ def _member_page(
 
 @require_POST
 @signed_in
-def member_access(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_access(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
     form = AccessForm(request.POST, actor=actor)
@@ -161,7 +162,7 @@ def member_access(request: MemberRequest, org: str, member_id: int) -> HttpRespo
 
 @require_POST
 @signed_in
-def member_right_give(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_right_give(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     """Give one delegated right; htmx gets the list of rights back."""
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
@@ -182,7 +183,7 @@ def member_right_give(request: MemberRequest, org: str, member_id: int) -> HttpR
 
 @require_POST
 @signed_in
-def member_right_take(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_right_take(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     """Take one delegated right away; htmx gets the list of rights back."""
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
@@ -199,7 +200,7 @@ def member_right_take(request: MemberRequest, org: str, member_id: int) -> HttpR
 
 @require_POST
 @signed_in
-def member_remove(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_remove(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
     try:
@@ -213,7 +214,7 @@ def member_remove(request: MemberRequest, org: str, member_id: int) -> HttpRespo
 
 @require_POST
 @signed_in
-def member_reset(request: MemberRequest, org: str, member_id: int) -> HttpResponse:
+def member_reset(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
     """Make a reset link and show it, this once."""
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
@@ -234,7 +235,7 @@ def member_reset(request: MemberRequest, org: str, member_id: int) -> HttpRespon
 
 @require_POST
 @signed_in
-def member_token_revoke(request: MemberRequest, org: str, member_id: int, token_id: int) -> HttpResponse:
+def member_token_revoke(request: MemberRequest, org: str, member_id: UUID, token_id: UUID) -> HttpResponse:
     """Revoke somebody's token; htmx gets nothing back in its row's place."""
     actor = member_or_404(request, right=Right.MEMBERS)
     shown = _member(member_id)
@@ -248,8 +249,8 @@ def member_token_revoke(request: MemberRequest, org: str, member_id: int, token_
     return redirect("member_detail", org=org, member_id=member_id)
 
 
-def _revoke(owner: Membership, token_id: int, actor: Membership) -> None:
-    token = ApiToken.objects.filter(membership=owner, pk=token_id).first()
+def _revoke(owner: Membership, token_id: UUID, actor: Membership) -> None:
+    token = ApiToken.objects.filter(membership=owner, public_id=token_id).first()
     if token is None:
         raise Http404("No such token.")
     revoke_token(token, actor=actor)
@@ -282,10 +283,10 @@ def member_invite(request: MemberRequest, org: str) -> HttpResponse:
 
 @require_POST
 @signed_in
-def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: int) -> HttpResponse:
+def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: UUID) -> HttpResponse:
     """End an invitation; htmx gets its row back."""
     actor = member_or_404(request, right=Right.MEMBERS)
-    invitation = Invitation.objects.select_related("created_by__user").filter(pk=invitation_id).first()
+    invitation = Invitation.objects.select_related("created_by__user").filter(public_id=invitation_id).first()
     if invitation is None:
         raise Http404("No such invitation.")
     revoke_invitation(invitation, actor=actor)
@@ -320,7 +321,7 @@ def token_list(request: MemberRequest, org: str) -> HttpResponse:
 
 @require_POST
 @signed_in
-def token_revoke(request: MemberRequest, org: str, own_token: int) -> HttpResponse:
+def token_revoke(request: MemberRequest, org: str, own_token: UUID) -> HttpResponse:
     """Revoke one's own token; htmx gets nothing back in its row's place."""
     member = member_or_404(request)
     _revoke(member, own_token, member)
