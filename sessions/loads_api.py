@@ -214,7 +214,7 @@ def _to_change(request: Request, session_id: UUID) -> tuple[Membership, ChatSess
     member = api_member(request)
     session = session_or_404(member, session_id)
     check_may_change_loads(member, session)
-    check_may_touch(request, member, session)
+    check_may_touch(request, member, session.membership_id)
     return member, session
 
 

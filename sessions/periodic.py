@@ -157,7 +157,9 @@ def run_schedule(schedule_id: int) -> Turn | None:
     try:
         session = schedule.session or _own_session(schedule)
         key = f"schedule:{schedule.pk}:{moment.isoformat()}"
-        return ledger.accept(session, schedule.message, member=schedule.membership, origin_key=key).turn
+        return ledger.accept(
+            session, schedule.message, member=schedule.membership, agent=schedule.agent, origin_key=key
+        ).turn
     except ledger.Conflict as conflict:
         _note_error(schedule_id, str(conflict))
         return None

@@ -25,7 +25,7 @@ from rest_framework.views import APIView
 
 from sessions import ledger
 from sessions.events import Delta, Event, watch
-from sessions.models import ChatSession, Step, Turn
+from sessions.models import Step, Turn
 from sessions.queries import visible_sessions
 from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
@@ -94,10 +94,10 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     return turn
 
 
-def check_may_touch(request: Request, member: Membership, session: ChatSession) -> None:
-    """A token for chatting changes its own member's sessions; for another's it takes one for administration."""
+def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:
+    """A token for chatting changes what is its own member's; for another's it takes one for administration."""
     token = request.auth
-    if session.membership_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
+    if owner_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
         raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
 
 
@@ -142,7 +142,7 @@ class TurnCancel(APIView):
         """A queued turn ends at once, a running one before its next step. A turn that has ended stays as it is."""
         member = api_member(request, at_least=Access.MEMBER)
         turn = turn_or_404(member, turn_id)
-        check_may_touch(request, member, turn.session)
+        check_may_touch(request, member, turn.session.membership_id)
         ledger.cancel(turn, actor=member)
         return Response(TurnOut(turn).data)
 

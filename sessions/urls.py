@@ -5,7 +5,16 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL, TOOLKIT
-from sessions import agent_views, explain_views, loads_views, matrix_views, offer_views, tool_views, views
+from sessions import (
+    agent_views,
+    explain_views,
+    loads_views,
+    matrix_views,
+    offer_views,
+    schedules_views,
+    tool_views,
+    views,
+)
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -25,6 +34,10 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("schedules/", schedules_views.schedule_list, name="schedule_list"),
+    path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
+    path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),
+    path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
     path("explain/", explain_views.explain_page, name="explain"),
     path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
     path("roles/new/", matrix_views.role_create, name="role_create"),

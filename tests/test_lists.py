@@ -31,7 +31,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from sessions.models import ChatSession, LoadedToolkit, Step, Turn
+from sessions.models import ChatSession, LoadedToolkit, Schedule, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES
@@ -137,7 +137,23 @@ def make_load(member: Membership, number: int) -> None:
     LoadedToolkit.objects.create(**own, **call, **ended, name=f"kit_{number}", source="model")
 
 
+def make_schedule(member: Membership, number: int) -> None:
+    """Each of another member, with another agent."""
+    owner = make_member(member.organisation, f"owner{number}")
+    Schedule.objects.create(
+        organisation=member.organisation,
+        membership=owner,
+        agent=make_agent(member.organisation, slug=f"agent-{number}"),
+        number=1,
+        name=f"Schedule {number}",
+        message="hello",
+        cron="0 9 * * *",
+        next_at=timezone.now(),
+    )
+
+
 MAKERS: dict[str, Maker] = {
+    "api-schedules": make_schedule,
     "api-sessions": lambda member, number: make_session(member),
     "api-session-turns": lambda member, number: make_turn(the_session(member)),
     "api-session-loads": make_load,
@@ -160,7 +176,7 @@ MAKERS: dict[str, Maker] = {
 #: As many rows as the code has services: in one page.
 WHOLE = {"api-services"}
 #: Lists whose cursor is of another make.
-OWN_CURSOR = {"api-sessions", "api-turn-steps"}
+OWN_CURSOR = {"api-sessions", "api-schedules", "api-turn-steps"}
 PAGED = [name for name in MAKERS if name not in OWN_CURSOR]
 
 

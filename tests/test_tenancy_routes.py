@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,7 +45,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from sessions.models import Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus
+from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import (
     make_agent,
     make_category,
@@ -70,6 +71,7 @@ pytestmark = pytest.mark.django_db
 CANARY = "zebracanary"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HTMX = {"HX-Request": "true"}
+NO_SCHEDULE = uuid4()
 
 
 # -- What is asked for ------------------------------------------------------------------------------------------------
@@ -113,6 +115,7 @@ class Side:
     idle_toolkit: str = "no_idle_toolkit"
     #: A role of the mode `listed`.
     listed: str = "no-listed"
+    schedule_id: UUID = NO_SCHEDULE
     secret: str = "no-such-secret"
     #: A run of the tool by hand, of the asking member alone.
     trial_id: UUID = field(default_factory=uuid4)
@@ -239,6 +242,10 @@ def grant_form(side: Side) -> dict[str, Any]:
     return {"member": side.email, "effect": "deny", "category": side.category, "reason": "None."}
 
 
+def schedule_body(side: Side) -> dict[str, Any]:
+    return {"name": "Fresh", "message": "hello", "cron": "0 9 * * *", "timezone": "UTC", "agent": side.agent}
+
+
 MESSAGE = {"message": "hello"}
 OPEN = {"turn_id": "open_turn"}
 COLLEAGUE = {"member_id": "colleague"}
@@ -278,6 +285,10 @@ ROUTES: dict[str, Route] = {
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
+    "api-schedules": Route((Ask(), Ask("POST", 201, body=schedule_body))),
+    "api-schedule": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"agent": side.agent, "is_enabled": False}), Ask("DELETE", 204))
+    ),
     "api-explain": Route(
         (
             Ask(),
@@ -460,6 +471,12 @@ ROUTES: dict[str, Route] = {
     "turn_cancel": Route((Ask("POST", 302),), args=OPEN),
     "turn_stream": Route(),
     "step_detail": Route(),
+    "schedule_list": Route(
+        (Ask(), Ask(query=lambda side: {"whose": "all"}), Ask("POST", 302, body=schedule_body, refused=422))
+    ),
+    "schedule_update": Route((Ask(), Ask("POST", 302, body=schedule_body, refused=422))),
+    "schedule_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),)),
+    "schedule_delete": Route((Ask("POST", 302),)),
     "explain": Route(
         (
             Ask(),
@@ -595,7 +612,8 @@ class Address:
     @property
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
-        return bool(set(self.arguments) & {"session_id", "turn_id", "own_token", "own_request", "pk", "trial_id"})
+        one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id"}
+        return bool(set(self.arguments) & one_s_own)
 
     def url(self, side: Side, route: Route) -> str:
         kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
@@ -702,6 +720,10 @@ def fill(member: Membership, word: str) -> Side:
             GrantRequest.objects.create(**own, membership=each, tool=tool, reason=word, hours=8, answer=word)
             for each in (member, colleague)
         )
+        schedule = Schedule.objects.create(
+            **own, membership=member, agent=agent, number=1, name=word, message=word, cron="0 9 * * *",
+            last_error=word, next_at=timezone.now() + timedelta(days=1),
+        )  # fmt: skip
         ServiceSetting.objects.create(**own, service=word)
         AdminRight.objects.create(**own, membership=member, right=Right.AUDIT)
         Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
@@ -749,6 +771,7 @@ def fill(member: Membership, word: str) -> Side:
         invitation_id=invitation.public_id,
         own_request=own_request.public_id,
         request_id=request.public_id,
+        schedule_id=schedule.public_id,
     )
 
 

@@ -24,6 +24,8 @@ CHAT = {
     "api-session-toolkits",
     "api-session-toolkit",
     "api-turn-cancel",
+    "api-schedules",
+    "api-schedule",
 }
 
 

@@ -21,6 +21,7 @@ api = [
     path("", include("sessions.api")),
     path("", include("sessions.turns_api")),
     path("", include("sessions.loads_api")),
+    path("", include("sessions.schedules_api")),
     path("", include("sessions.explain_api")),
     path("", include("capabilities.api")),
     path("", include("toolhub.tenants.routes")),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Agent
+from capabilities.refused import ChangeRefused
 from capabilities.registry import CategorySpec, tool
 from sessions.models import Schedule
-from sessions.periodic import next_moment
+from sessions.schedules import ScheduleContent, add_schedule, remove_schedule, switch_schedule
+from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(
     name="cron",
@@ -20,9 +24,6 @@ CATEGORY = CategorySpec(
     description="Messages that are submitted by the clock, as turns of their own.",
     keywords=("schedule", "cron", "every day", "every week", "recurring", "automate", "job"),
 )
-#: Schedules that a member may have.
-MOST = 20
-
 Number = Annotated[int, Field(description="The schedule's number.")]
 
 
@@ -43,44 +44,38 @@ def cron_add(
     timezone: Annotated[str, Field(description="IANA time zone of the fields", max_length=64)] = "UTC",
 ) -> dict[str, Any]:
     """Submit a message to this agent again and again, in a session of its own."""
-    if _mine(context).count() >= MOST:
-        raise ToolError(f"There are {MOST} schedules; remove one first.")
-    row = create_numbered(
-        Schedule,
-        context,
-        name=name,
-        cron=schedule,
-        timezone=timezone,
-        message=message,
-        agent=Agent.objects.get(slug=context.agent),
-        next_at=_next(context, schedule, timezone),
-    )
-    return {"schedule": _as_json(row)}
+    # By hand there is no agent: then it is the first one.
+    content = ScheduleContent(name, schedule, message, agent=context.agent, timezone=timezone)
+    with _told():
+        return {"schedule": _as_json(add_schedule(content, member=_member(context)))}
 
 
 @tool(category="cron", effect="write", human_format="Removing schedule {number}")
 def cron_remove(context: ToolContext, number: Number) -> dict[str, Any]:
     """Remove a schedule. Turns that it submitted stay."""
-    _one(context, number).delete()
+    with _told():
+        remove_schedule(_one(context, number), actor=_member(context))
     return {"removed": number}
 
 
 @tool(category="cron", effect="write", on_crash="retry", human_format="Switching schedule {number}")
 def cron_toggle(context: ToolContext, number: Number, enabled: bool) -> dict[str, Any]:
     """Switch a schedule on or off. Switched on, it goes on with its next moment."""
-    row = _one(context, number)
-    row.is_enabled = enabled
-    if enabled:
-        row.next_at = _next(context, row.cron, row.timezone)
-    row.save(update_fields=["is_enabled", "next_at"])
-    return {"schedule": _as_json(row)}
+    with _told():
+        return {"schedule": _as_json(switch_schedule(_one(context, number), enabled, actor=_member(context)))}
 
 
-def _next(context: ToolContext, cron: str, zone: str) -> Any:
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the write refuses, as the model reads it."""
     try:
-        return next_moment(cron, zone, context.now())
-    except ValueError as error:
+        yield
+    except (ChangeRefused, PermissionDenied) as error:
         raise ToolError(str(error)) from error
+
+
+def _member(context: ToolContext) -> Membership:
+    return Membership.objects.select_related("user").get(pk=context.membership_id)
 
 
 def _mine(context: ToolContext) -> QuerySet[Schedule]:
@@ -88,7 +83,7 @@ def _mine(context: ToolContext) -> QuerySet[Schedule]:
 
 
 def _one(context: ToolContext, number: int) -> Schedule:
-    row = _mine(context).select_related("agent").filter(number=number).first()
+    row = _mine(context).select_related("agent", "membership__user").filter(number=number).first()
     if row is None:
         raise ToolError(f"There is no schedule {number}; cron_list shows them.")
     return row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
 from django.db import models
 
 from capabilities.models import Agent
@@ -54,6 +56,15 @@ class Schedule(NumberedRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def next_text(self) -> str:
+        """Its next run on the clock of its time zone: "Mon 23 Nov, 09:00"."""
+        try:
+            moment = self.next_at.astimezone(ZoneInfo(self.timezone))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            moment = self.next_at
+        return f"{moment:%a} {moment.day} {moment:%b, %H:%M}"
 
 
 class Routine(TenantModel):

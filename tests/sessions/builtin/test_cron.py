@@ -5,9 +5,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from capabilities.contract.context import ToolError
+from capabilities.models import Agent
 from sessions import periodic
+from sessions.builtin.cron import cron_add
+from sessions.execution import context_of
 from sessions.models import ChatSession, Schedule, Turn
-from tests.cast import make_member, make_role, make_session, make_turn
+from sessions.trying import trial_or_404
+from tests.cast import make_category, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.builtin.conftest import Use
 from toolhub.tenants.scope import organisation_scope
 
@@ -60,3 +65,17 @@ def test_another_member_s_schedules_do_not_exist(session: ChatSession, use: Use)
     assert use("cron_list", of=hers) == {"schedules": []}
     assert "There is no schedule 1" in use("cron_remove", of=hers, number=1)["error"]
     assert "There is no schedule 1" in use("cron_toggle", of=hers, number=1, enabled=False)["error"]
+
+
+def test_by_hand_it_is_for_the_first_agent_that_is_on(session: ChatSession) -> None:
+    make_tool(session.organisation, "cron_add", category=make_category(session.organisation, "cron"))
+    with organisation_scope(session.organisation_id):
+        spec = trial_or_404(session.membership, "cron_add").spec
+        by_hand = context_of(spec, session.organisation_id, session.membership_id)
+
+        added = cron_add(by_hand, name="Morning", schedule="0 9 * * *", message="What is due?")
+        Agent.objects.update(is_enabled=False)
+        with pytest.raises(ToolError, match=r"There is no agent that is switched on."):
+            cron_add(by_hand, name="Morning", schedule="0 9 * * *", message="What is due?")
+
+    assert added["schedule"]["agent"] == session.agent.slug
