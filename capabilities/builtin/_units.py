@@ -123,11 +123,17 @@ LOWER: Final = {name.lower(): unit for name, unit in TABLE.items()}
 
 
 def convert(value: float, from_unit: str, to_unit: str) -> float:
-    """The value in the other unit. Raises ToolError for an unknown unit, or for two of different dimensions."""
+    """The value in the other unit. Raises ToolError for an unknown unit, for two of different dimensions, and for a
+    temperature below absolute zero."""
     dimension, factor, offset = _unit(from_unit)
     other, to_factor, to_offset = _unit(to_unit)
     if dimension != other:
         raise ToolError(f"{from_unit} is a unit of {dimension} and {to_unit} one of {other}: they do not convert.")
+    base = value * factor + offset
+    # Rounding may put absolute zero itself a little below.
+    if dimension == "temperature" and base < -1e-9:
+        lowest = f"{(0 - offset) / factor:.2f}".rstrip("0").rstrip(".")
+        raise ToolError(f"There is no temperature below absolute zero, {lowest} {from_unit}.")
     return (value * factor + offset - to_offset) / to_factor
 
 

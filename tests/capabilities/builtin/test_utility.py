@@ -193,6 +193,22 @@ def test_units_that_do_not_fit_are_refused(call: Call, from_unit: str, to_unit: 
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "lowest"),
+    [(-273.16, "celsius", "-273.15"), (-460, "fahrenheit", "-459.67"), (-1, "kelvin", "0"), (-1e308, "c", "-273.15")],
+)
+def test_nothing_is_colder_than_absolute_zero(call: Call, value: float, unit: str, lowest: str) -> None:
+    with pytest.raises(ToolError) as refused:
+        call("unit_convert", value=value, from_unit=unit, to_unit="kelvin")
+
+    assert str(refused.value) == f"There is no temperature below absolute zero, {lowest} {unit}."
+
+
+@pytest.mark.parametrize(("value", "unit"), [(-273.15, "celsius"), (-459.67, "fahrenheit"), (0, "kelvin")])
+def test_absolute_zero_itself_converts(call: Call, value: float, unit: str) -> None:
+    assert abs(call("unit_convert", value=value, from_unit=unit, to_unit="kelvin")["result"]) < 1e-9
+
+
 def test_a_value_too_large_to_convert_is_refused(call: Call) -> None:
     with pytest.raises(ToolError, match="The result is too large"):
         call("unit_convert", value=1e308, from_unit="km", to_unit="mm")
