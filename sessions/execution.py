@@ -231,6 +231,7 @@ def context_for(
     return replace(
         context,
         agent=turn.agent.slug,
+        agent_id=turn.agent_id,
         session_id=turn.session_id,
         turn_id=turn.pk,
         step_id=step_id,

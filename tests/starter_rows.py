@@ -33,7 +33,7 @@ def fill_starter_tables(member: Membership, word: str) -> None:
     own: dict[str, Any] = {"organisation": member.organisation, "membership": member}
     named = own | {"name": word, "key": word}
     day = date(2026, 11, 18)
-    AgentNote.objects.create(**own, agent="starter", text=word)
+    AgentNote.objects.create(**own, former_agent="starter", text=word)
     JournalEntry.objects.create(
         **own, number=1, journal=Journal.objects.create(**named), title=word, text=word, date=day
     )

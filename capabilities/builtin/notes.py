@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Concat, Length
@@ -38,21 +38,14 @@ def agent_notes_read(context: ToolContext) -> str:
 @tool(category="notes", effect="write", on_crash="retry", human_format="Writing the agent's notes")
 def agent_notes_write(context: ToolContext, text: Text) -> str:
     """Replace your private notes with this text. To keep what is there use agent_notes_append."""
-    AgentNote.objects.update_or_create(
-        organisation_id=context.organisation_id,
-        membership_id=context.membership_id,
-        agent=context.agent,
-        defaults={"text": text},
-    )
+    AgentNote.objects.update_or_create(**_key(context), defaults={"text": text})
     return f"The notes now hold {len(text)} characters."
 
 
 @tool(category="notes", effect="write", human_format="Adding to the agent's notes")
 def agent_notes_append(context: ToolContext, text: Text) -> str:
     """Add this text as a new line at the end of your private notes."""
-    AgentNote.objects.get_or_create(
-        organisation_id=context.organisation_id, membership_id=context.membership_id, agent=context.agent
-    )
+    AgentNote.objects.get_or_create(**_key(context))
     # One statement, so that of two calls at the same time neither loses its line.
     whole = Value(text, output_field=TextField())
     line = Value("\n" + text, output_field=TextField())
@@ -70,5 +63,11 @@ def agent_notes_clear(context: ToolContext) -> str:
     return "The notes are empty."
 
 
+def _key(context: ToolContext) -> dict[str, Any]:
+    """Whose page it is: the agent's and the member's, and of a run by hand the member's alone."""
+    member = {"organisation_id": context.organisation_id, "membership_id": context.membership_id}
+    return member | {"agent_id": context.agent_id, "former_agent": ""}
+
+
 def _mine(context: ToolContext) -> QuerySet[AgentNote]:
-    return own_rows(AgentNote, context).filter(agent=context.agent)
+    return own_rows(AgentNote, context).filter(**_key(context))

@@ -23,6 +23,7 @@ class ToolContext:
 
     organisation_id: int
     membership_id: int
+    #: The slug of the agent that calls, empty for a run by hand. It may change: what lasts hangs on `agent_id`.
     agent: str
     #: This organisation's own folder; file tools never leave it.
     workspace: Path
@@ -42,3 +43,5 @@ class ToolContext:
     idempotency_key: str = ""
     #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.
     stopped: threading.Event = field(default_factory=threading.Event)
+    #: The key of the agent that calls; None for a run by hand.
+    agent_id: int | None = None
