@@ -79,9 +79,9 @@ def announce(turn_id: UUID) -> None:
     _publish(turn_id, "")
 
 
-def announce_text(turn_id: UUID, text: str) -> None:
-    """Tell open pages a piece of the answer that is being written."""
-    _publish(turn_id, json.dumps(text))
+def announce_text(turn_id: UUID, event: int, at: int, text: str) -> None:
+    """Tell open pages a piece of the reply that is written behind this event, and the character that it begins at."""
+    _publish(turn_id, json.dumps([event, at, text]))
 
 
 def _publish(turn_id: UUID, message: str) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from capabilities.tokens import count_each
-from sessions.models import Step, StepKind, StepStatus, Turn
+from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
 
 #: Turns that are looked at, at most; older ones are long out of any window.
 MAX_TURNS = 200
 #: Share of the window that is left for the answer.
 ANSWER_SHARE = 0.125
+#: What the model reads behind an answer that was stopped in the middle.
+CUT_OFF = "(This answer was stopped before its end.)"
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 #: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
 OUTCOME_UNKNOWN = json.dumps(
@@ -63,7 +65,11 @@ def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
     """
     messages = [{"role": "user", "content": turn.message}, *step_messages(steps)]
     last = messages[-1]
-    if turn.answer and not (last["role"] == "assistant" and last["content"] == turn.answer):
+    if turn.answer and turn.status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED, TurnStatus.FAILED):
+        if last["role"] == "assistant" and last["content"] == turn.answer:
+            messages.pop()
+        messages.append({"role": "assistant", "content": f"{turn.answer}\n\n{CUT_OFF}"})
+    elif turn.answer and not (last["role"] == "assistant" and last["content"] == turn.answer):
         messages.append({"role": "assistant", "content": turn.answer})
     elif last["role"] != "assistant":
         why = turn.error_code or turn.status

@@ -180,6 +180,7 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
                     When(started_at=None, then=from_now(settings.TOOLHUB_TURN_SECONDS)), default=F("deadline_at")
                 ),
                 next_attempt_at=None,
+                draft="",
             )
         )
         if not taken:
@@ -204,7 +205,8 @@ def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
 def release(claim: Claim, *, wait: float = 0.0) -> None:
     """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
     with transaction.atomic():
-        fence(claim, status=TurnStatus.QUEUED, attempts=F("attempts") - 1, rang_at=None, next_attempt_at=from_now(wait))
+        attempts, again_at = F("attempts") - 1, from_now(wait)
+        fence(claim, status=TurnStatus.QUEUED, attempts=attempts, rang_at=None, next_attempt_at=again_at, draft="")
 
 
 # -- Record -----------------------------------------------------------------------------------------------------------
@@ -213,6 +215,22 @@ def release(claim: Claim, *, wait: float = 0.0) -> None:
 def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
     with transaction.atomic():
         add_event(claim, fence(claim, last_event=F("last_event") + 1), type, payload)
+
+
+def keep_draft(claim: Claim, text: str) -> Mapping[str, Any]:
+    """Store what the model has written so far of a reply, for whoever begins to watch, and return the turn's counters.
+
+    `last_event` of these is the number of the event behind which it is written. Raises LeaseLost.
+    """
+    with transaction.atomic():
+        return fence(claim, draft=text, draft_event=F("last_event"))
+
+
+def restart_draft(claim: Claim) -> None:
+    """Drop what the model has written so far of a reply: it is asked again."""
+    with transaction.atomic():
+        turn = fence(claim, last_event=F("last_event") + 1, draft="")
+        add_event(claim, turn, "attempt_restarted", {"epoch": claim.epoch})
 
 
 def add_step(claim: Claim, event: str, **fields: Any) -> Step:
@@ -250,6 +268,8 @@ def record_model_step(claim: Claim, *, started_at: datetime, tool_set: ToolSet |
             input_tokens=F("input_tokens") + fields["input_tokens"],
             cached_tokens=F("cached_tokens") + fields["cached_tokens"],
             output_tokens=F("output_tokens") + fields["output_tokens"],
+            draft="",
+            **({"usage_estimated": True} if fields.get("usage_estimated") else {}),
             **_progress(StepStatus.DONE),
         )
         step = Step(
@@ -266,7 +286,7 @@ def record_model_step(claim: Claim, *, started_at: datetime, tool_set: ToolSet |
         step.ended_at = Now()
         step.save(force_insert=True)
         Step.objects.filter(pk=step.pk).update(started_at=started_at)
-        add_event(claim, turn, "model", {"step": step.index, "round": step.round})
+        add_event(claim, turn, "model", {"step": step.index, "round": step.round, "chars": len(step.text)})
     return step
 
 
@@ -322,16 +342,29 @@ def check_goes_on(claim: Claim) -> None:
 
 
 def finish(
-    claim: Claim, status: TurnStatus, *, answer: str = "", error_code: str = "", error_message: str = ""
+    claim: Claim,
+    status: TurnStatus,
+    *,
+    answer: str = "",
+    error_code: str = "",
+    error_message: str = "",
+    half: Mapping[str, Any] | None = None,
 ) -> None:
-    """End the turn, let the one that waits for it go on, and ring for the session's next one. One transaction."""
+    """End the turn, let the one that waits for it go on, and ring for the session's next one. One transaction.
+
+    `half` is what `record_model_step` takes of a reply that was stopped in the middle: it is stored with what it cost,
+    and its text is the turn's answer.
+    """
     with transaction.atomic():
         hold(claim.parent_id)
+        if half is not None:
+            answer = record_model_step(claim, **half).text
         row = fence(
             claim,
             last_event=F("last_event") + 1,
             status=status,
             answer=answer,
+            draft="",
             error_code=error_code,
             error_message=storable(error_message),
             ended_at=Now(),
@@ -342,10 +375,13 @@ def finish(
         follow_up(claim.turn_id, row["session_id"], claim.parent_id)
 
 
-def finish_stopped(claim: Claim) -> None:
-    """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it."""
+def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> None:
+    """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it.
+
+    `half` is as in `finish`.
+    """
     ending = ending_of(claim.turn_id)
-    finish(claim, ending.status, error_code=ending.code, error_message=ending.message)
+    finish(claim, ending.status, error_code=ending.code, error_message=ending.message, half=half)
 
 
 def ending_of(turn_id: UUID) -> Ending:

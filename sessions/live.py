@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from importlib import import_module
 from uuid import UUID
 
@@ -31,20 +32,52 @@ from toolhub.tenants.scope import organisation_scope
 CHECK_EVERY = 3.0
 
 
+@dataclass
+class Shown:
+    """What the page shows of the reply that is being written, and the event behind which it is written."""
+
+    event: int = 0
+    text: str = ""
+
+    def text_behind(self, event: int) -> str:
+        return self.text if self.event == event else ""
+
+    def add(self, delta: Delta) -> str:
+        """What of this piece the page does not show yet."""
+        if delta.event < self.event:
+            return ""
+        if delta.event > self.event:
+            self.event, self.text = delta.event, ""
+        new = delta.text[len(self.text) - delta.at :] if delta.at <= len(self.text) else ""
+        self.text += new
+        return new
+
+    def draw(self, turn: Turn) -> None:
+        """Have the turn's partial show no less than the page does already: hints are ahead of the row."""
+        if turn.draft and turn.draft_event == self.event and len(turn.draft) < len(self.text):
+            turn.draft = self.text
+        self.event, self.text = turn.draft_event, turn.draft
+
+
 async def watch_turn(request: MemberRequest, turn_id: UUID) -> AsyncIterator[str]:
     """Text of the event stream, until the turn has ended or the reader may read no more."""
-    turn, html = await _read(request, turn_id)
+    shown = Shown()
+    turn, html = await _read(request, turn_id, shown)
     checked = time.monotonic()
     if turn is None:
         return
     yield server_sent("turn" if turn.is_open else "done", html)
     if not turn.is_open:
         return
-    async for item in watch(turn_id, request.membership.organisation_id, after=turn.last_event):
+    events = watch(
+        turn_id, request.membership.organisation_id, after=turn.last_event, read=len(shown.text_behind(turn.last_event))
+    )
+    async for item in events:
         if isinstance(item, Delta):
-            yield server_sent("delta", f"<span>{escape(item.text)}</span>")
+            if text := shown.add(item):
+                yield server_sent("delta", f"<span>{escape(text)}</span>")
         elif item is not None and item.number > turn.last_event:
-            turn, html = await _read(request, turn_id)
+            turn, html = await _read(request, turn_id, shown)
             checked = time.monotonic()
             if turn is None:
                 return
@@ -65,16 +98,17 @@ def server_sent(event: str, data: str) -> str:
     return f"event: {event}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
 
 
-async def _read(request: MemberRequest, turn_id: UUID) -> tuple[Turn | None, str]:
-    return await sync_to_async(_turn_and_partial)(request, turn_id)
+async def _read(request: MemberRequest, turn_id: UUID, shown: Shown) -> tuple[Turn | None, str]:
+    return await sync_to_async(_turn_and_partial)(request, turn_id, shown)
 
 
-def _turn_and_partial(request: MemberRequest, turn_id: UUID) -> tuple[Turn | None, str]:
+def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tuple[Turn | None, str]:
     """The turn and its partial; (None, "") where the reader may not read it (any more)."""
     try:
         with organisation_scope(request.membership.organisation_id):
             member = _member_now(request)
             turn = turn_or_404(member, turn_id)
+            shown.draw(turn)
             may = may_write(member, turn.session)
             context = {"turn": turn, "organisation": member.organisation, "may_write": may}
             return turn, render_to_string("sessions/_turn.html", context)

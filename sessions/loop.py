@@ -7,6 +7,7 @@ the turn from any point.
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 from uuid import uuid4
 
 from django.conf import settings
@@ -15,8 +16,8 @@ from django.utils import timezone
 from capabilities.tokens import count_each
 from sessions import delegation, execution, ledger
 from sessions.batch import answer_calls, release_connection
-from sessions.bell import announce_text
 from sessions.carried import Carried, carried_by
+from sessions.drafts import Draft
 from sessions.held import Held
 from sessions.history import Conversation, conversation
 from sessions.model_client import CallStopped, ModelBusy, ModelCall, ModelError, endpoint_of, request_body
@@ -40,6 +41,14 @@ class TurnFailed(Exception):
         self.code = code
 
 
+class HalfReply(CallStopped):
+    """The turn was stopped while the model wrote; `step` is what `ledger.record_model_step` takes of what there is."""
+
+    def __init__(self, step: dict[str, Any]) -> None:
+        super().__init__()
+        self.step = step
+
+
 def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
     turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=held.claim.turn_id)
@@ -58,11 +67,13 @@ def run_turn(held: Held) -> None:
     except ledger.CancelRequested:
         held.stop("cancelled")
         _end_stopped(held)
+    except HalfReply as half:
+        _end_stopped(held, half.step)
     except CallStopped:
         _end_stopped(held)
 
 
-def _answer(turn: Turn, held: Held) -> dict[str, str]:
+def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
     most = max_rounds(turn)
     while True:
@@ -112,34 +123,47 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
         ledger.write_event(held.claim, "history_cut", {"turns": talk.turns_cut})
     prefix = prefix_of(turn, tool_set, talk.messages)
     remember(turn, prefix, carried.tool_ids, held.claim)
-    started_at = timezone.now()
+    draft = Draft(held)
+    step: dict[str, Any] = {
+        "started_at": timezone.now(),
+        "tool_set": tool_set,
+        "verdicts": [asdict(verdict) for verdict in carried.verdicts],
+        "load_count": carried.load_count,
+        "prompt_bytes": prefix.prompt_bytes,
+        "prefix_bytes": prefix.prefix_bytes,
+    }
     call = ModelCall(
         endpoint=endpoint_of(turn.agent),
         body=request_body(turn.agent.model.name, talk.messages, tool_set.wire),
         stopped=held.stopped,
         deadline=held.deadline(turn.deadline_at),
-        on_text=lambda text: announce_text(turn.pk, text),
-        on_restart=lambda: ledger.write_event(held.claim, "attempt_restarted", {"epoch": held.claim.epoch}),
+        on_text=draft.add,
+        on_wait=draft.pass_on,
+        on_restart=draft.restart,
     )
     release_connection()
-    reply = call.run()
-    usage = reply.usage or _estimated(talk, tool_set.tokens, reply)
-    return ledger.record_model_step(
-        held.claim,
-        started_at=started_at,
-        tool_set=tool_set,
-        text=reply.text,
-        tool_calls=stored_calls(talk, reply),
-        finish_reason=reply.finish_reason,
-        input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-        usage_estimated=reply.usage is None,
-        verdicts=[asdict(verdict) for verdict in carried.verdicts],
-        load_count=carried.load_count,
-        prompt_bytes=prefix.prompt_bytes,
-        prefix_bytes=prefix.prefix_bytes,
-    )
+    try:
+        reply = call.run()
+    except CallStopped as stopped:
+        half = call.half_reply()
+        if half is None or held.reason in ("draining", "lost"):
+            raise
+        raise HalfReply(step | _said(talk, tool_set.tokens, half)) from stopped
+    return ledger.record_model_step(held.claim, **step, **_said(talk, tool_set.tokens, reply))
+
+
+def _said(talk: Conversation, tool_tokens: int, reply: Reply) -> dict[str, Any]:
+    """A model step's fields of what the model said and what that cost."""
+    usage = reply.usage or _estimated(talk, tool_tokens, reply)
+    return {
+        "text": reply.text,
+        "tool_calls": stored_calls(talk, reply),
+        "finish_reason": reply.finish_reason,
+        "input_tokens": usage.input_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+        "usage_estimated": reply.usage is None,
+    }
 
 
 def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
@@ -179,13 +203,14 @@ def _check_strikes(turn: Turn) -> None:
         raise TurnFailed("repeated_calls", f"The model made the same calls {MAX_REPEATS} times with the same results.")
 
 
-def _end_stopped(held: Held) -> None:
+def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> None:
     """The turn was stopped from outside: cancelled, out of time, or this worker is going down."""
     if held.reason == "cancelled":
-        ledger.finish_stopped(held.claim)
+        ledger.finish_stopped(held.claim, half=half)
     elif held.reason == "draining":
         ledger.release(held.claim)
     elif held.reason == "lost":
         raise ledger.LeaseLost(str(held.claim.turn_id))
     else:
-        ledger.finish(held.claim, TurnStatus.EXPIRED, error_code="deadline", error_message="The turn ran out of time.")
+        why = "The turn ran out of time."
+        ledger.finish(held.claim, TurnStatus.EXPIRED, error_code="deadline", error_message=why, half=half)

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +46,8 @@ MAX_BYTES = 8_000_000
 MAX_SAID = 400
 #: How OpenAI, vLLM, Ollama and llama.cpp say that the messages do not fit the model's window.
 TOO_LONG = re.compile(r"context.(length|size|window)", re.IGNORECASE)
+#: The finish_reason of a reply that we stopped in the middle.
+STOPPED = "stopped"
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
@@ -102,7 +104,10 @@ def request_body(model: str, messages: Sequence[dict[str, Any]], tools_wire: str
 
 @dataclass
 class ModelCall:
-    """One call with its retries. `stopped` is set from outside; `on_text` gets pieces, `on_restart` forgets them."""
+    """One call with its retries. `stopped` is set from outside.
+
+    `on_text` gets pieces, `on_wait` is called now and then while none comes, `on_restart` where all of them are void.
+    """
 
     endpoint: Endpoint
     body: bytes
@@ -112,14 +117,18 @@ class ModelCall:
     on_text: Callable[[str], None] = lambda text: None
     on_restart: Callable[[], None] = lambda: None
     tries: int = field(default_factory=lambda: settings.TOOLHUB_MODEL_TRIES)
+    on_wait: Callable[[], None] = lambda: None
+    #: The try that is under way.
+    _exchange: _Exchange | None = None
 
     def run(self) -> Reply:
         """The model's reply. Raises ModelError, ModelBusy or CallStopped."""
         for attempt in range(1, self.tries + 1):
-            exchange = _Exchange(self.endpoint, self.body, self._time_left())
+            exchange = self._exchange = _Exchange(self.endpoint, self.body, self._time_left())
             try:
                 return self._read(exchange)
             except _Failed as failed:
+                self._exchange = None
                 wait = self._wait_after(failed, attempt)
                 if exchange.builder.spoke:
                     self.on_restart()
@@ -128,6 +137,14 @@ class ModelCall:
             if self.stopped.wait(min(wait, self._time_left())):
                 raise CallStopped
         raise AssertionError("unreachable")
+
+    def half_reply(self) -> Reply | None:
+        """What had come of the reply when the call was stopped, without calls, which are cut off; None if the provider
+        had not begun to answer."""
+        exchange = self._exchange
+        if exchange is None or not exchange.has_begun:
+            return None
+        return replace(exchange.builder.build(), calls=(), finish_reason=STOPPED)
 
     def _wait_after(self, failed: _Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
@@ -158,12 +175,13 @@ class ModelCall:
             try:
                 item = exchange.items.get(timeout=LOOK_EVERY)
             except queue.Empty:
+                self.on_wait()
                 continue
             if isinstance(item, _Failed):
                 raise item
             if item is None:
                 return exchange.builder.build()
-            self.on_text(storable(item))
+            self.on_text(item)
 
     def _time_left(self) -> float:
         left = self.deadline - time.monotonic()
@@ -195,6 +213,11 @@ class _Exchange:
         self._response: httpx2.Response | None = None
         self._rest: Iterator[bytes] = iter(())
         self._is_over = self._closed = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the provider took the request."""
+        return self._response is not None
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="model-call", daemon=True).start()

@@ -127,6 +127,11 @@ def turns_page(session: ChatSession, *, before: int | None = None, limit: int = 
     return TurnsPage(page, page[0].seq if len(found) > limit else None)
 
 
+def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:
+    """The session's turns behind a number, in order, as pages show them. One query where there are none, else two."""
+    return list(shown_turns().filter(session=session, seq__gt=seq).order_by("seq")[:TURNS_A_PAGE])
+
+
 def notices_of(session: ChatSession) -> Sequence[Notice]:
     """What the service said in a session lately, in order. One query; none where it is known that it said nothing."""
     if not getattr(session, "has_notices", True):

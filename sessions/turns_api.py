@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -35,6 +36,8 @@ from toolhub.tenants.scope import organisation_scope
 
 #: Seconds between two looks at whether a stream's reader may still read.
 CHECK_EVERY = 3.0
+#: The id of an event, or of a piece of text: the event that it is written behind, and where it ends.
+SEEN = re.compile(r"(?P<event>\d{1,9})(?:\.(?P<read>\d{1,9}))?", re.ASCII)
 
 
 class UsageOut(serializers.Serializer[Any]):
@@ -42,6 +45,7 @@ class UsageOut(serializers.Serializer[Any]):
     input_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
+    estimated = serializers.BooleanField(help_text="Whether some of these are toolhub's count, not the provider's.")
 
 
 class TurnOut(serializers.Serializer[Turn]):
@@ -54,7 +58,8 @@ class TurnOut(serializers.Serializer[Turn]):
     )
     status = serializers.CharField()
     message = serializers.CharField()
-    answer = serializers.CharField()
+    answer = serializers.CharField(help_text="Of a turn that was stopped: what had been written of it.")
+    draft = serializers.CharField(help_text="What the model has written so far of the reply that it is at.")
     error_code = serializers.CharField()
     error_message = serializers.CharField()
     usage = UsageOut()
@@ -77,6 +82,8 @@ class StepOut(serializers.Serializer[Any]):
     input_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
+    usage_estimated = serializers.BooleanField()
+    finish_reason = serializers.CharField(help_text="`stopped`: the turn was stopped while the model wrote.")
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
@@ -166,9 +173,9 @@ class TurnEvents(APIView):
         parameters=[
             OpenApiParameter(
                 "Last-Event-ID",
-                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\d{1,9}(\.\d{1,9})?$"},
                 OpenApiParameter.HEADER,
-                description="Go on after this event.",
+                description="Go on behind the event or piece of text that had this id.",
             )
         ],
         responses={
@@ -177,22 +184,28 @@ class TurnEvents(APIView):
         },
     )
     def get(self, request: Request, turn_id: UUID) -> HttpResponseBase:
-        """The turn's events as they happen, each with its number as id; `delta` events carry text as it is written,
-        have no number, and may be lost: the answer of the turn is what counts."""
+        """The turn's events as they happen, each with its number as id.
+
+        A `delta` carries a piece of the reply that the model is writing: `{"after": 4, "at": 120, "text": "..."}` is
+        text from character 120 on of what is written behind event 4; its id is `4.` and the length of all the text that
+        came so far. Whoever connects in the middle gets the text so far first; whoever comes back with the last id gets
+        what is missing, and nothing twice. `model` says that a reply is whole and stored; `attempt_restarted` that what
+        came of it is void, because the model is asked again."""
         turn = turn_or_404(api_member(request), turn_id)
-        seen = request.headers.get("Last-Event-ID", "0")
-        if not (seen.isascii() and seen.isdigit() and len(seen) < 10):
+        seen = SEEN.fullmatch(request.headers.get("Last-Event-ID", "0"))
+        if seen is None:
             raise ValidationError({"Last-Event-ID": "Give the id of an event of this turn."})
-        response = StreamingHttpResponse(stream(request, turn, int(seen)), content_type="text/event-stream")
+        parts = stream(request, turn, int(seen["event"]), int(seen["read"] or 0))
+        response = StreamingHttpResponse(parts, content_type="text/event-stream")
         response["Cache-Control"] = "no-store"
         response["X-Accel-Buffering"] = "no"
         return response
 
 
-async def stream(request: Request, turn: Turn, after: int) -> AsyncIterator[str]:
+async def stream(request: Request, turn: Turn, after: int, read: int = 0) -> AsyncIterator[str]:
     """Text of the event stream. Ends with the turn, or when the token may no longer read it."""
     checked_at = time.monotonic()
-    async for item in watch(turn.pk, turn.organisation_id, after=after):
+    async for item in watch(turn.pk, turn.organisation_id, after=after, read=read, whole=True):
         if time.monotonic() - checked_at > CHECK_EVERY:
             checked_at = time.monotonic()
             if not await _may_still_read(request, turn):
@@ -200,7 +213,8 @@ async def stream(request: Request, turn: Turn, after: int) -> AsyncIterator[str]
         if isinstance(item, Event):
             yield f"id: {item.number}\nevent: {item.type}\ndata: {json.dumps(item.payload)}\n\n"
         elif isinstance(item, Delta):
-            yield f"event: delta\ndata: {json.dumps({'text': item.text})}\n\n"
+            data = json.dumps({"after": item.event, "at": item.at, "text": item.text})
+            yield f"id: {item.event}.{item.end}\nevent: delta\ndata: {data}\n\n"
         else:
             yield ": still here\n\n"
 

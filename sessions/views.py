@@ -22,7 +22,7 @@ from sessions.forms import MessageForm, NewSessionForm
 from sessions.live import watch_turn
 from sessions.loads import around
 from sessions.loads_views import panel_of
-from sessions.models import ChatSession
+from sessions.models import ChatSession, Turn
 from sessions.queries import (
     ALL_CHARS,
     notices_of,
@@ -31,6 +31,7 @@ from sessions.queries import (
     shown_turns,
     step_or_404,
     turn_or_404,
+    turns_after,
     turns_page,
 )
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -108,24 +109,43 @@ def _session_page(
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
     beside = around(session, session.agent, member)
     speaks = (page.turns[-1].agent if page.turns else session.agent).slug
-    context = panel_of(member, session, session.agent, beside) | {
-        "session": session,
-        "page": page,
-        "is_last": not before,
-        "is_running": any(turn.is_open for turn in page.turns),
-        "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
-        "may_write": may_write(member, session),
-        "notices": notices_of(session),
-    }
+    context = (
+        panel_of(member, session, session.agent, beside)
+        | {
+            "session": session,
+            "page": page,
+            "is_last": not before,
+            "is_running": any(turn.is_open for turn in page.turns),
+            "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
+            "may_write": may_write(member, session),
+        }
+        | _notices(session)
+    )
     return render(request, "sessions/session_detail.html", context, status=status)
 
 
 @require_GET
 @signed_in
 def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
-    """What the service said in the session: the part of its page that asks for itself now and then."""
-    session = session_or_404(member_or_404(request), session_id)
-    return render(request, "sessions/_notices.html", {"session": session, "notices": notices_of(session)})
+    """What an open page asks for now and then: what the service said in the session, and turns from elsewhere.
+
+    `after` is the number of the last turn that the page shows, `newest` the moment of its last notice. 204 where there
+    is nothing newer.
+    """
+    member = member_or_404(request)
+    session = session_or_404(member, session_id)
+    after = request.GET.get("after", "")
+    turns = turns_after(session, int(after)) if after.isdecimal() and len(after) < 10 else []
+    said = _notices(session)
+    if not turns and request.GET.get("newest") == said["newest"]:
+        return HttpResponse(status=204)
+    context = said | {"session": session, "turns": turns, "may_write": may_write(member, session)}
+    return render(request, "sessions/_news.html", context)
+
+
+def _notices(session: ChatSession) -> dict[str, Any]:
+    notices = notices_of(session)
+    return {"notices": notices, "newest": notices[-1].created_at.isoformat() if notices else ""}
 
 
 @require_POST
@@ -177,7 +197,8 @@ def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse
     member = member_or_404(request)
     turn = turn_or_404(member, turn_id)
     if request.htmx:
-        return render(request, "sessions/_live_turn.html", _turn_context(member, turn))
+        context = _turn_context(member, turn) | {"poll": "poll" in request.GET}
+        return render(request, "sessions/_live_turn.html", context)
     place = f"?before={turn.seq + 1}#turn-{turn.pk}"
     return redirect(reverse("session_detail", args=[org, turn.session_id]) + place)
 
@@ -189,10 +210,18 @@ def turn_cancel(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse
     turn = turn_or_404(member, turn_id)
     ledger.cancel(turn, actor=member)
     if request.htmx:
-        turn = turn_or_404(member, turn_id)
-        return render(request, "sessions/_turn.html", _turn_context(member, turn))
+        return _stopped(request, member, turn_or_404(member, turn_id))
     messages.info(request, "The turn was asked to stop." if turn.is_open else "The turn has ended.")
     return redirect(f"{reverse('session_detail', args=[org, turn.session_id])}#turn-{turn.pk}")
+
+
+def _stopped(request: MemberRequest, member: Membership, turn: Turn) -> HttpResponse:
+    """The turn's state while it stops: what it wrote meanwhile stays as the page has it. Of one that has ended, all."""
+    if turn.is_open:
+        return render(request, "sessions/_turn_state.html", _turn_context(member, turn))
+    response = render(request, "sessions/_live_turn.html", _turn_context(member, turn))
+    response["HX-Retarget"] = f"#turn-{turn.pk}"
+    return response
 
 
 def _turn_context(member: Membership, turn: Any) -> dict[str, Any]:

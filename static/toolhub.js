@@ -84,12 +84,85 @@
   if (turns) {
     const page = document.scrollingElement;
     const end = $("#end");
-    let follows = true;
+    // The page follows what is written until the reader scrolls up, and again from the moment that he is back at the end.
+    // Only a scroll upwards is the reader's: text that comes moves the end away as well, and no scroll event says why.
+    let follows = Boolean(turns.dataset.atEnd) && !location.hash;
+    let top = page.scrollTop;
     const distance = () => (end ? end.getBoundingClientRect().bottom - innerHeight : 0);
-    const follow = () => { if (follows && end) page.scrollTop += distance(); };
-    addEventListener("scroll", () => { follows = distance() < 80; }, { passive: true });
+    const follow = () => { if (follows && end && distance() > 0) { page.scrollTop += distance(); top = page.scrollTop; } };
+    addEventListener("scroll", () => {
+      if (distance() < 80) follows = true;
+      else if (page.scrollTop < top) follows = false;
+      top = page.scrollTop;
+    }, { passive: true });
     new ResizeObserver(follow).observe(turns);
-    if (!location.hash && turns.dataset.atEnd) { follow(); requestAnimationFrame(follow); }
+    addEventListener("resize", follow);
+    if (follows) {
+      history.scrollRestoration = "manual";
+      follow();
+      requestAnimationFrame(follow);
+      addEventListener("load", follow);
+    } else if (location.hash) {
+      $("article", document.getElementById(location.hash.slice(1)) || undefined)?.scrollIntoView();
+    }
+
+    // How high the composer is: the state of the running turn stays above it.
+    const composer = new ResizeObserver(([entry]) => {
+      turns.style.setProperty("--composer", `${Math.ceil(entry.borderBoxSize[0].blockSize)}px`);
+      follow();
+    });
+    const measure = () => {
+      composer.disconnect();
+      if ($("#composer")) composer.observe($("#composer"));
+      else turns.style.setProperty("--composer", "0px");
+    };
+    measure();
+
+    // Where no stream can be had (there are limits), the turn is asked for now and then instead.
+    document.addEventListener("htmx:sseError", (event) => {
+      const turn = event.target;
+      if (event.detail.source?.readyState === EventSource.CLOSED && turn.dataset.poll) {
+        htmx.ajax("GET", turn.dataset.poll, { target: turn, swap: "outerHTML" });
+      }
+    });
+
+    // Turns that came over REST or from another tab, and what the service said: asked for every few seconds while somebody
+    // is here, more seldom else, and not at all by a page that nobody sees.
+    const OFTEN = 4, SELDOM = 15, AWAY = 120;
+    let asked = performance.now(), active = asked, asking = false;
+    for (const act of ["pointerdown", "keydown", "scroll", "focus"]) {
+      addEventListener(act, () => { active = performance.now(); }, { passive: true });
+    }
+    const unknown = (turn) => !document.getElementById(turn.id);
+    const news = async () => {
+      const notices = $("#notices");
+      if (!notices || asking || document.hidden) return;
+      asking = true;
+      asked = performance.now();
+      try {
+        const last = Math.max(0, ...$$("[data-seq]", turns).map((turn) => Number(turn.dataset.seq)));
+        const query = new URLSearchParams({ after: last, newest: notices.dataset.newest });
+        const answer = await fetch(`${notices.dataset.news}?${query}`, { headers: { "HX-Request": "true" } });
+        if (answer.status !== 200 || answer.redirected) return;
+        const part = document.createElement("template");
+        part.innerHTML = await answer.text();
+        const fresh = $$(".turn-live", part.content).filter(unknown);
+        notices.replaceWith($("#notices", part.content));
+        for (const turn of fresh) { turns.append(turn); htmx.process(turn); }
+        if (fresh.length) active = performance.now();
+        follow();
+      } catch { /* the next time */ } finally { asking = false; }
+    };
+    setInterval(() => {
+      const now = performance.now();
+      if (now - asked > 1000 * (now - active < 1000 * AWAY ? OFTEN : SELDOM)) news();
+    }, 1000);
+    document.addEventListener("visibilitychange", () => { active = performance.now(); news(); });
+    // What this page posts itself may have come that way already.
+    document.addEventListener("htmx:oobBeforeSwap", (event) => {
+      if (event.detail.target !== turns) return;
+      for (const turn of $$(".turn-live", event.detail.fragment)) if (!unknown(turn)) turn.remove();
+    });
 
     // What the reader folded or unfolded stays so when the turn is drawn anew.
     const folds = new Map();
@@ -110,7 +183,13 @@
         htmx.trigger(panel, "refresh");
       }
     };
-    document.addEventListener("htmx:afterSwap", (event) => { refold(event.detail.target || event.target); tick(); follow(); });
+    document.addEventListener("htmx:afterSwap", (event) => {
+      refold(event.detail.target || event.target);
+      tick();
+      measure();
+      follow();
+    });
+    document.addEventListener("htmx:oobAfterSwap", follow);
     document.addEventListener("htmx:sseMessage", (event) => { refold(event.target); tick(); follow(); refreshLoads(event); });
     document.addEventListener("htmx:sseError", (event) => event.target.classList.add("is-cut-off"));
     document.addEventListener("htmx:sseOpen", (event) => event.target.classList.remove("is-cut-off"));
@@ -124,7 +203,7 @@
     if (field.value.trim()) field.form.requestSubmit();
   });
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.target.id === "composer") scrollTo({ top: document.body.scrollHeight });
+    if (event.target.id === "composer") $("#end")?.scrollIntoView({ block: "end" });
   });
 
   // Tick or untick every box of a name on the page.

@@ -104,6 +104,11 @@ class Turn(TenantModel):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
+    #: What the model has written so far of the reply that it is at, kept every half second or so, and the number of the
+    #: event behind which it writes it: each try at each reply has one of its own. Empty as soon as the reply is a step.
+    draft = models.TextField(blank=True)
+    draft_event = models.PositiveIntegerField(default=0)
+
     #: The numbers of the last step and the last event; both count without gaps.
     last_step = models.PositiveIntegerField(default=0)
     last_event = models.PositiveIntegerField(default=0)
@@ -112,6 +117,8 @@ class Turn(TenantModel):
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
+    #: Whether some of these are our own count, because the provider sent none.
+    usage_estimated = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):
         constraints = (
@@ -141,13 +148,14 @@ class Turn(TenantModel):
         return self.status in OPEN_STATUSES
 
     @property
-    def usage(self) -> dict[str, int]:
-        """Tokens as the provider counted them, summed over the rounds."""
+    def usage(self) -> dict[str, int | bool]:
+        """Tokens as the provider counted them, summed over the rounds; `estimated` where some are our own count."""
         return {
             "rounds": self.rounds,
             "input_tokens": self.input_tokens,
             "cached_tokens": self.cached_tokens,
             "output_tokens": self.output_tokens,
+            "estimated": self.usage_estimated,
         }
 
 

@@ -59,7 +59,7 @@ def test_without_a_broker_nobody_can_be_rung_for(settings: Any, closed_breaker: 
     settings.REDIS_URL = ""
 
     assert not bell.ring(uuid4())
-    bell.announce_text(uuid4(), "hello")
+    bell.announce_text(uuid4(), 2, 0, "hello")
     assert closed_breaker.failures == 0
 
 
@@ -108,8 +108,8 @@ def test_a_piece_of_text_reaches_who_listens(broker: Valkey) -> None:
         listener.subscribe(bell.channel(turn_id))
         assert listener.get_message(timeout=2) is not None
 
-        bell.announce_text(turn_id, "né")
+        bell.announce_text(turn_id, 2, 7, "né")
 
         message = listener.get_message(timeout=2)
     assert message is not None
-    assert message["data"] == b'"n\\u00e9"'
+    assert message["data"] == b'[2, 7, "n\\u00e9"]'

@@ -60,7 +60,7 @@ def run_it(turn: Turn, pause: float = 0.0, text: str = "") -> None:
     end_call(claim, start_call(claim))
     time.sleep(pause)
     if text:
-        bell.announce_text(turn.pk, text)
+        bell.announce_text(turn.pk, 5, 0, text)
         time.sleep(pause)
     with organisation_scope(turn.organisation_id):
         ledger.finish(claim, TurnStatus.DONE, answer="done")

@@ -265,6 +265,8 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "add_refused_steps": lambda claim, step: ledger.add_refused_steps(
         claim, [{"kind": StepKind.TOOL, "round": 3, "call_index": 0}], "no"
     ),
+    "keep_draft": lambda claim, step: ledger.keep_draft(claim, "so far"),
+    "restart_draft": lambda claim, step: ledger.restart_draft(claim),
     "finish_step": lambda claim, step: end_call(claim, step),
     "release": lambda claim, step: ledger.release(claim),
     "park": lambda claim, step: parking.park(claim),

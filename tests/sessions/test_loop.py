@@ -62,7 +62,13 @@ def test_tokens_are_added_up_and_the_selection_is_stored_with_the_round(
 
     turn = run(session)
 
-    assert turn.usage == {"rounds": 2, "input_tokens": 200, "cached_tokens": 120, "output_tokens": 20}
+    assert turn.usage == {
+        "rounds": 2,
+        "input_tokens": 200,
+        "cached_tokens": 120,
+        "output_tokens": 20,
+        "estimated": False,
+    }
     with organisation_scope(session.organisation_id):
         first, second = Step.objects.filter(turn=turn, kind=StepKind.MODEL).select_related("tool_set").order_by("index")
     assert first.tool_set is not None

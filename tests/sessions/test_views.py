@@ -498,7 +498,7 @@ def read_stream(as_bob: Client) -> Read:
 def script(monkeypatch: pytest.MonkeyPatch, *items: Any) -> None:
     """Let the turn's events be these; a function among them is called in its place."""
 
-    async def watch(turn_id: uuid.UUID, organisation_id: int, *, after: int = 0) -> Any:
+    async def watch(turn_id: uuid.UUID, organisation_id: int, *, after: int = 0, read: int = 0) -> Any:
         for item in items:
             yield await item() if callable(item) else item
 
@@ -524,7 +524,7 @@ def test_the_stream_sends_the_partial_of_each_change_and_the_text_being_written(
             await Turn.objects.filter(pk=turn.pk).aupdate(status=TurnStatus.DONE, answer="Done.", last_event=2)
         return Event(2, "done", {})
 
-    script(monkeypatch, Event(1, "accepted", {}), None, Delta("a <b>\nc"), end, Event(3, "never", {}))
+    script(monkeypatch, Event(1, "accepted", {}), None, Delta(1, 0, "a <b>\nc"), end, Event(3, "never", {}))
 
     events = read_stream(turn)
 
@@ -555,7 +555,7 @@ def test_the_stream_ends_when_its_reader_may_read_no_more(
 
     alice = make_member(session.organisation, "alice", Access.ADMIN)
     monkeypatch.setattr(live, "CHECK_EVERY", 0.0)
-    script(monkeypatch, lose, Delta("secret"), Delta("secret"))
+    script(monkeypatch, lose, Delta(1, 0, "secret"), Delta(1, 6, "secret"))
 
     events = read_stream(turn)
 

@@ -1,0 +1,239 @@
+"""A streamed answer in a real browser: reloaded in the middle, stopped in the middle, followed to its end, and turns
+that others post."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.test_newcomer import CHROMIUM, FLAGS, MISSING, PASSWORD, TOKEN, TURN_MS, say, sign_in
+from tests.test_up import Up
+from toolhub.supervisor import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+#: A message that no tool fits: the offline model tells what it can use, in a hundred words or so.
+MESSAGE = "Gibberish, twaddle and hogwash"
+#: Seconds between two of its words: the answer takes about ten seconds.
+WORD_SECONDS = 0.12
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = Up(
+        tmp_path_factory.mktemp("streaming") / "data",
+        free_port(),
+        TOOLHUB_BOOTSTRAP_PASSWORD=PASSWORD,
+        TOOLHUB_BOOTSTRAP_TOKEN=TOKEN,
+        TOOLHUB_OFFLINE_WORD_SECONDS=str(WORD_SECONDS),
+    )
+    try:
+        running.wait_ready()
+        yield running
+    finally:
+        running.interrupt()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("TOOLHUB_REQUIRE_BROWSER"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[WIDE, NARROW], ids=["1280", "400"])
+def page(request: pytest.FixtureRequest, browser: Browser, up: Up) -> Iterator[Page]:
+    """An empty session, in a window of 1280 and of 400 px."""
+    context = browser.new_context(base_url=f"http://localhost:{up.port}", viewport=request.param)
+    page = context.new_page()
+    sign_in(page)
+    page.get_by_role("button", name="New session").first.click()
+    page.get_by_role("textbox", name="Message").wait_for()
+    yield page
+    context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    """A picture to look at, where a folder for them is named."""
+    if folder := os.environ.get("PICTURES"):
+        page.screenshot(path=f"{folder}/{name}-{page.viewport_size['width'] if page.viewport_size else 0}.png")
+
+
+def rest(up: Up, path: str, body: Any = None) -> Any:
+    request = urllib.request.Request(
+        f"http://localhost:{up.port}/api/v1/{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def session_of(page: Page) -> str:
+    return page.url.rstrip("/").split("/")[-1].partition("?")[0]
+
+
+def live(page: Page) -> str:
+    """What the page shows of the answer that is being written."""
+    found = page.locator(".answer-live").last
+    return found.text_content() or "" if found.count() else ""
+
+
+def wait_until_written(page: Page, chars: int) -> str:
+    page.wait_for_function(
+        "chars => (document.querySelector('.answer-live')?.textContent ?? '').length >= chars",
+        arg=chars,
+        timeout=TURN_MS,
+    )
+    return live(page)
+
+
+def in_sight(page: Page, selector: str) -> bool:
+    """Whether the thing is in the window, and nothing lies over its middle."""
+    return bool(
+        page.evaluate(
+            """selector => {
+              const element = document.querySelector(selector);
+              if (!element) return false;
+              const box = element.getBoundingClientRect();
+              const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+              return box.top >= 0 && box.bottom <= innerHeight && element.contains(there);
+            }""",
+            selector,
+        )
+    )
+
+
+def behind(page: Page) -> float:
+    """How far the end of the chat is below the window."""
+    return float(page.evaluate("document.querySelector('#end').getBoundingClientRect().bottom - innerHeight"))
+
+
+STOP = ".turn-state.is-now button"
+
+
+def test_an_answer_reloaded_in_the_middle_is_there_from_its_first_word_to_its_last(up: Up, page: Page) -> None:
+    say(page, MESSAGE)
+    before = wait_until_written(page, 150)
+
+    page.reload()
+    page.locator(".answer-live").wait_for()
+    first = live(page)
+    picture(page, "reloaded")
+    whole = ""
+    while page.locator(".answer-live").count():
+        whole = live(page) or whole
+        page.wait_for_timeout(60)
+    page.locator(".answer.prose").wait_for(timeout=TURN_MS)
+
+    turn = rest(up, f"sessions/{session_of(page)}/turns")["results"][-1]
+    assert len(first) > 100
+    assert turn["answer"].startswith(before)
+    assert turn["answer"].startswith(first)
+    assert turn["answer"].startswith(whole)  # nothing twice, nothing left out
+    assert len(whole) > len(turn["answer"]) - 60
+    assert page.locator("article.turn").count() == 1
+
+
+def test_an_answer_stopped_in_the_middle_stays_with_what_it_cost(up: Up, page: Page) -> None:
+    say(page, MESSAGE)
+    before = wait_until_written(page, 150)
+
+    pressed = time.monotonic()
+    page.locator(STOP).click()
+    page.locator(".turn-ended").wait_for(timeout=TURN_MS)
+    took = time.monotonic() - pressed
+    picture(page, "stopped")
+
+    turn = rest(up, f"sessions/{session_of(page)}/turns")["results"][-1]
+    assert turn["status"] == "cancelled"
+    assert turn["answer"].startswith(before)
+    assert turn["usage"]["output_tokens"] > 10
+    assert turn["usage"]["estimated"] is True
+    shown = page.locator("article.turn").inner_text()
+    assert before.split()[5] in shown
+    assert f"{turn['usage']['output_tokens']:,} out" in shown
+    assert "estimated" in shown
+    assert took < 2.5  # a second where the machine is not busy
+    page.reload()
+    assert page.locator("article.turn .answer.prose").inner_text().split() != []
+    say(page, MESSAGE)
+    wait_until_written(page, 20)
+
+
+def test_the_page_follows_an_answer_to_its_end_and_stop_stays_in_sight(page: Page) -> None:
+    for _ in range(2):
+        say(page, MESSAGE)
+        page.locator(STOP).click()
+        page.locator(".turn-state").wait_for(state="detached", timeout=TURN_MS)
+    say(page, MESSAGE)
+    wait_until_written(page, 60)
+    picture(page, "followed")
+    while page.locator(".answer-live").count():
+        if page.locator(STOP).count():
+            assert behind(page) < 2
+        assert in_sight(page, STOP) or not page.locator(STOP).count()
+        page.wait_for_timeout(150)
+    page.locator("article.turn").last.locator(".answer.prose").wait_for(timeout=TURN_MS)
+    page.wait_for_timeout(100)
+
+    assert behind(page) < 2
+    picture(page, "followed-to-the-end")
+    page.reload()
+    page.wait_for_timeout(300)
+    assert behind(page) < 2  # it opens at the end
+
+
+def test_a_reader_who_scrolls_up_is_left_there_and_still_sees_stop(page: Page) -> None:
+    for _ in range(3):
+        say(page, MESSAGE)
+        wait_until_written(page, 300)
+        page.locator(STOP).click()
+        page.locator(".turn-state").wait_for(state="detached", timeout=TURN_MS)
+    say(page, MESSAGE)
+    wait_until_written(page, 60)
+
+    page.mouse.move(200, 300)
+    page.mouse.wheel(0, -600)
+    page.wait_for_timeout(200)
+    top = page.evaluate("scrollY")
+    wait_until_written(page, 250)
+    picture(page, "scrolled-away")
+
+    assert page.evaluate("scrollY") == top
+    assert behind(page) > 80
+    assert in_sight(page, STOP)
+
+
+def test_a_turn_posted_over_rest_appears_in_an_open_chat(up: Up, page: Page) -> None:
+    say(page, MESSAGE)
+    page.locator(STOP).click()
+    page.locator(".turn-ended").wait_for(timeout=TURN_MS)
+
+    rest(up, f"sessions/{session_of(page)}/turns", {"message": "Balderdash over REST"})
+    page.get_by_text("Balderdash over REST").wait_for(timeout=8_000)
+    wait_until_written(page, 30)
+    picture(page, "over-rest")
+
+    assert page.locator("article.turn").count() == 2
+    assert behind(page) < 2
+    say(page, "From the page itself")
+    page.wait_for_timeout(6_000)
+    assert page.locator("article.turn").count() == 3
