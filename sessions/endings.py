@@ -25,8 +25,6 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     if row is None:
         return
     hold(row["parent_step__turn_id"])
-    # A worker that died in the middle of a reply left its beginning: what was stopped keeps it.
-    kept = {"answer": F("draft")} if status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED) else {}
     ended = turns.update(
         status=ending.status,
         error_code=ending.code,
@@ -37,8 +35,9 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
         lease_until=None,
         waiting_since=None,
         owner="",
+        # A worker that died in the middle of a reply left its beginning.
+        answer=F("draft"),
         draft="",
-        **kept,
     )
     if not ended:
         return

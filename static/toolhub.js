@@ -89,7 +89,11 @@
     let follows = Boolean(turns.dataset.atEnd) && !location.hash;
     let top = page.scrollTop;
     const distance = () => (end ? end.getBoundingClientRect().bottom - innerHeight : 0);
-    const follow = () => { if (follows && end && distance() > 0) { page.scrollTop += distance(); top = page.scrollTop; } };
+    const follow = () => {
+      if (!follows || !end || distance() <= 0) return;
+      page.scrollBy({ top: Math.ceil(distance()), behavior: "instant" });  // a gliding one would never arrive
+      top = page.scrollTop;
+    };
     addEventListener("scroll", () => {
       if (distance() < 80) follows = true;
       else if (page.scrollTop < top) follows = false;

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.test_newcomer import CHROMIUM, FLAGS, MISSING, PASSWORD, TOKEN, TURN_MS, say, sign_in
+from tests.browser import TOKEN, chromium, service, sign_in
+from tests.test_newcomer import TURN_MS, say
 from tests.test_up import Up
-from toolhub.supervisor import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,32 +30,15 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    running = Up(
-        tmp_path_factory.mktemp("streaming") / "data",
-        free_port(),
-        TOOLHUB_BOOTSTRAP_PASSWORD=PASSWORD,
-        TOOLHUB_BOOTSTRAP_TOKEN=TOKEN,
-        TOOLHUB_OFFLINE_WORD_SECONDS=str(WORD_SECONDS),
-    )
-    try:
-        running.wait_ready()
+    env = {"TOOLHUB_OFFLINE_WORD_SECONDS": str(WORD_SECONDS)}
+    with service(tmp_path_factory.mktemp("streaming"), **env) as running:
         yield running
-    finally:
-        running.interrupt()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("TOOLHUB_REQUIRE_BROWSER"):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(params=[WIDE, NARROW], ids=["1280", "400"])
@@ -63,6 +46,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, up: Up) -> Iterator[P
     """An empty session, in a window of 1280 and of 400 px."""
     context = browser.new_context(base_url=f"http://localhost:{up.port}", viewport=request.param)
     page = context.new_page()
+    page.goto("/")
     sign_in(page)
     page.get_by_role("button", name="New session").first.click()
     page.get_by_role("textbox", name="Message").wait_for()
