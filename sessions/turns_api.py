@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.db.models import QuerySet
-from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -28,11 +28,13 @@ from sessions import ledger
 from sessions.events import Delta, Event, watch
 from sessions.models import Step, Turn
 from sessions.queries import visible_sessions
+from sessions.streams import TRY_AGAIN, TooManyStreams, event_stream
 from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import Access, ApiToken, Membership, Scope
 from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters
 from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.wire import Refused
 
 #: Seconds between two looks at whether a stream's reader may still read.
 CHECK_EVERY = 3.0
@@ -181,6 +183,7 @@ class TurnEvents(APIView):
         responses={
             (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="Server-sent events."),
             404: ErrorOut,
+            429: OpenApiResponse(ErrorOut, description="`too_many_streams`: close one first, or ask for the turn."),
         },
     )
     def get(self, request: Request, turn_id: UUID) -> HttpResponseBase:
@@ -191,15 +194,16 @@ class TurnEvents(APIView):
         came so far. Whoever connects in the middle gets the text so far first; whoever comes back with the last id gets
         what is missing, and nothing twice. `model` says that a reply is whole and stored; `attempt_restarted` that what
         came of it is void, because the model is asked again."""
-        turn = turn_or_404(api_member(request), turn_id)
+        member = api_member(request)
+        turn = turn_or_404(member, turn_id)
         seen = SEEN.fullmatch(request.headers.get("Last-Event-ID", "0"))
         if seen is None:
             raise ValidationError({"Last-Event-ID": "Give the id of an event of this turn."})
         parts = stream(request, turn, int(seen["event"]), int(seen["read"] or 0))
-        response = StreamingHttpResponse(parts, content_type="text/event-stream")
-        response["Cache-Control"] = "no-store"
-        response["X-Accel-Buffering"] = "no"
-        return response
+        try:
+            return event_stream(member, request.auth if isinstance(request.auth, ApiToken) else None, parts)
+        except TooManyStreams as error:
+            raise Refused("too_many_streams", str(error), status_code=429, wait=TRY_AGAIN) from error
 
 
 async def stream(request: Request, turn: Turn, after: int, read: int = 0) -> AsyncIterator[str]:

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -34,6 +34,7 @@ from sessions.queries import (
     turns_after,
     turns_page,
 )
+from sessions.streams import TRY_AGAIN, TooManyStreams, event_stream
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -250,10 +251,10 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
 @require_GET
 @signed_in
 async def turn_stream(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponseBase:
-    """The turn as it happens, as server-sent events: `turn`, `delta`, and `done` at its end."""
+    """The turn as it happens, as server-sent events: `turn`, `delta`, and `done` at its end. 429: the page polls."""
     member = member_or_404(request)
     await sync_to_async(turn_or_404)(member, turn_id)
-    response = StreamingHttpResponse(watch_turn(request, turn_id), content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"
-    return response
+    try:
+        return event_stream(member, None, watch_turn(request, turn_id))
+    except TooManyStreams as error:
+        return HttpResponse(str(error), status=429, headers={"Retry-After": str(TRY_AGAIN)}, content_type="text/plain")

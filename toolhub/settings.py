@@ -122,6 +122,10 @@ TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_0
 TOOLHUB_MODEL_SECONDS = env.integer("TOOLHUB_MODEL_SECONDS", 120, 1, 3_600)
 #: Times that one model call is tried, in all.
 TOOLHUB_MODEL_TRIES = env.integer("TOOLHUB_MODEL_TRIES", 4, 1, 20)
+#: Event streams that one web server keeps open at once; who is refused one asks for the turn instead.
+TOOLHUB_STREAMS_PER_TOKEN = env.integer("TOOLHUB_STREAMS_PER_TOKEN", 10, 1, 10_000)
+TOOLHUB_STREAMS_PER_MEMBER = env.integer("TOOLHUB_STREAMS_PER_MEMBER", 20, 1, 10_000)
+TOOLHUB_STREAMS_PER_ORGANISATION = env.integer("TOOLHUB_STREAMS_PER_ORGANISATION", 100, 1, 10_000)
 
 # -- The way out -----------------------------------------------------------------------------------------------------
 

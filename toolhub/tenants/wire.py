@@ -59,9 +59,13 @@ class Refused(APIException):
 
     status_code: int = status.HTTP_409_CONFLICT
 
-    def __init__(self, code: str, message: str, *, status_code: int = status.HTTP_409_CONFLICT) -> None:
+    def __init__(
+        self, code: str, message: str, *, status_code: int = status.HTTP_409_CONFLICT, wait: int | None = None
+    ) -> None:
+        """`wait`: seconds after which to try again, for the header Retry-After."""
         super().__init__(message, code)
         self.status_code = status_code
+        self.wait = wait
 
 
 class StrictJSONParser(BaseParser):

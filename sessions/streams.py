@@ -1,0 +1,97 @@
+"""Event streams that are open on this web server: how many one token, one member and one organisation may have.
+
+Each stream holds a thread now and then and a connection to the broker; without limits, one token's streams would stop
+everybody's reads. A reader who gets none asks for the turn now and then instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.http import StreamingHttpResponse
+
+from toolhub.tenants.models import ApiToken, Membership
+
+#: Seconds after which a client that was refused may try again.
+TRY_AGAIN = 5
+
+Owner = tuple[str, int]
+
+
+class TooManyStreams(Exception):
+    """A limit is reached; the message says which."""
+
+
+@dataclass
+class OpenStreams:
+    """Counts of open streams by who has them."""
+
+    _counts: Counter[Owner] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, limits: dict[Owner, int]) -> Place:
+        """Count one more stream for all of these owners. Raises TooManyStreams, and then counts none."""
+        with self._lock:
+            for owner, most in limits.items():
+                if self._counts[owner] >= most:
+                    raise TooManyStreams(f"This {owner[0]} has {most} event streams open already: close one first.")
+            self._counts.update(limits.keys())
+        return Place(self, tuple(limits))
+
+    def give_back(self, owners: tuple[Owner, ...]) -> None:
+        with self._lock:
+            self._counts.subtract(owners)
+            for owner in owners:
+                if self._counts[owner] <= 0:
+                    del self._counts[owner]
+
+    def count(self) -> dict[Owner, int]:
+        with self._lock:
+            return dict(self._counts)
+
+
+@dataclass
+class Place:
+    """One stream's place in the counts, given back once."""
+
+    streams: OpenStreams
+    owners: tuple[Owner, ...]
+
+    def leave(self) -> None:
+        owners, self.owners = self.owners, ()
+        self.streams.give_back(owners)
+
+
+open_streams = OpenStreams()
+
+
+def event_stream(member: Membership, token: ApiToken | None, parts: AsyncIterator[str]) -> StreamingHttpResponse:
+    """The response that sends these parts. Raises TooManyStreams where its reader has as many as may be."""
+    limits: dict[Owner, int] = {
+        ("member", member.pk): settings.TOOLHUB_STREAMS_PER_MEMBER,
+        ("organisation", member.organisation_id): settings.TOOLHUB_STREAMS_PER_ORGANISATION,
+    }
+    if token is not None:
+        limits = {("token", token.pk): settings.TOOLHUB_STREAMS_PER_TOKEN} | limits
+    place = open_streams.take(limits)
+    response = StreamingHttpResponse(_counted(parts, place), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"
+    # A client that is gone before the first part: the generator never begins, so that nothing in it would end.
+    weakref.finalize(response, place.leave)
+    return response
+
+
+async def _counted(parts: AsyncIterator[str], place: Place) -> AsyncIterator[str]:
+    try:
+        async with aclosing(parts) as inner:  # type: ignore[type-var]
+            async for part in inner:
+                yield part
+    finally:
+        place.leave()
