@@ -171,7 +171,7 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
         return 0
     Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled)
     # No one row is the target: the label names them, the lists are complete.
-    several = Tool(pk=0, organisation_id=actor.organisation_id, name=", ".join(changed))
+    several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
     told = {"tools": list(changed)}
     record(
         "tool.enable" if enabled else "tool.disable",

@@ -19,6 +19,7 @@ from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.reach import Holdings, Load, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection import Selection, meta_tools, selected
 from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Reach, Right
+from toolhub.tenants.places import opened_place, sealed_place
 
 #: Names that a sentence tells of a list.
 NAMES_TOLD = 20
@@ -233,16 +234,17 @@ def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
 
 @dataclass(frozen=True)
 class HistoryPage:
-    """Some loads, newest first, and the key to go on before (None: there are no more)."""
+    """Some loads, newest first, and where to go on ("": there are no more)."""
 
     rows: list[LoadedToolkit]
-    older: int | None
+    older: str
 
 
-def history_page(session: ChatSession, *, before: int | None = None, limit: int = LOADS_A_PAGE) -> HistoryPage:
+def history_page(session: ChatSession, *, before: str = "", limit: int = LOADS_A_PAGE) -> HistoryPage:
     """One query."""
     rows = history_of(session).order_by("-pk")
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
+    place = opened_place(before, int)
+    if place is not None:
+        rows = rows.filter(pk__lt=place)
     found = list(rows[: limit + 1])
-    return HistoryPage(found[:limit], found[limit - 1].pk if len(found) > limit else None)
+    return HistoryPage(found[:limit], sealed_place(found[limit - 1].pk) if len(found) > limit else "")

@@ -87,8 +87,7 @@ def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     """What was loaded, by whom or what and by which call, and why it ended; the latest first."""
     session = session_or_404(member_or_404(request), session_id)
     before = request.GET.get("before", "")
-    place = int(before) if before.isdecimal() and len(before) < 19 else None
-    context = {"session": session, "page": history_page(session, before=place), "is_first": place is None}
+    context = {"session": session, "page": history_page(session, before=before), "is_first": not before}
     template = "sessions/_loads_history.html" if request.htmx else "sessions/loads_history.html"
     return render(request, template, context)
 

@@ -6,8 +6,6 @@ right `sessions` sees everybody's, switches them off and deletes them.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +28,8 @@ from sessions.text import storable
 from toolhub.tenants.access import check_right
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Access, Membership, Right
-from toolhub.tenants.paging import write_cursor
+from toolhub.tenants.places import opened_place, sealed_place
+from toolhub.tenants.public_ids import public_id_of
 
 #: Schedules that a member may have.
 MOST = 20
@@ -253,15 +252,11 @@ def schedules_page(
         rows = rows.filter(Q(name__gt=name) | Q(name=name, public_id__gt=public_id))
     found = list(rows.order_by("name", "public_id")[: limit + 1])
     last = found[limit - 1] if len(found) > limit else None
-    return SchedulesPage(found[:limit], write_cursor([last.name, str(last.public_id)]) if last else None)
+    return SchedulesPage(found[:limit], sealed_place(f"{last.public_id} {last.name}") if last else None)
 
 
 def schedules_place(cursor: str) -> tuple[str, UUID] | None:
     """Where a cursor of `schedules_page` points; None for none, and for one that no page of ours has written."""
-    try:
-        if not cursor or len(cursor) > 1_000:
-            return None
-        name, public_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        return storable(str(name)), UUID(str(public_id))
-    except (ValueError, TypeError, RecursionError):
-        return None
+    key, _, name = (opened_place(cursor, str) or "").partition(" ")
+    public_id = public_id_of(key)
+    return (name, public_id) if public_id is not None else None

@@ -98,6 +98,31 @@ def test_every_body_is_json_and_every_error_of_one_shape(document: dict[str, Any
 # -- The page ---------------------------------------------------------------------------------------------------------
 
 
+#: Fields that name a row.
+NAMES_A_ROW = re.compile(r"(^|_)id$|_by$|^(member|grant|session|turn|parent_turn|target_id)$")
+
+
+def test_no_id_and_no_reference_is_a_number(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    named = [
+        (f"{name}.{field}", said)
+        for name, schema in schemas.items()
+        for field, said in schema.get("properties", {}).items()
+        if NAMES_A_ROW.search(field)
+    ]
+    named += [
+        (f"{path} {each['name']}", each["schema"])
+        for path, item in document["paths"].items()
+        for way in item.values()
+        for each in way.get("parameters", ())
+        if NAMES_A_ROW.search(each["name"])
+    ]
+
+    assert len(named) > 30
+    assert [place for place, said in named if "integer" in json.dumps(said)] == []
+    assert {said.get("format") for place, said in named if place.endswith(".id")} == {"uuid"}
+
+
 def test_the_page_of_the_document_works_under_the_strict_csp(client: Client) -> None:
     response = client.get("/api/docs/")
     html = response.content.decode()

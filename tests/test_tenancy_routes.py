@@ -649,10 +649,27 @@ class World:
     charlie: Membership
 
 
+#: Keys of this module's rows begin here, so that one can be found wherever it stands.
+FIRST_KEY = 7_000_000_000_000
+KEY = re.compile(r"70{6,}\d{1,6}")
+
+
+def begin_keys_far_out() -> None:
+    tables = [model._meta.db_table for model in apps.get_models() if isinstance(model._meta.pk, models.BigAutoField)]
+    with connection.cursor() as cursor:
+        for table in tables:
+            if connection.vendor == "sqlite":
+                cursor.execute("DELETE FROM sqlite_sequence WHERE name = %s", [table])
+                cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (%s, %s)", [table, FIRST_KEY])
+            else:
+                cursor.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table, FIRST_KEY])
+
+
 @pytest.fixture(scope="module")
 def filled(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
     """Both organisations, filled once for all tests of this module; each test runs in a savepoint behind them."""
     with django_db_blocker.unblock(), transaction.atomic():
+        begin_keys_far_out()
         acme, globex = make_organisation("acme"), make_organisation("globex")
         alice, bob = make_member(acme, "alice", Access.ADMIN), make_member(acme, "bob")
         charlie = make_member(globex, "charlie", Access.ADMIN)
@@ -937,6 +954,39 @@ def test_an_entry_declares_every_method_that_its_route_takes(world: World, name:
     taken = {method for method in METHODS if ask(client, name, Ask(), world.acme, method=method).status != 405}
 
     assert taken - {"HEAD", "OPTIONS"} == declared
+
+
+# -- Keys stay inside -------------------------------------------------------------------------------------------------
+
+#: Numbers in addresses that count no rows of other organisations: {route: {argument: what it counts}}.
+NUMBERS = {"step_detail": {"index": "the steps of one turn"}}
+
+
+def test_no_address_takes_a_number_but_those_that_are_known() -> None:
+    found = {
+        name: set(re.findall(r"<int:(\w+)>", address.pattern))
+        for name, address in ADDRESSES.items()
+        if "<int:" in address.pattern
+    }
+
+    assert found == {name: set(numbers) for name, numbers in NUMBERS.items()}
+
+
+def test_no_answer_holds_the_key_of_a_row(world: World) -> None:
+    """Pages, their addresses and form values, REST answers and redirects, of every route."""
+    assert world.alice.pk > FIRST_KEY
+    leaks = {}
+    for name, number in ALL_ASKS:
+        way = ROUTES[name].asks[number]
+        with transaction.atomic():
+            answer = ask(client_of(world.alice, ADDRESSES[name]), name, way, world.acme)
+            transaction.set_rollback(True)
+        found = KEY.findall((answer.body + answer.location).replace(",", ""))
+        if found:
+            leaks[f"{way.method} {name}"] = found
+        assert answer.status == way.status, (name, answer.body)
+
+    assert leaks == {}
 
 
 # -- Alice: the routes work -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from django import forms
 from capabilities.grant_requests import MAX_HOURS, USUAL_HOURS, RequestContent
 from capabilities.grants import MAX_REASON
 from capabilities.models import Category, GrantRequest
+from toolhub.tenants.places import MAX_PLACE
 
 
 class RequestsAddress(forms.Form):
@@ -17,9 +18,9 @@ class RequestsAddress(forms.Form):
 
     tool = forms.CharField(required=False, max_length=64)
     category = forms.CharField(required=False, max_length=64)
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+    before = forms.CharField(required=False, max_length=MAX_PLACE)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, str]:
         self.full_clean()
         return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 

@@ -12,6 +12,7 @@ from capabilities.grants import MAX_REASON, GrantContent
 from capabilities.models import Category, Effect, Role, RoleMode
 from capabilities.roles import RoleContent, Rule
 from toolhub.tenants.models import slug_validator
+from toolhub.tenants.places import MAX_PLACE
 
 
 class RoleForm(forms.Form):
@@ -69,9 +70,9 @@ class GrantFilter(forms.Form):
     state = forms.ChoiceField(
         required=False, choices=[("", "In force or expired"), ("in_force", "In force"), ("expired", "Expired")]
     )
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+    before = forms.CharField(required=False, max_length=MAX_PLACE)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, str]:
         self.full_clean()
         return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 

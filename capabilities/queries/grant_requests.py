@@ -11,6 +11,7 @@ from django.http import Http404
 
 from capabilities.models import GrantRequest, RequestStatus, Tool
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+from toolhub.tenants.places import opened_place, sealed_place
 
 REQUESTS_A_PAGE = 50
 #: Requests that wait for one who may decide them, the oldest first.
@@ -54,20 +55,21 @@ def waiting_for(member: Membership) -> WaitingRequests:
 
 @dataclass(frozen=True)
 class RequestsPage:
-    """Some requests, newest first; where to go on, None at the end."""
+    """Some requests, newest first; where to go on, "" at the end."""
 
     requests: Sequence[GrantRequest]
-    next: int | None
+    next: str
 
 
-def requests_page(member: Membership, *, before: int | None = None) -> RequestsPage:
+def requests_page(member: Membership, *, before: str = "") -> RequestsPage:
     """The member's own, and what became of those that he or she may see. One query."""
     shown = requests_seen_by(member).filter(Q(membership=member) | ~Q(status=RequestStatus.WAITING))
-    if before:
-        shown = shown.filter(pk__lt=before)
+    place = opened_place(before, int)
+    if place is not None:
+        shown = shown.filter(pk__lt=place)
     found = list(shown.order_by("-pk")[: REQUESTS_A_PAGE + 1])
     page = found[:REQUESTS_A_PAGE]
-    return RequestsPage(page, page[-1].pk if len(found) > REQUESTS_A_PAGE else None)
+    return RequestsPage(page, sealed_place(page[-1].pk) if len(found) > REQUESTS_A_PAGE else "")
 
 
 def waiting_request(member: Membership, tool: Tool) -> GrantRequest | None:

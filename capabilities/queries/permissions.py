@@ -14,6 +14,7 @@ from capabilities.active import members_permitted
 from capabilities.models import Category, Grant, Role, RoleMembership, Tool
 from capabilities.roles import Rule
 from toolhub.tenants.models import Membership
+from toolhub.tenants.places import opened_place, sealed_place
 
 #: With more tools than this in the catalogue, those of a category are fetched when it is opened.
 TOOLS_INLINE = 300
@@ -117,10 +118,10 @@ def members_for_role(role: Role, q: str = "") -> Sequence[Membership]:
 
 @dataclass(frozen=True)
 class GrantsPage:
-    """Some grants, newest first; where to go on, None at the end."""
+    """Some grants, newest first; where to go on, "" at the end."""
 
     grants: Sequence[Grant]
-    next: int | None
+    next: str
 
 
 def grants_shown() -> QuerySet[Grant]:
@@ -130,7 +131,7 @@ def grants_shown() -> QuerySet[Grant]:
     )
 
 
-def grants_page(*, q: str = "", effect: str = "", state: str = "", before: int | None = None) -> GrantsPage:
+def grants_page(*, q: str = "", effect: str = "", state: str = "", before: str = "") -> GrantsPage:
     """`q` is looked for in members and in names of tools and categories. One query."""
     grants = grants_shown()
     if q:
@@ -146,11 +147,12 @@ def grants_page(*, q: str = "", effect: str = "", state: str = "", before: int |
     if state:
         in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
         grants = grants.filter(in_force) if state == "in_force" else grants.exclude(in_force)
-    if before:
-        grants = grants.filter(pk__lt=before)
+    place = opened_place(before, int)
+    if place is not None:
+        grants = grants.filter(pk__lt=place)
     found = list(grants.order_by("-pk")[: GRANTS_A_PAGE + 1])
     page = found[:GRANTS_A_PAGE]
-    return GrantsPage(page, page[-1].pk if len(found) > GRANTS_A_PAGE else None)
+    return GrantsPage(page, sealed_place(page[-1].pk) if len(found) > GRANTS_A_PAGE else "")
 
 
 def grant_numbers() -> tuple[int, int]:

@@ -38,7 +38,7 @@ def request_list(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"You asked for {asked.tool or asked.category}. It waits for an answer here.")
             return redirect("request_list", org)
-    return _requests_page(request, member, form, before=address["before"] or None)
+    return _requests_page(request, member, form, before=address["before"])
 
 
 @require_POST
@@ -102,7 +102,7 @@ def _requests_page(
     member: Membership,
     form: RequestForm,
     *,
-    before: int | None = None,
+    before: str = "",
     deciding: tuple[UUID, DecisionForm] | None = None,
 ) -> HttpResponse:
     may_decide = bool(member.reach(Right.ROLES))
@@ -118,7 +118,7 @@ def _requests_page(
         "may_ask": may_ask,
         "form": form,
         "tools": tools_to_suggest() if may_ask else (),
-        "is_first": before is None,
+        "is_first": not before,
     }
     status = status_of(deciding[1] if deciding else form)
     return render(request, "capabilities/request_list.html", context, status=status)

@@ -92,7 +92,7 @@ def grant_list(request: MemberRequest, org: str) -> HttpResponse:
     chosen = GrantFilter(request.GET).values()
     filters = {name: chosen[name] for name in ("q", "effect", "state")}
     every, in_force = grant_numbers()
-    page = grants_page(**filters, before=chosen["before"] or None)
+    page = grants_page(**filters, before=chosen["before"])
     reach = member.reach(Right.ROLES)
     for grant in page.grants:
         name = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""

@@ -105,7 +105,7 @@ def test_a_new_tool_has_a_version_with_its_bytes_an_audit_row_and_raises_the_reg
         "tool.create",
         alice,
         "tool",
-        str(tool.pk),
+        str(tool.public_id),
     )
     assert entry.after["parameters"] == ADD.parameters
     assert version_of(category.organisation) == before + 1

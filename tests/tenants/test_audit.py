@@ -35,7 +35,7 @@ def test_a_change_writes_who_did_what_from_what_to_what(alice: Membership, in_ac
         "actor_label": "alice@example.com",
         "action": "tool.disable",
         "target_type": "tool",
-        "target_id": str(tool.pk),
+        "target_id": str(tool.public_id),
         "target_label": "calculator",
         "before": {"is_enabled": True},
         "after": {"is_enabled": False},

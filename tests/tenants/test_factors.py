@@ -232,3 +232,21 @@ def test_a_passkey_is_added_and_signs_in_by_itself(browser: Any, live_server: An
 
     assert told == []
     assert parse_qs(urlsplit(page.url).query) == {}
+
+
+def test_a_passkey_is_named_by_a_sealed_number_and_reached_by_its_own_user_alone(
+    bob: Membership, charlie: Membership, client: Client
+) -> None:
+    credential = {"name": "Laptop", "credential": {}}
+    Authenticator.objects.create(user=bob.user, type=Authenticator.Type.WEBAUTHN, data=credential)
+    key = Authenticator.objects.get(user=bob.user).pk
+    client.force_login(bob.user)
+
+    page = client.get("/accounts/2fa/passkeys/").content.decode()
+    links = re.findall(r'href="(/accounts/2fa/passkeys/[^"/]+/(?:edit|remove)/)"', page)
+
+    assert len(links) == 2
+    assert [client.get(link).status_code for link in links] == [302, 302]  # the password first
+    assert client.get(f"/accounts/2fa/passkeys/{key}/edit/").status_code == 404
+    client.force_login(charlie.user)
+    assert [client.get(link).status_code for link in links] == [404, 404]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Max
@@ -49,7 +50,7 @@ def record(
             "actor_label": str(actor.user.email) if actor else "toolhub",
             "action": action,
             "target_type": target._meta.model_name or "",
-            "target_id": str(target.pk),
+            "target_id": _public_id(target),
             "target_label": str(target)[:200],
             "before": _as_stored(before),
             "after": _as_stored(after),
@@ -62,6 +63,19 @@ def record(
             return AuditEntry.objects.create(**fields, hash=digest)
         # Another transaction wrote meanwhile (PostgreSQL): hold the row, then nobody else can.
         organisation.update(audit_count=F("audit_count"))
+
+
+def _public_id(target: TenantModel) -> str:
+    """The id that people outside know the row by; "" for a row that stands for several.
+
+    Raises TypeError for a row that has only a key: it would tell how many rows all organisations have.
+    """
+    if target._state.adding:
+        return ""
+    key = getattr(target, "public_id", target.pk)
+    if not isinstance(key, UUID):
+        raise TypeError(f"{type(target).__name__} has no public id: make it a PublicModel.")
+    return str(key)
 
 
 def _as_stored(values: Mapping[str, Any] | None) -> Any:

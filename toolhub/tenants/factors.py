@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods
 
 from toolhub.tenants.models import User
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.places import opened_place
 
 View = Callable[..., HttpResponseBase]
 
@@ -31,14 +32,16 @@ def own(view: View) -> View:
 
 
 def own_key(view: View) -> View:
-    """The same for one key; somebody else's looks like a missing one, before anything is asked for."""
+    """The same for one key, by its sealed number; somebody else's looks like a missing one, before anything is asked
+    for."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, pk: int, **kwargs: Any) -> HttpResponseBase:
+    def guarded(request: HttpRequest, *args: Any, pk: str, **kwargs: Any) -> HttpResponseBase:
         keys = Authenticator.objects.filter(type=Authenticator.Type.WEBAUTHN, user=cast(User, request.user))
-        if not keys.filter(pk=pk).exists():
+        number = opened_place(pk, int)
+        if number is None or not keys.filter(pk=number).exists():
             raise Http404("No such key.")
-        return view(request, *args, pk=pk, **kwargs)
+        return view(request, *args, pk=number, **kwargs)
 
     return own(guarded)
 
@@ -62,6 +65,6 @@ urlpatterns = [
     path("2fa/passkeys/add/", own(webauthn.add_webauthn), name="mfa_add_webauthn"),
     path("2fa/passkeys/login/", webauthn.login_webauthn, name="mfa_login_webauthn"),
     path("2fa/passkeys/reauthenticate/", own(webauthn.reauthenticate_webauthn), name="mfa_reauthenticate_webauthn"),
-    path("2fa/passkeys/<int:pk>/remove/", own_key(webauthn.remove_webauthn), name="mfa_remove_webauthn"),
-    path("2fa/passkeys/<int:pk>/edit/", own_key(webauthn.edit_webauthn), name="mfa_edit_webauthn"),
+    path("2fa/passkeys/<str:pk>/remove/", own_key(webauthn.remove_webauthn), name="mfa_remove_webauthn"),
+    path("2fa/passkeys/<str:pk>/edit/", own_key(webauthn.edit_webauthn), name="mfa_edit_webauthn"),
 ]

@@ -99,18 +99,22 @@ class NewTokenOut(TokenOut):
 
 
 class AuditEntryOut(serializers.Serializer[AuditEntry]):
-    id = serializers.IntegerField(source="pk")
     number = serializers.IntegerField(help_text="Counted from 1 in each organisation, without a gap.")
     at = serializers.DateTimeField(source="created_at")
     actor = serializers.CharField(source="actor_label")
     action = serializers.CharField()
     target_type = serializers.CharField()
-    target_id = serializers.CharField()
+    target_id = serializers.SerializerMethodField(
+        help_text="The target's random id; empty for several targets, and in entries from before there were such ids."
+    )
     target = serializers.CharField(source="target_label")
     before: Any = serializers.JSONField()
     after: Any = serializers.JSONField()
     request_id = serializers.CharField()
     hash = serializers.CharField(help_text="Covers the entry and the hash of the one before.")
+
+    def get_target_id(self, entry: AuditEntry) -> str:
+        return "" if entry.target_id.isdecimal() else entry.target_id
 
 
 def refused(error: MemberRefused) -> Exception:
@@ -272,7 +276,9 @@ class AuditList(APIView):
         api_member(request, right=Right.AUDIT)
         entries = audit_entries(audit_filter(request))
         return Response(
-            page(request, entries, "pk", lambda row: AuditEntryOut(row).data, newest_first=True, filters=AUDIT_NAMES)
+            page(
+                request, entries, "number", lambda row: AuditEntryOut(row).data, newest_first=True, filters=AUDIT_NAMES
+            )
         )
 
 

@@ -13,6 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
+from toolhub.tenants.places import sealed_place
+
 register = template.Library()
 
 #: The icon of each state: never told by colour alone.
@@ -53,6 +55,12 @@ def ago(moment: datetime | None) -> SafeString | str:
         exact.strftime("%-d %b %Y, %H:%M:%S %Z"),
         naturaltime(moment),
     )
+
+
+@register.filter
+def sealed(key: int) -> str:
+    """A key for an address, encrypted: read as it is, it would tell how many rows there are."""
+    return sealed_place(key)
 
 
 @register.filter

@@ -1,0 +1,40 @@
+"""Where a list goes on: written by us alone, read back as it was, and telling nothing."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from django.test import override_settings
+
+from toolhub.tenants.places import opened_place, sealed_place
+
+
+def test_a_place_comes_back_as_it_was() -> None:
+    numbers, texts = [0, 7, 2**62, -1], ["", "web_search", "é" * 64]
+
+    assert [opened_place(sealed_place(each), int) for each in numbers] == numbers
+    assert [opened_place(sealed_place(each), str) for each in texts] == texts
+
+
+def test_nobody_reads_the_key_in_it() -> None:
+    text = sealed_place(4711)
+
+    assert b"4711" not in base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert sealed_place(4711) != text
+
+
+@pytest.mark.parametrize("text", ["", "x", "4711", "NDcxMQ", "é", "\x00", "a" * 100_000, sealed_place(1)[:-2]])
+def test_what_we_did_not_write_is_no_place(text: str) -> None:
+    assert opened_place(text, int) is None
+
+
+def test_a_place_is_of_one_kind() -> None:
+    assert (opened_place(sealed_place("7"), int), opened_place(sealed_place(7), str)) == (None, None)
+
+
+def test_another_secret_key_reads_it_as_none() -> None:
+    text = sealed_place(7)
+
+    with override_settings(SECRET_KEY="another" * 10):
+        assert opened_place(text, int) is None
