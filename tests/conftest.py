@@ -62,9 +62,17 @@ def django_db_keepdb(
     if migrated_database is None:
         return bool(request.config.getvalue("reuse_db"))
     target = database_of_tests()
+    if request.config.getvalue("create_db"):
+        target.unlink(missing_ok=True)
     if migrated_database.file.exists() and not target.exists():
         copy_database(migrated_database.file, target)
     return True
+
+
+@pytest.fixture(scope="session")
+def django_db_createdb(request: pytest.FixtureRequest, migrated_database: MigratedDatabase | None) -> bool:
+    """Whether to migrate from nothing, as `--create-db` asks: on SQLite a fresh copy is as good."""
+    return migrated_database is None and bool(request.config.getvalue("create_db"))
 
 
 @pytest.fixture(scope="session")
