@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.grants import grants_to_lapse, lapse_grant
+from capabilities.models import Agent
 from sessions import ledger
 from sessions.access import member_ending, member_may_not_chat
 from sessions.chats import open_session, own_session
@@ -23,10 +24,13 @@ from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedu
 from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
 from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
 #: Rows of each kind that one sweep takes up.
 AT_ONCE = 100
+#: Seconds until a reminder is tried again that no session could be opened for.
+WAIT_FOR_AGENT = 3600
 #: Characters of a schedule's last error.
 MAX_ERROR = 300
 #: Items that failed lately, and are left alone for a while.
@@ -78,14 +82,27 @@ def lapse_grants() -> int:
 @transaction.atomic
 def tell_reminder(reminder_id: int) -> Notice | None:
     """Tell a due reminder in its session (one that an agent opened: in the member's own above it), or in the member's
-    last one; None if another worker has, or there is none."""
+    last one, or in a new one; None if another worker has, the member was removed, or it waits.
+
+    A session needs an agent: where the organisation has none, the reminder is kept, and tried again in an hour.
+    """
     if not Reminder.objects.filter(pk=reminder_id, fired_at=None).update(fired_at=Now()):
         return None
-    reminder = Reminder.objects.select_related("session").get(pk=reminder_id)
+    reminder = Reminder.objects.select_related("session", "membership__user").get(pk=reminder_id)
+    if reminder.membership.ended_at is not None:
+        return None
     session = own_session(reminder.session) if reminder.session else last_session(reminder.membership_id)
+    session = session or _reminders_session(reminder.membership)
     if session is None:
+        Reminder.objects.filter(pk=reminder_id).update(fired_at=None, due_at=ledger.from_now(WAIT_FOR_AGENT))
         return None
     return tell(session, f"Reminder: {reminder.text}")
+
+
+def _reminders_session(member: Membership) -> ChatSession | None:
+    """A session for a member who has none, with the first agent, one that is switched on before one that is off."""
+    agent = Agent.objects.order_by("-is_enabled", "pk").first()
+    return open_session(member, agent, title="Reminders") if agent is not None else None
 
 
 def tell(session: ChatSession, text: str) -> Notice:

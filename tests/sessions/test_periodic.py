@@ -13,6 +13,7 @@ from capabilities.models import Agent, Grant
 from sessions import periodic
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
 from tests.cast import make_session, make_tool, make_turn
+from toolhub.tenants.members import remove_member
 from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -117,6 +118,49 @@ def test_a_reminder_of_a_session_that_an_agent_opened_is_told_in_the_member_s_ow
     with organisation_scope(session.organisation_id):
         assert {notice.session_id for notice in Notice.objects.all()} == {session.pk}
         assert Notice.objects.count() == 2
+
+
+@pytest.mark.django_db
+def test_a_reminder_of_a_member_without_a_session_opens_one_and_is_told_there(session: ChatSession) -> None:
+    remind(session, session=None)
+    with organisation_scope(session.organisation_id):
+        ChatSession.objects.all().delete()
+
+    periodic.sweep()
+    periodic.sweep()
+
+    with organisation_scope(session.organisation_id):
+        opened = ChatSession.objects.get()
+        assert (opened.title, opened.membership_id) == ("Reminders", session.membership_id)
+        assert [notice.text for notice in Notice.objects.filter(session=opened)] == ["Reminder: stretch"]
+
+
+@pytest.mark.django_db
+def test_a_reminder_that_no_session_can_be_opened_for_is_kept(bob: Membership) -> None:
+    with organisation_scope(bob.organisation_id):
+        own = {"organisation": bob.organisation, "membership": bob, "number": 1, "text": "stretch"}
+        reminder = Reminder.objects.create(**own, due_at=timezone.now() - AGO)
+
+    periodic.sweep()
+
+    with organisation_scope(bob.organisation_id):
+        reminder.refresh_from_db()
+        assert (reminder.fired_at, reminder.due_at > timezone.now()) == (None, True)
+        Reminder.objects.update(due_at=timezone.now() - AGO)
+    session = make_session(bob)
+    periodic.sweep()
+    assert notices(session) == ["Reminder: stretch"]
+
+
+@pytest.mark.django_db
+def test_a_reminder_of_a_member_who_was_removed_is_told_to_nobody(alice: Membership, session: ChatSession) -> None:
+    remind(session)
+    with organisation_scope(session.organisation_id):
+        remove_member(session.membership, actor=alice)
+
+    periodic.sweep()
+
+    assert notices(session) == []
 
 
 def test_a_due_schedule_submits_one_turn_and_moves_on(session: ChatSession) -> None:
