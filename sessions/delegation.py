@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -23,7 +24,7 @@ from capabilities.models import Agent, AgentScope, Tool, ToolKind
 from capabilities.services import acts_as_organisation
 from sessions import execution, ledger
 from sessions.execution import Outcome
-from sessions.fencing import Claim, check_may_start, fence
+from sessions.fencing import Claim, check_may_start, fence, hold
 from sessions.held import Held
 from sessions.model_client import CallStopped
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
@@ -68,8 +69,9 @@ def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, known: Step | 
         return
     order = order_of(turn, spec, call)
     if isinstance(order, Order):
-        open_child(held.claim, known, order, **fields)
-        return
+        if open_child(held.claim, known, order, **fields) is not None:
+            return
+        order = _used_up()
     step = known or ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
     _answer(held.claim, step, order)
 
@@ -84,13 +86,35 @@ def order_of(turn: Turn, spec: ToolSpec, call: Call) -> Order | Outcome:
     message = str(arguments["message"])
     if not message.strip():
         return execution.failure("Say what the agent shall do.")
-    if Turn.objects.filter(parent_step__turn=turn).count() >= settings.TOOLHUB_CHILDREN_PER_TURN:
-        used = settings.TOOLHUB_CHILDREN_PER_TURN
-        return execution.failure(f"This turn has used up its {used} calls of other agents; go on alone.")
+    if delegated_turns(root_of(turn)) >= settings.TOOLHUB_CHILDREN_PER_TURN:
+        return _used_up()
     agent = Agent.objects.filter(slug=arguments["agent"], is_enabled=True).first()
     if agent is None:
         return execution.failure(f"There is no such agent. There are: {_agents_there_are()}.")
     return Order(turn, agent, message, tools_to_pass_on(turn))
+
+
+def root_of(turn: Turn) -> UUID:
+    """The turn of the person at the top: a query or two for each level above this one."""
+    while turn.session.parent_turn is not None:
+        turn = turn.session.parent_turn
+    return turn.pk
+
+
+def delegated_turns(root_id: UUID) -> int:
+    """Turns below this one, however deep: what one message has made of itself. One query a level."""
+    count, level = 0, [root_id]
+    for _ in range(MAX_DEPTH):
+        level = list(Turn.objects.filter(session__parent_turn__in=level).values_list("pk", flat=True))
+        count += len(level)
+        if not level:
+            break
+    return count
+
+
+def _used_up() -> Outcome:
+    most = settings.TOOLHUB_CHILDREN_PER_TURN
+    return execution.failure(f"This message has used up its {most} calls of other agents; go on alone.")
 
 
 def tools_to_pass_on(turn: Turn) -> list[int]:
@@ -102,17 +126,24 @@ def tools_to_pass_on(turn: Turn) -> list[int]:
     return sorted(reach)
 
 
-def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> Turn:
+def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> Turn | None:
     """Store the intent of the call (unless `step` is it), the child session and its turn, in one transaction.
 
-    A call that has its child keeps it: no crash makes a second one. Raises CancelRequested for a turn that was stopped.
+    None, and nothing stored, where the tree of turns has all the children that one message may have: the turn at the
+    top is held meanwhile, so that calls side by side cannot pass the limit together. A call that has its child keeps
+    it: no crash makes a second one. Raises CancelRequested for a turn that was stopped.
     """
     with transaction.atomic():
+        root_id = root_of(order.turn)
+        hold(root_id)
+        there = Turn.objects.filter(parent_step=step).first() if step is not None else None
+        if there is None and delegated_turns(root_id) >= settings.TOOLHUB_CHILDREN_PER_TURN:
+            fence(claim, epoch=F("epoch"))
+            return None
         if step is None:
             step = ledger.add_step(claim, "tool_started", status=StepStatus.STARTED, **fields)
         else:
             check_may_start(fence(claim, epoch=F("epoch")))
-        there = Turn.objects.filter(parent_step=step).first()
         return there or _insert_child(step, order)
 
 

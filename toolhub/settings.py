@@ -108,6 +108,7 @@ TOOLHUB_MAX_ATTEMPTS = env.integer("TOOLHUB_MAX_ATTEMPTS", 5, 1, 100)
 #: Calls of one model reply that run at once, and that run at all.
 TOOLHUB_PARALLEL_CALLS = env.integer("TOOLHUB_PARALLEL_CALLS", 8, 1, 64)
 TOOLHUB_MAX_CONTINUATIONS = env.integer("TOOLHUB_MAX_CONTINUATIONS", 4, 0, 25)
+#: Turns that one message may open by asking other agents, and those that these ask: the whole tree.
 TOOLHUB_CHILDREN_PER_TURN = env.integer("TOOLHUB_CHILDREN_PER_TURN", 16, 1, 100)
 TOOLHUB_CALLS_PER_ROUND = env.integer("TOOLHUB_CALLS_PER_ROUND", 32, 1, 128)
 #: Calls of one organisation that run on past their time, in one process, before its next ones are refused.

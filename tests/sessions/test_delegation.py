@@ -243,9 +243,53 @@ def test_a_turn_asks_other_agents_so_many_times_and_no_more(
 
     assert results_of(turn)[1] == {
         "success": False,
-        "error": "This turn has used up its 1 calls of other agents; go on alone.",
+        "error": "This message has used up its 1 calls of other agents; go on alone.",
     }
     assert (len(children_of(turn)), reread(turn).answer) == (1, "Enough.")
+
+
+def two_more(request: Json) -> Say:
+    """What an agent says that asks two others whenever it is asked, and answers once it has their answers."""
+    last = request["messages"][-1]
+    return Say("Done.") if last["role"] == "tool" else Say(calls=[ask(id="one"), ask(id="two")])
+
+
+def test_one_message_has_one_budget_of_calls_of_other_agents_however_deep(
+    session: ChatSession,
+    coder: Agent,
+    provider: ScriptedOpenAI,
+    coder_says: ScriptedOpenAI,
+    settings: Settings,
+) -> None:
+    settings.TOOLHUB_CHILDREN_PER_TURN = 5
+    provider.enqueue(two_more, two_more)
+    coder_says.enqueue(*[two_more] * 30)
+
+    turn = work(accept(session))
+    work_all()
+
+    with system_scope():
+        assert Turn.objects.exclude(parent_step=None).count() == 5
+    assert (open_turns(), reread(turn).answer) == (0, "Done.")
+
+
+def test_calls_side_by_side_do_not_pass_the_budget_together(
+    session: ChatSession,
+    coder: Agent,
+    provider: ScriptedOpenAI,
+    coder_says: ScriptedOpenAI,
+    settings: Settings,
+) -> None:
+    settings.TOOLHUB_CHILDREN_PER_TURN = 3
+    provider.enqueue(Say(calls=[ask(id=f"c{each}") for each in range(8)]), Say("Enough."))
+    coder_says.enqueue(*[Say("Written.")] * 8)
+
+    turn = work(accept(session))
+    work_all()
+
+    assert len(children_of(turn)) == 3
+    assert sum("used up its 3 calls" in json.dumps(each) for each in results_of(turn)) == 5
+    assert reread(turn).answer == "Enough."
 
 
 @pytest.mark.parametrize(
