@@ -101,6 +101,8 @@ class House:
             "TOOLHUB_DATA_DIR": str(self.folder / "data"),
             "TOOLHUB_BOOTSTRAP_TOKEN": self.token,
             "TOOLHUB_PRIVATE_HOSTS": "127.0.0.1",
+            "TOOLHUB_QUEUED_PER_MEMBER": "100000",  # one member posts the whole load
+            "TOOLHUB_QUEUED_PER_ORGANISATION": "100000",
             "TOOLHUB_LOG_LEVEL": "WARNING",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{model_port}/v1",
             "OPENAI_API_KEY": "benchmark",

@@ -19,6 +19,7 @@ from capabilities.queries.agents import agent_or_404
 from sessions import ledger
 from sessions.active_tools import compute_definitions
 from sessions.chats import change_session, open_session
+from sessions.fencing import RETRY_AFTER
 from sessions.loads_api import AGENT_PARAMETER, agent_of
 from sessions.models import ChatSession
 from sessions.queries import session_or_404, session_place, sessions_page
@@ -178,10 +179,19 @@ class SessionTurns(APIView):
             )
         ],
         request=TurnIn,
-        responses={200: TurnOut, 202: TurnOut, 400: ErrorOut, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+        responses={
+            200: TurnOut,
+            202: TurnOut,
+            400: ErrorOut,
+            404: ErrorOut,
+            409: ErrorOut,
+            422: ErrorOut,
+            429: ErrorOut,
+        },
     )
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Accept a message: with the 202 it is on record and will be answered. Only the session's own member writes."""
+        """Accept a message: with the 202 it is on record and will be answered. Only the session's own member writes.
+        429 `too_many_turns`, with `Retry-After`, while too many of your messages or your organisation's wait."""
         member = api_member(request, at_least=Access.MEMBER)
         session = session_to_write(member, session_id)
         wanted = checked(TurnIn, request)
@@ -193,6 +203,8 @@ class SessionTurns(APIView):
                 agent=agent_to_ask(wanted["agent"]) if "agent" in wanted else None,
                 idempotency_key=idempotency_key(request),
             )
+        except ledger.QueueFull as full:
+            raise Refused(full.code, str(full), status_code=429, wait=RETRY_AFTER) from full
         except ledger.Conflict as conflict:
             code = 422 if conflict.code == "idempotency_key_reused" else 409
             raise Refused(conflict.code, str(conflict), status_code=code) from conflict

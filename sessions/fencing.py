@@ -7,6 +7,7 @@ LedgerError
 ├── LeaseLost         another worker owns the turn now, or it has ended
 ├── CancelRequested   the turn is to stop, or may not go on, so nothing new may start
 └── Conflict          the request cannot be taken; `code` says why
+    └── QueueFull     too many turns of the member or of the organisation wait already
 """
 
 from __future__ import annotations
@@ -48,6 +49,17 @@ class Conflict(LedgerError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class QueueFull(Conflict):
+    """Too many turns wait already; worth another try after `RETRY_AFTER` seconds."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("too_many_turns", message)
+
+
+#: Seconds after which a request is worth another try that came while too many turns waited.
+RETRY_AFTER = 10
 
 
 @dataclass(frozen=True)

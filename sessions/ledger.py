@@ -8,7 +8,6 @@ the database's, so that workers need not agree on the hour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Exists, F, Max, OuterRef, Q, QuerySet, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -31,6 +30,7 @@ from sessions.fencing import (
     Conflict,
     LeaseLost,
     LedgerError,
+    QueueFull,
     add_event,
     check_may_start,
     fence,
@@ -47,7 +47,7 @@ from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
 #: What others know as the ledger's, from the rooms behind it.
-__all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "from_now"]
+__all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
 
 #: Characters of a message.
 MAX_MESSAGE = 100_000
@@ -85,7 +85,8 @@ def accept(
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
-    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, and `child_session`.
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, and `child_session`;
+    QueueFull where too many turns of the member or of the organisation wait already.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -93,9 +94,15 @@ def accept(
     if session.parent_turn_id is not None:
         raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
     for _ in range(ACCEPT_TRIES):
+        full = None
         if agent.is_enabled:
-            with suppress(IntegrityError), transaction.atomic():
-                return Accepted(_insert(session, agent, message, member, keys), created=True)
+            try:
+                with transaction.atomic():
+                    return Accepted(_insert(session, agent, message, member, keys), created=True)
+            except QueueFull as error:
+                full = error
+            except IntegrityError:
+                pass
         # The key is taken, or (then once more) another request took the number between our look and our insert.
         for name, key in keys.items():
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
@@ -103,11 +110,35 @@ def accept(
                 return Accepted(_same_request(known, session, agent, message), created=False)
         if not agent.is_enabled:
             raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
+        if full is not None:
+            raise full
     raise Conflict("busy", "Too many messages at once for this session: try again.")
 
 
+def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
+    """The session's last number, and how many turns of the organisation and of the member wait. One query."""
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
+    waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
+    mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
+    places = ChatSession.objects.filter(pk=session.pk).values_list(
+        Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
+    )
+    return places.get()
+
+
+def _check_queue(waiting: int, mine: int) -> None:
+    """Raise QueueFull where so many wait already. Requests side by side may pass the limit by a few."""
+    if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
+        text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
+        raise QueueFull(text)
+    if mine >= settings.TOOLHUB_QUEUED_PER_MEMBER:
+        raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
+
+
 def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
-    last = Turn.objects.filter(session=session).aggregate(last=Coalesce(Max("seq"), 0))["last"]
+    last, waiting, mine = _places(session, member)
+    _check_queue(waiting, mine)
     turn = Turn(
         organisation_id=session.organisation_id,
         session=session,

@@ -101,6 +101,9 @@ TOOLHUB_LEASE_SECONDS = env.integer("TOOLHUB_LEASE_SECONDS", 15, 2, 600)
 TOOLHUB_TURN_SECONDS = env.integer("TOOLHUB_TURN_SECONDS", 600, 1, 86_400)
 #: Seconds that it may wait before: for a worker, or for the session's earlier turns.
 TOOLHUB_QUEUE_SECONDS = env.integer("TOOLHUB_QUEUE_SECONDS", 86_400, 1, 604_800)
+#: Turns that may wait for a worker at once: of one member, and of one organisation.
+TOOLHUB_QUEUED_PER_MEMBER = env.integer("TOOLHUB_QUEUED_PER_MEMBER", 200, 1, 1_000_000)
+TOOLHUB_QUEUED_PER_ORGANISATION = env.integer("TOOLHUB_QUEUED_PER_ORGANISATION", 2_000, 1, 1_000_000)
 #: Model calls that a turn may take, where neither agent nor model says (CX-31, CX-33).
 TOOLHUB_MAX_ROUNDS = env.integer("TOOLHUB_MAX_ROUNDS", 5, 1, 25)
 #: Crashes in a row, without progress between, after which a turn fails.

@@ -138,6 +138,7 @@ class Turn(TenantModel):
                 condition=Q(status__in=["queued", "running", "waiting_child"]),
                 name="open_turns",
             ),
+            models.Index(fields=["organisation", "membership"], condition=Q(status="queued"), name="queued_turns"),
         )
 
     def __str__(self) -> str:
