@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from sessions.models import TurnStatus
-from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.models import Access, Membership, Right
 
 #: Access levels of members who may chat.
 CHATTING = tuple(access for access in Access if access.rank >= Access.MEMBER.rank)
@@ -50,6 +50,13 @@ def member_may_not_chat(prefix: str = "membership__") -> Q:
 def turn_may_not_go_on() -> Q:
     """Turns whose member may not chat any more, or whose agent is switched off."""
     return member_may_not_chat() | Q(agent__is_enabled=False)
+
+
+def may_stop(member: Membership, owner_id: int) -> bool:
+    """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
+    anybody's."""
+    is_own = owner_id == member.pk and member.has_access(Access.MEMBER)
+    return is_own or member.has_right(Right.SESSIONS)
 
 
 def member_ending(member: Membership) -> Ending | None:

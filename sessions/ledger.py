@@ -14,13 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from capabilities.models import Agent
-from sessions.access import TURN_FIELDS, Ending, turn_ending, turn_may_not_go_on
+from sessions.access import TURN_FIELDS, Ending, may_stop, turn_ending, turn_may_not_go_on
 from sessions.bell import ring_after_commit
 from sessions.endings import end_unclaimed, follow_up, stop_turn
 from sessions.fencing import (
@@ -121,10 +122,11 @@ def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
     queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
     waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
     mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
-    places = ChatSession.objects.filter(pk=session.pk).values_list(
+    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(pk=session.pk).values_list(
         Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
     )
-    return places.get()
+    found: tuple[int, int, int] = places.get()
+    return found
 
 
 def _check_queue(waiting: int, mine: int) -> None:
@@ -423,7 +425,9 @@ def ending_of(turn_id: UUID) -> Ending:
 
 def cancel(turn: Turn, *, actor: Membership) -> None:
     """Stop a turn and those that it gave to other agents: what nobody runs ends here, the others before their next
-    effect. A second time changes nothing."""
+    effect. A second time changes nothing. Raises PermissionDenied for who may not, on every path."""
+    if not may_stop(actor, turn.membership_id):
+        raise PermissionDenied("Only its own member stops a turn, or somebody with the admin right sessions.")
     with transaction.atomic():
         if turn.parent_step is not None:
             hold(turn.parent_step.turn_id)
