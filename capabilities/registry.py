@@ -50,6 +50,8 @@ class ServiceField:
     default: str = ""
     is_secret: bool = False
     is_required: bool = True
+    #: Whether it says where, or how safely, secrets are sent: with another value they have to be typed again.
+    binds_secrets: bool = True
 
 
 @dataclass(frozen=True)

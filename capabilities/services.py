@@ -161,7 +161,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     }
     if after == before and row.pk is not None:
         return row
-    _check_secrets_stay(spec, before, after)
+    _check_secrets_stay(spec, before, after, typed=values)
     row.values_json = json.dumps(after)
     row.is_complete = spec.is_available and not spec.missing(after)
     row.save()
@@ -203,24 +203,32 @@ def _check_values(spec: ServiceSpec, values: Mapping[str, str]) -> None:
             raise ChangeRefused(f"values.{name}", f"Keep it under {MAX_VALUE:,} characters.")
 
 
-def _check_secrets_stay(spec: ServiceSpec, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise ChangeRefused where an address leads to another host now, and a secret for the old one would go there."""
-    plain = [field.name for field in spec.fields if not field.is_secret]
-    moved = any(_host(before.get(name, "")) != _host(after.get(name, "")) for name in plain)
+def _check_secrets_stay(
+    spec: ServiceSpec, before: Mapping[str, str], after: Mapping[str, str], *, typed: Mapping[str, str]
+) -> None:
+    """Raise ChangeRefused where a secret that was typed for one place would go to another."""
+    old, new = spec.filled(before), spec.filled(after)
+    moved = [field.label for field in binding_fields(spec) if _place(old[field.name]) != _place(new[field.name])]
     for field in spec.fields:
-        if moved and field.is_secret and before.get(field.name) and before.get(field.name) == after.get(field.name):
+        if moved and field.is_secret and before.get(field.name) and not typed.get(field.name, "").strip():
             raise ChangeRefused(
-                f"values.{field.name}", f"The address leads to another host now: enter the {field.label} again."
+                f"values.{field.name}",
+                f"{' and '.join(moved)} changed: type the {field.label} again, it was for the one before.",
             )
 
 
-def _host(value: str) -> tuple[str, str]:
-    """Scheme and host of an address; a value without a scheme is no address."""
+def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
+    """The fields that a stored secret is bound to: with another value of one it has to be typed again."""
+    return [field for field in spec.fields if field.binds_secrets and not field.is_secret]
+
+
+def _place(value: str) -> tuple[str, str]:
+    """Where a value leads: scheme and host of an address, anything else whole (a mail server's name, a port)."""
     try:
-        parts = urlsplit(value)
+        parts = urlsplit(value.strip().lower())
     except ValueError:
         return "", value
-    return (parts.scheme, parts.netloc) if parts.netloc else ("", "")
+    return (parts.scheme, parts.netloc) if parts.netloc else ("", value.strip().lower())
 
 
 def _shown(spec: ServiceSpec, values: Mapping[str, str]) -> dict[str, str]:

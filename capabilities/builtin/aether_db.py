@@ -33,8 +33,8 @@ SQL_DATABASE = ServiceSpec(
             "the workspace.",
             is_secret=True,
         ),
-        ServiceField("row_limit", "Rows of one answer", "1 to 1000.", default="200"),
-        ServiceField("timeout", "Seconds of one query", "1 to 60.", default="10"),
+        ServiceField("row_limit", "Rows of one answer", "1 to 1000.", default="200", binds_secrets=False),
+        ServiceField("timeout", "Seconds of one query", "1 to 60.", default="10", binds_secrets=False),
     ),
 )
 SERVICES = (SQL_DATABASE,)

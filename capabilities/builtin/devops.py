@@ -54,8 +54,8 @@ AWS = ServiceSpec(
     title="AWS",
     description="An account of AWS. Use a key that may only list and invoke functions.",
     fields=(
-        ServiceField("region", "Region", "Such as eu-central-1."),
-        ServiceField("access_key", "Access key"),
+        ServiceField("region", "Region", "Such as eu-central-1.", binds_secrets=False),
+        ServiceField("access_key", "Access key", binds_secrets=False),
         ServiceField("secret_key", "Secret key", is_secret=True),
         ServiceField("endpoint_url", "Address", "Only where it is not AWS itself.", is_required=False),
     ),

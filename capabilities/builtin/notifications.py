@@ -41,9 +41,9 @@ SMTP = ServiceSpec(
         ServiceField("host", "Host"),
         ServiceField("port", "Port", default="587"),
         ServiceField("security", "Encryption", "starttls, tls or none.", default="starttls"),
-        ServiceField("user", "User", is_required=False),
+        ServiceField("user", "User", is_required=False, binds_secrets=False),
         ServiceField("password", "Password", is_secret=True, is_required=False),
-        ServiceField("from", "Sender", "Such as assistant@example.org."),
+        ServiceField("from", "Sender", "Such as assistant@example.org.", binds_secrets=False),
     ),
 )
 NEXTCLOUD = ServiceSpec(
@@ -52,7 +52,7 @@ NEXTCLOUD = ServiceSpec(
     description="Nextcloud with Talk. Messages are sent as this user: make an app password for it.",
     fields=(
         ServiceField("base_url", "Address", "Such as https://cloud.example.org."),
-        ServiceField("user", "User"),
+        ServiceField("user", "User", binds_secrets=False),
         ServiceField("password", "App password", is_secret=True),
     ),
 )

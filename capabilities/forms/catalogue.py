@@ -10,7 +10,8 @@ from django import forms
 from capabilities.catalogue import MAX_INSTRUCTIONS
 from capabilities.categories import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
 from capabilities.models import Category
-from capabilities.services import MAX_VALUE, ShownService
+from capabilities.registry import ServiceField
+from capabilities.services import MAX_VALUE, ShownService, binding_fields
 
 
 class CatalogueFilter(forms.Form):
@@ -86,19 +87,24 @@ class ServiceForm(forms.Form):
     def __init__(self, *args: Any, service: ShownService, **kwargs: Any) -> None:
         kwargs["initial"] = {each.field.name: each.value for each in service.fields if not each.field.is_secret}
         super().__init__(*args, **kwargs)
+        bound = [field.label for field in binding_fields(service.spec)]
         for each in service.fields:
-            self.fields[each.field.name] = _service_field(each.field, each.value)
+            self.fields[each.field.name] = _service_field(each.field, each.value, bound)
 
     def values(self) -> dict[str, str]:
         return {name: self.cleaned_data.get(name, "") for name in self.fields}
 
 
-def _service_field(field: Any, value: str) -> forms.Field:
+def _service_field(field: ServiceField, value: str, bound: Sequence[str]) -> forms.Field:
+    """`bound`: the labels of the fields that a stored secret is for."""
     attrs = {"autocomplete": "off", "spellcheck": "false"}
     notes: Sequence[str] = [field.help]
     if field.is_secret:
         attrs["autocomplete"] = "new-password"
-        notes = [field.help, f"Stored: {value}. Leave blank to keep it." if value else "Encrypted when stored."]
+        kept = f"Stored: {value}. Leave blank to keep it."
+        if bound:
+            kept += f" It has to be typed again with another {' or '.join(bound)}."
+        notes = [field.help, kept if value else "Encrypted when stored."]
     elif field.default:
         attrs["placeholder"] = field.default
     return forms.CharField(

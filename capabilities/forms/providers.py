@@ -93,7 +93,9 @@ class ProviderForm(forms.Form):
             }
         super().__init__(*args, **kwargs)
         self.fields["api_key"].help_text = (
-            f"Stored: {mask}. Leave blank to keep it." if mask else "Encrypted when stored, and never shown again."
+            f"Stored: {mask}. Leave blank to keep it. It has to be typed again with an address on another host."
+            if mask
+            else "Encrypted when stored, and never shown again."
         )
         if not mask:
             del self.fields["remove_key"]

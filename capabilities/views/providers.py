@@ -20,7 +20,7 @@ from capabilities.queries.agents import (
     shown_key,
 )
 from capabilities.refused import ChangeRefused
-from capabilities.views.shared import refused, show_refusal, status_of
+from capabilities.views.shared import ask_secrets_again, refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -61,6 +61,7 @@ def _provider_form(
         else:
             messages.success(request, f"{saved} is saved.")
             return redirect("provider_list", org=member.organisation.slug)
+    ask_secrets_again(form)
     context = {"form": form, "provider": provider, "models": models_of(provider) if provider else []}
     return render(request, "capabilities/provider_form.html", context, status=status_of(form))
 

@@ -11,7 +11,7 @@ from capabilities.forms.catalogue import ServiceForm
 from capabilities.queries.catalogue import tools_of_service
 from capabilities.refused import ChangeRefused
 from capabilities.services import ShownService, clear_service, save_service, shown_service, shown_services
-from capabilities.views.shared import show_refusal, status_of
+from capabilities.views.shared import ask_secrets_again, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -47,6 +47,7 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
             works = "its tools can be used" if row.is_complete else "something is still missing"
             messages.success(request, f"{shown.title} is saved: {works}.")
             return redirect("service_list", org)
+    ask_secrets_again(form)
     context = {
         "form": form,
         "service": shown,

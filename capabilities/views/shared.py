@@ -19,6 +19,15 @@ def show_refusal(form: forms.Form, error: ChangeRefused) -> None:
     form.add_error(name if name in form.fields else None, str(error))
 
 
+def ask_secrets_again(form: forms.Form) -> None:
+    """Say beside each secret that was typed into a form with errors that it is not in the page that is shown again."""
+    if not form.is_bound or not form.errors:
+        return
+    for name, field in form.fields.items():
+        if isinstance(field.widget, forms.PasswordInput) and form.data.get(form.add_prefix(name)):
+            form.add_error(name, "Type it again: a page never shows what was typed here.")
+
+
 def status_of(form: forms.Form) -> int:
     return 422 if form.errors else 200
 

@@ -507,9 +507,24 @@ def test_the_secrets_of_a_service_are_shown_masked(as_alice: Client, acme: Organ
     assert "very-secret" not in page
     assert "••••5678" in page
     assert moved.status_code == 422
-    assert "leads to another host now" in text_of(moved.content)
+    assert "Address changed: type the Access token again" in text_of(moved.content)
+    assert "It has to be typed again with another Address." in text_of(page.encode())
     with organisation_scope(acme):
         assert "very-secret" not in str(list(AuditEntry.objects.values_list("before", "after")))
+
+
+def test_a_secret_that_was_typed_beside_an_error_has_to_be_typed_again(as_alice: Client, acme: Organisation) -> None:
+    service = as_alice.post(f"{ACME}services/home_assistant/", {"base_url": "", "token": "very-secret-token-5678"})
+    provider = as_alice.post(
+        f"{ACME}providers/new/", {"name": "Own", "slug": "Not a slug", "api_key": "sk-very-secret"}
+    )
+
+    for answer in (service, provider):
+        assert answer.status_code == 422
+        assert "Type it again: a page never shows what was typed here." in text_of(answer.content)
+        assert b"very-secret" not in answer.content
+    without = as_alice.post(f"{ACME}providers/new/", {"name": "Own", "slug": "Not a slug"})
+    assert "Type it again" not in text_of(without.content)
 
 
 # -- All of them ------------------------------------------------------------------------------------------------------
