@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,10 @@ MAX_TURNS = 200
 ANSWER_SHARE = 0.125
 #: What the model reads behind an answer that was stopped in the middle.
 CUT_OFF = "(This answer was stopped before its end.)"
+#: Characters that are left of a result, and of a call's arguments, where the window is too small for them.
+LEAST = 200
+#: How a cut in a message ends.
+SHORTENED = re.compile(r"\n\[cut to fit the model's window: the first [\d,]+ of (?P<whole>[\d,]+) characters\]\Z")
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 #: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
 OUTCOME_UNKNOWN = json.dumps(
@@ -27,18 +32,24 @@ OUTCOME_UNKNOWN = json.dumps(
 Message = dict[str, Any]
 
 
+class TooLong(Exception):
+    """Even the least of a turn does not fit into the model's window; the message is for people."""
+
+
 @dataclass(frozen=True)
 class Conversation:
-    """The messages to send, and how many of the older turns were left out to fit the window."""
+    """The messages to send; how many of the older turns were left out, and how many parts of this one cut, to fit."""
 
     messages: list[Message]
     turns_cut: int
+    parts_cut: int = 0
 
 
 def conversation(turn: Turn, *, tool_tokens: int, instructions: str = "") -> Conversation:
-    """The session's messages up to this turn, the oldest turns cut whole where the window is full. Two queries.
+    """The session's messages up to this turn, cut to the model's window less a reserve for the answer. Two queries.
 
-    `instructions` are those of the tools at hand; they stand behind the agent's prompt.
+    The oldest turns are left out whole; where that is not enough, this turn's results are cut, the oldest first.
+    `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
     """
     earlier = list(
         Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
@@ -52,10 +63,21 @@ def conversation(turn: Turn, *, tool_tokens: int, instructions: str = "") -> Con
     prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
 
-    window = turn.agent.model.context_window
-    room = int(window * (1 - ANSWER_SHARE)) - tool_tokens - sum(_tokens([head, own]))
-    kept = _newest_that_fit(blocks, room)
-    return Conversation([*head, *(message for block in kept for message in block), *own], len(blocks) - len(kept))
+    return fit(head, blocks, own, room_for_messages(turn.agent.model.context_window, tool_tokens))
+
+
+def room_for_messages(context_window: int, tool_tokens: int) -> int:
+    """Tokens that the messages of a request may take beside its tools and the answer."""
+    return int(context_window * (1 - ANSWER_SHARE)) - tool_tokens
+
+
+def fit(head: list[Message], blocks: list[list[Message]], own: list[Message], room: int) -> Conversation:
+    """The head, as many of the newest blocks as fit, and the turn's own messages, in `room` tokens. Raises TooLong."""
+    fitted, parts_cut = _fitted(own, room - _tokens([head])[0])
+    kept = [] if parts_cut else _newest_that_fit(blocks, room - sum(_tokens([head, fitted])))
+    return Conversation(
+        [*head, *(message for block in kept for message in block), *fitted], len(blocks) - len(kept), parts_cut
+    )
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
@@ -108,6 +130,88 @@ def _steps_by_turn(turn_ids: list[UUID]) -> dict[UUID, list[Step]]:
     for step in rows:
         found[step.turn_id].append(step)
     return found
+
+
+# -- The turn's own messages ------------------------------------------------------------------------------------------
+
+
+def _fitted(own: list[Message], room: int) -> tuple[list[Message], int]:
+    """The turn's own messages in `room` tokens, and how many parts of them were cut for that. Raises TooLong.
+
+    Cut are, until it fits: the results of older rounds, the arguments and words of older rounds, the newest results,
+    the newest arguments. A part of an older round is cut to the same beginning in each request that follows, so that
+    the requests' common beginning stays long. Each call keeps its one result.
+    """
+    sizes = _tokens([[message] for message in own])
+    total, fitted, parts_cut = sum(sizes), list(own), 0
+    if total <= room:
+        return fitted, 0
+    newest = max((index for index, message in enumerate(own) if message.get("tool_calls")), default=len(own))
+    for index, shorten in _shortenings(own, newest):
+        shorter = shorten(fitted[index])
+        if shorter == fitted[index]:
+            continue
+        parts_cut += fitted[index] is own[index]
+        fitted[index] = shorter
+        size = _tokens([[shorter]])[0]
+        total, sizes[index] = total - sizes[index] + size, size
+        if total <= room:
+            return fitted, parts_cut
+    raise TooLong(
+        f"What this turn has to send takes {total:,} tokens at least, and the model's window leaves {max(0, room):,}: "
+        "shorten the message or the prompt, send fewer tools, or choose a model with a larger window."
+    )
+
+
+Shorten = Callable[[Message], Message]
+
+
+def _shortenings(own: list[Message], newest: int) -> Iterator[tuple[int, Shorten]]:
+    """What can be cut, in the order in which it is: the place of a message, and how it is made shorter."""
+    results = [index for index, message in enumerate(own) if message["role"] == "tool"]
+    yield from ((index, _shortened(LEAST)) for index in results if index < newest)
+    said = [index for index, message in enumerate(own) if message["role"] == "assistant"]
+    yield from ((index, _without_arguments) for index in said if index < newest)
+    yield from ((index, _shortened(LEAST)) for index in said if index < newest)
+    fresh = [index for index in results if index > newest]
+    longest = max((len(own[index]["content"]) for index in fresh), default=0)
+    while longest > LEAST:
+        longest = max(LEAST, longest * 3 // 4)
+        yield from ((index, _shortened(longest)) for index in fresh)
+    if newest < len(own):
+        yield newest, _without_arguments
+        yield newest, _shortened(LEAST)
+
+
+def _shortened(chars: int) -> Shorten:
+    def shorten(message: Message) -> Message:
+        content = message["content"] or ""
+        before = SHORTENED.search(content)
+        whole = int(before["whole"].replace(",", "")) if before else len(content)
+        text = content[: before.start()] if before else content
+        if len(text) <= chars:
+            return message
+        note = f"\n[cut to fit the model's window: the first {chars:,} of {whole:,} characters]"
+        return {**message, "content": text[:chars] + note}
+
+    return shorten
+
+
+def _without_arguments(message: Message) -> Message:
+    if not any(len(call["function"]["arguments"]) > LEAST for call in message.get("tool_calls", ())):
+        return message
+    return {**message, "tool_calls": [_call_cut(call) for call in message["tool_calls"]]}
+
+
+def _call_cut(call: Message) -> Message:
+    arguments = call["function"]["arguments"]
+    if len(arguments) <= LEAST:
+        return call
+    cut = json.dumps({"cut_to_fit_the_window": f"{len(arguments):,} characters of arguments"})
+    return {**call, "function": {**call["function"], "arguments": cut}}
+
+
+# -- Older turns ------------------------------------------------------------------------------------------------------
 
 
 def _newest_that_fit(blocks: list[list[Message]], room: int) -> list[list[Message]]:

@@ -19,9 +19,9 @@ from sessions.batch import answer_calls, release_connection
 from sessions.carried import Carried, carried_by
 from sessions.drafts import Draft
 from sessions.held import Held
-from sessions.history import Conversation, conversation
+from sessions.history import Conversation, TooLong, conversation
 from sessions.model_client import CallStopped, ModelBusy, ModelCall, ModelError, endpoint_of, request_body
-from sessions.models import Step, StepKind, Turn, TurnStatus
+from sessions.models import Step, StepKind, Turn, TurnEvent, TurnStatus
 from sessions.prefix import prefix_of, remember
 from sessions.replies import CALL_ID, Reply, Usage
 
@@ -118,9 +118,11 @@ def _final(step: Step) -> dict[str, str]:
 
 def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
     tool_set = carried.tool_set
-    talk = conversation(turn, tool_tokens=tool_set.tokens, instructions=tool_set.instructions)
-    if talk.turns_cut:
-        ledger.write_event(held.claim, "history_cut", {"turns": talk.turns_cut})
+    try:
+        talk = conversation(turn, tool_tokens=tool_set.tokens, instructions=tool_set.instructions)
+    except TooLong as error:
+        raise TurnFailed("context_length", str(error)) from error
+    _tell_cut(turn, held, talk)
     prefix = prefix_of(turn, tool_set, talk.messages)
     remember(turn, prefix, carried.tool_ids, held.claim)
     draft = Draft(held)
@@ -150,6 +152,16 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
             raise
         raise HalfReply(step | _said(talk, tool_set.tokens, half)) from stopped
     return ledger.record_model_step(held.claim, **step, **_said(talk, tool_set.tokens, reply))
+
+
+def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
+    """What was left out of the request, as an event; a round that leaves out the same says nothing."""
+    cut = {"turns": talk.turns_cut, "parts": talk.parts_cut}
+    if not any(cut.values()):
+        return
+    known = TurnEvent.objects.filter(turn=turn, type="history_cut").order_by("-number")
+    if known.values_list("payload", flat=True).first() != cut:
+        ledger.write_event(held.claim, "history_cut", cut)
 
 
 def _said(talk: Conversation, tool_tokens: int, reply: Reply) -> dict[str, Any]:
