@@ -6,3 +6,9 @@ class SessionsConfig(AppConfig):
 
     name = "sessions"
     label = "toolhub_sessions"
+
+    def ready(self) -> None:
+        from capabilities.records.kinds import add_kind  # noqa: PLC0415 -- app ready
+        from sessions.reminder_kind import REMINDERS  # noqa: PLC0415 -- app ready
+
+        add_kind(REMINDERS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from django.utils import timezone
 
 from capabilities.catalogue import Definition, update_tool
 from capabilities.models import (
+    AgentNote,
     AgentTool,
     AgentToolkit,
     Grant,
     GrantRequest,
+    GroceryItem,
     LanguageModel,
     Provider,
     Role,
@@ -31,10 +34,12 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
+from capabilities.records.kind import Kind
+from capabilities.records.kinds import kind_named, kinds
 from sessions.models import ChatSession, LoadedToolkit, Schedule, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
-from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES
+from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES, plausible
 from toolhub.tenants.audit import record
 from toolhub.tenants.invitations import invite
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
@@ -153,6 +158,19 @@ def make_schedule(member: Membership, number: int) -> None:
     )
 
 
+def make_record(kind: Kind, member: Membership, number: int) -> None:
+    """A row of what members keep, in the first list or journal where it stands in one."""
+    if (parent := kind_named(kind.parent_kind)) and not parent.model.objects.exists():
+        make_record(parent, member, 1)
+    row = plausible(kind.model, member, f"row {number}") | {"organisation": member.organisation, "membership": member}
+    names = {each.name for each in kind.model._meta.get_fields()}
+    row |= {"number": number} if "number" in names else {}
+    row |= {"quantity": 1} if kind.model is GroceryItem else {}
+    if kind.model is AgentNote:
+        row |= {"agent": make_agent(member.organisation, slug=f"noting-{number}-of-{member.pk}")}
+    kind.model.objects.create(**row)
+
+
 MAKERS: dict[str, Maker] = {
     "api-schedules": make_schedule,
     "api-sessions": lambda member, number: make_session(member),
@@ -173,9 +191,9 @@ MAKERS: dict[str, Maker] = {
     "api-tokens": lambda member, number: make_token(member),
     "api-invitations": lambda member, number: invite(f"guest{number}@example.com", Access.MEMBER, actor=member),
     "api-audit": lambda member, number: record("x", member, actor=member),
-}
-#: As many rows as the code has services: in one page.
-WHOLE = {"api-services"}
+} | {f"api-data-{kind.name}": partial(make_record, kind) for kind in kinds() if kind.name != "scratchpad"}
+#: As many rows as the code has services, and the one scratchpad of a member: in one page.
+WHOLE = {"api-services", "api-data-scratchpad"}
 #: Lists whose cursor is of another make.
 OWN_CURSOR = {"api-sessions", "api-schedules", "api-turn-steps"}
 PAGED = [name for name in MAKERS if name not in OWN_CURSOR]

@@ -45,6 +45,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
+from capabilities.records.kinds import kinds
 from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import (
     make_agent,
@@ -75,6 +76,9 @@ NO_SCHEDULE = uuid4()
 
 
 # -- What is asked for ------------------------------------------------------------------------------------------------
+
+
+NO_RECORD = uuid4()
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,24 @@ class Side:
     #: A role of the mode `listed`.
     listed: str = "no-listed"
     schedule_id: UUID = NO_SCHEDULE
+    #: A kind of what members keep, and the asking member's own rows, one of each.
+    kind: str = "no-such-kind"
+    own_tasks: UUID = NO_RECORD
+    own_lists: UUID = NO_RECORD
+    own_list_items: UUID = NO_RECORD
+    own_groceries: UUID = NO_RECORD
+    own_scratchpad: UUID = NO_RECORD
+    own_agent_notes: UUID = NO_RECORD
+    own_journals: UUID = NO_RECORD
+    own_journal_entries: UUID = NO_RECORD
+    own_events: UUID = NO_RECORD
+    own_people: UUID = NO_RECORD
+    own_memories: UUID = NO_RECORD
+    own_messages: UUID = NO_RECORD
+    own_food: UUID = NO_RECORD
+    own_recipes: UUID = NO_RECORD
+    own_places: UUID = NO_RECORD
+    own_reminders: UUID = NO_RECORD
     secret: str = "no-such-secret"
     #: A run of the tool by hand, of the asking member alone.
     trial_id: UUID = field(default_factory=uuid4)
@@ -246,6 +268,50 @@ def schedule_body(side: Side) -> dict[str, Any]:
     return {"name": "Fresh", "message": "hello", "cron": "0 9 * * *", "timezone": "UTC", "agent": side.agent}
 
 
+#: What is written into a row of each kind that members keep.
+RECORDS: dict[str, dict[str, Any]] = {
+    "tasks": {"title": "Fresh"},
+    "lists": {"name": "Fresh"},
+    "list-items": {"list": "Fresh", "text": "Fresh"},
+    "groceries": {"name": "Fresh"},
+    "scratchpad": {"text": "Fresh"},
+    "agent-notes": {"text": "Fresh"},
+    "journals": {"name": "Fresh"},
+    "journal-entries": {"journal": "Fresh", "text": "Fresh"},
+    "events": {
+        "title": "Fresh",
+        "starts_at": "2026-11-22T12:00:00Z",
+        "ends_at": "2026-11-22T13:00:00Z",
+        "time_zone": "UTC",
+    },
+    "people": {"name": "Fresh"},
+    "memories": {"text": "Fresh"},
+    "messages": {},
+    "food": {"food": "Fresh"},
+    "recipes": {"name": "Fresh", "ingredients": "Fresh"},
+    "places": {"name": "Fresh", "latitude": 1, "longitude": 1},
+    "reminders": {"text": "Fresh"},
+}
+
+
+def record_body(name: str) -> Named:
+    return lambda side: RECORDS[name]
+
+
+def record_routes() -> dict[str, Route]:
+    """The routes of what members keep, over REST."""
+    routes = {}
+    for kind in kinds():
+        body = record_body(kind.name)
+        create = (Ask("POST", 201, body=body),) if kind.create else ()
+        change = (Ask("PATCH", body=body),) if kind.change else ()
+        routes[f"api-data-{kind.name}"] = Route((Ask(), *create))
+        row = {"own_record": f"own_{kind.name.replace('-', '_')}"}
+        routes[f"api-data-{kind.name}-row"] = Route((Ask(), *change, Ask("DELETE", 204)), args=row)
+    return routes
+
+
+OWN_TASK = {"own_record": "own_tasks"}
 MESSAGE = {"message": "hello"}
 OPEN = {"turn_id": "open_turn"}
 COLLEAGUE = {"member_id": "colleague"}
@@ -384,6 +450,20 @@ ROUTES: dict[str, Route] = {
     "api-grant-request-grant": Route((Ask("POST", body=lambda side: {"hours": 8}),), right=Right.ROLES),
     "api-grant-request-refuse": Route((Ask("POST", body=lambda side: {"answer": "No."}),), right=Right.ROLES),
     "api-registry": Route(),
+    # REST and pages: what members keep
+    **record_routes(),
+    "data_overview": Route(),
+    "data_list": Route((Ask(), Ask(query=lambda side: {"state": "done"}))),
+    "data_create": Route((Ask(), Ask("POST", 302, body=lambda side: {"title": "Fresh", "priority": "normal"}))),
+    "data_record": Route(
+        (
+            Ask(),
+            Ask("POST", 302, body=lambda side: {"title": "Fresh", "priority": "normal", "status": "open"}),
+        ),
+        args=OWN_TASK,
+    ),
+    "data_delete": Route((Ask("POST", 302),), args=OWN_TASK),
+    "data_switch": Route((Ask("POST", 302, body=lambda side: {"on": "1"}),), args=OWN_TASK),
     # REST: who is here
     "api-members": Route(right=Right.MEMBERS),
     "api-member": Route(
@@ -607,12 +687,12 @@ class Address:
     @property
     def names_rows(self) -> bool:
         """Whether its path names a row, beside the organisation."""
-        return bool(set(self.arguments) - {"org"})
+        return bool(set(self.arguments) - {"org", "kind"})
 
     @property
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
-        one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id"}
+        one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
         return bool(set(self.arguments) & one_s_own)
 
     def url(self, side: Side, route: Route) -> str:
@@ -759,6 +839,11 @@ def fill(member: Membership, word: str) -> Side:
         for model in tenant_models():
             if not model.objects.exists():
                 model.objects.create(**plausible(model, member, word))
+    with organisation_scope(organisation):
+        own_records: dict[str, Any] = {
+            f"own_{kind.name.replace('-', '_')}": kind.model.objects.get(membership=member).public_id
+            for kind in kinds()
+        }
     return Side(
         org=organisation.slug,
         session_id=session.pk,
@@ -789,6 +874,8 @@ def fill(member: Membership, word: str) -> Side:
         own_request=own_request.public_id,
         request_id=request.public_id,
         schedule_id=schedule.public_id,
+        kind="tasks",
+        **own_records,
     )
 
 
@@ -1238,7 +1325,7 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: World) -> None:
 VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke"})
 
 #: What runs something, and is shown to those who may: not to a viewer.
-FOR_MEMBERS = frozenset({"tool_try", "tool_trial"})
+FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create"})
 
 
 def with_access(world: World, access: Access) -> Membership:

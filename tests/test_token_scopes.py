@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from capabilities.records.kinds import kinds
 from tests.cast import make_agent, make_session, make_token
 from toolhub.tenants.models import ApiToken, Membership, Scope
 from toolhub.tenants.scope import system_scope
@@ -26,6 +27,8 @@ CHAT = {
     "api-turn-cancel",
     "api-schedules",
     "api-schedule",
+    *(f"api-data-{kind.name}" for kind in kinds()),
+    *(f"api-data-{kind.name}-row" for kind in kinds()),
 }
 
 

@@ -24,6 +24,7 @@ api = [
     path("", include("sessions.schedules_api")),
     path("", include("sessions.explain_api")),
     path("", include("capabilities.api")),
+    path("", include("capabilities.records.api")),
     path("", include("toolhub.tenants.routes")),
 ]
 
@@ -45,6 +46,7 @@ urlpatterns = [
     path("o/<slug:org>/", include("toolhub.tenants.urls")),
     path("calendar/<str:secret>.ics", calendar_feed, name="calendar_feed"),
     path("o/<slug:org>/", include("capabilities.urls")),
+    path("o/<slug:org>/", include("capabilities.records.urls")),
     path("o/<slug:org>/", include("sessions.urls")),
     path("", home, name="home"),
 ]

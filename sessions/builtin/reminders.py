@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL, create_numbered
+from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.records.own import own_rows
 from capabilities.registry import CategorySpec, tool
 from sessions.builtin._when import parse_moment
 from sessions.models import Reminder
+from sessions.reminders import REMINDER_TEXT, create_reminder
 
 CATEGORY = CategorySpec(
     name="reminders",
@@ -20,8 +22,6 @@ CATEGORY = CategorySpec(
     keywords=("remind", "reminder", "remember", "don't forget"),
     is_core=True,
 )
-#: Reminders that a member may have waiting.
-MOST = 500
 LIST_LIMIT = 100
 
 Zone = Annotated[str, Field(description="IANA time zone of the user", max_length=64)]
@@ -30,7 +30,7 @@ Zone = Annotated[str, Field(description="IANA time zone of the user", max_length
 @tool(category="reminders", effect="write", human_format="Reminding of {text}")
 def reminders_add(
     context: ToolContext,
-    text: Annotated[str, Field(min_length=1, max_length=500), WITHOUT_NUL],
+    text: Annotated[str, Field(min_length=1, max_length=REMINDER_TEXT), WITHOUT_NUL],
     when: Annotated[str, Field(description="YYYY-MM-DDTHH:MM, in 20 minutes, tomorrow 9:00", max_length=64)],
     timezone: Zone = "UTC",
 ) -> dict[str, Any]:
@@ -38,9 +38,7 @@ def reminders_add(
     due_at = parse_moment(when, context.now(), timezone)
     if due_at <= context.now():
         raise ToolError(f"{when} is in the past.")
-    if _waiting(context).count() >= MOST:
-        raise ToolError(f"There are {MOST} reminders waiting; remove some first.")
-    reminder = create_numbered(Reminder, context, text=text, due_at=due_at, session_id=context.session_id)
+    reminder = create_reminder(context, text=text, due_at=due_at, session_id=context.session_id)
     return {"reminder": _as_json(reminder)}
 
 
@@ -69,7 +67,7 @@ def reminders_clear(context: ToolContext) -> dict[str, Any]:
 
 
 def _waiting(context: ToolContext) -> QuerySet[Reminder]:
-    return Reminder.objects.filter(membership=context.membership_id, fired_at=None)
+    return own_rows(Reminder, context).filter(fired_at=None)
 
 
 def _as_json(reminder: Reminder) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from toolhub.tenants.scope import organisation_scope
 
 def menu(page: bytes) -> list[str]:
     side = page.decode().split('id="side"')[1].split("</nav>")[0]
-    return re.findall(r"</svg>([\w-]+)</a>", side)
+    return re.findall(r"</svg>([\w -]+)</a>", side)
 
 
 def test_home_goes_straight_into_the_only_organisation(client: Client, bob: Membership) -> None:
@@ -107,11 +107,23 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     client.force_login(alice.user)
     admin = menu(client.get("/o/acme/").content)
 
-    open_to_all = ["Home", "Sessions", "Tools", "Categories", "Toolkits", "Agents"]
+    open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Tools", "Categories", "Toolkits", "Agents"]
     catalogue = ["Tools", "Categories", "Toolkits", "Set-up", "Agents", "Providers"]
     assert plain == [*open_to_all, "Requests", "Explain"]
     assert delegated == [*open_to_all, "Providers", "Requests", "Explain"]
-    assert admin == ["Home", "Sessions", *catalogue, "Members", "Roles", "Grants", "Requests", "Explain", "Audit"]
+    assert admin == [
+        "Home",
+        "Sessions",
+        "Schedules",
+        "Your data",
+        *catalogue,
+        "Members",
+        "Roles",
+        "Grants",
+        "Requests",
+        "Explain",
+        "Audit",
+    ]
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:

@@ -186,7 +186,7 @@ class Scope(models.TextChoices):
     """What a token may be used for; none holds another."""
 
     READ = "read", "Read everything that its member can read"
-    CHAT = "chat", "Open sessions, send messages, stop turns"
+    CHAT = "chat", "Open sessions, send messages, stop turns, change its member’s own data"
     MANAGE = "manage", "Change the configuration, as far as its member may"
 
 

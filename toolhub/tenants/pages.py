@@ -101,6 +101,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Home", "house", "organisation_home", "organisation", None),
             ("Sessions", "chat-left-text", "session_list", "session", None),
             ("Schedules", "arrow-repeat", "schedule_list", "schedule", None),
+            ("Your data", "archive", "data_overview", "data", None),
         ),
     ),
     (
