@@ -11,7 +11,6 @@ TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
-    path("tools/", tools.tool_list, name="tool_list"),
     path("catalogue/switch/", tools.tools_switch, name="tools_switch"),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),

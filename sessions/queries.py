@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
-from django.db.models.functions import Left, Length
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Left, Length
 from django.http import Http404
 
 from capabilities.models import Agent
@@ -183,6 +184,14 @@ def session_place(cursor: str) -> tuple[datetime, UUID] | None:
 def agents_to_talk_to() -> QuerySet[Agent]:
     """In the order they were made: the first one is what a newcomer meets."""
     return Agent.objects.filter(is_enabled=True).order_by("pk")
+
+
+def by_last_call(member: Membership) -> Combinable:
+    """An order of tools: the last called first, by calls that the member may see; those without one at the end."""
+    calls = Step.objects.filter(kind=StepKind.TOOL, organisation_id=member.organisation_id, tool_name=OuterRef("name"))
+    if not member.has_right(Right.SESSIONS):
+        calls = calls.filter(turn__membership=member)
+    return Value(0) - Coalesce(Subquery(calls.order_by("-pk").values("pk")[:1]), Value(0))
 
 
 def calls_of_tool(member: Membership, name: str) -> list[Step]:

@@ -1,4 +1,4 @@
-"""What a tool's page shows of turns: its last calls, and a form to run it by hand."""
+"""The catalogue's list, and what a tool's page shows of turns: its last calls, and a form to run it by hand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,58 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods
 
-from capabilities.queries.catalogue import shown_tool_or_404
+from capabilities.forms.catalogue import CatalogueFilter
+from capabilities.queries.agents import agent_or_404
+from capabilities.queries.catalogue import catalogue_numbers, categories, shown_tool_or_404, tools_page
+from capabilities.queries.tool_search import by_tokens
+from capabilities.views.tools import mark_tool
 from sessions.models import TrialRun
-from sessions.queries import calls_of_tool
+from sessions.queries import by_last_call, calls_of_tool
 from sessions.trial_form import TrialForm
 from sessions.trying import Trial, request_trial, trial_or_404, trial_run_or_404
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Access
+from toolhub.tenants.models import Access, Right
 from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def tool_list(request: MemberRequest, org: str) -> HttpResponse:
+    """The catalogue: by name, by tokens or by last use. An agent that is not there has no tools."""
+    member = member_or_404(request)
+    form = CatalogueFilter(request.GET)
+    chosen = form.values()
+    filters = {name: chosen[name] for name in ("q", "category", "state", "agent", "sort")}
+    agent = agent_or_404(chosen["agent"]) if chosen["agent"] else None
+    order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
+    page = tools_page(
+        q=chosen["q"],
+        category=chosen["category"],
+        state=chosen["state"],
+        agent=agent,
+        order=order,
+        after=chosen["after"],
+        before=chosen["before"],
+    )
+    reach = member.reach(Right.CATALOGUE)
+    for tool in page.rows:
+        mark_tool(tool, may_switch=reach.covers(tool.category.name))
+    context = {
+        "numbers": catalogue_numbers(),
+        "page": page,
+        "categories": categories(),
+        "agent": agent,
+        "sorts": form.fields["sort"].choices,  # type: ignore[attr-defined]
+        "filters": filters,
+        "is_filtered": any(filters[name] for name in ("q", "category", "state", "agent")),
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+        "may_switch": bool(reach),
+        "may_set_up": member.has_right(Right.CATALOGUE),
+    }
+    return render(request, "capabilities/tool_list.html", context)
 
 
 @require_GET

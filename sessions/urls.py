@@ -45,6 +45,7 @@ urlpatterns = [
     path("agents/<slug:slug>/", agent_views.agent_detail, name="agent_detail"),
     path("agents/<slug:slug>/edit/", offer_views.agent_update, name="agent_update"),
     re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
+    path("tools/", tool_views.tool_list, name="tool_list"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
     re_path(TOOL + rf"try/(?P<trial_id>{UUID})/\Z", tool_views.tool_trial, name="tool_trial"),

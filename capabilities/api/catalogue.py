@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -31,11 +32,26 @@ from capabilities.categories import (
     move_tool,
     update_category,
 )
-from capabilities.models import Category, Tool, ToolVersion
+from capabilities.models import Agent, Category, Tool, ToolVersion
+from capabilities.queries.catalogue import brought_by
+from capabilities.queries.tool_search import by_match, by_tokens, matching, page_of
 from capabilities.services import is_ready
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.paging import (
+    MAX_PAGE,
+    PAGE,
+    PAGE_PARAMETERS,
+    integer_parameter,
+    only_parameters,
+    page,
+    read_cursor,
+    write_cursor,
+)
+
+M = TypeVar("M", bound=Model)
+SORTS = ("name", "tokens")
+MAX_QUERY = 100
 
 
 class CategoryOut(serializers.Serializer[Category]):
@@ -187,20 +203,47 @@ class ToolList(APIView):
     @extend_schema(
         operation_id="tools_list",
         summary="Tools",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("category", str, description="Only tools of this category.")],
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("q", str, description="Only tools with every word, in name, description or category."),
+            OpenApiParameter("category", str, description="Only tools of this category."),
+            OpenApiParameter("agent", str, description="Only tools that this agent begins with, for whatever member."),
+            OpenApiParameter(
+                "sort", str, description="`name`: those that `q` names first; `tokens`: most first.", enum=SORTS
+            ),
+        ],
         responses=paged(ToolOut),
     )
     def get(self, request: Request) -> Response:
-        """The organisation's tools, by name."""
+        """The organisation's tools."""
         api_member(request)
-        rows = shown_tools()
-        name = request.query_params.get("category")
-        if name is not None:
-            category = Category.objects.filter(name=name[:64].replace("\x00", "")).first()
-            if category is None:
-                raise unknown("category", "There is no such category.")
-            rows = rows.filter(category=category)
-        return Response(page(request, rows, "name", lambda row: ToolOut(row).data, filters=("category",)))
+        only_parameters(request, "cursor", "limit", "q", "category", "agent", "sort")
+        wanted = {name: str(value).replace("\x00", "") for name, value in request.query_params.items()}
+        q, sort = wanted.get("q", "")[:MAX_QUERY], wanted.get("sort", "name")
+        if sort not in SORTS:
+            raise ValidationError({"sort": f"It is one of {', '.join(SORTS)}."})
+        rows = matching(shown_tools(), q)
+        if "category" in wanted:
+            rows = rows.filter(category=_or_unknown("category", Category.objects.filter(name=wanted["category"][:64])))
+        if "agent" in wanted:
+            agents = Agent.objects.filter(slug=wanted["agent"][:64])
+            rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
+        cursor = request.query_params.get("cursor")
+        found = page_of(
+            rows,
+            by_tokens() if sort == "tokens" else by_match(q),
+            "" if cursor is None else str(read_cursor(cursor, str)),
+            limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
+        )
+        following = None if found.after is None else write_cursor(found.after)
+        return Response({"results": [ToolOut(row).data for row in found.rows], "next": following})
+
+
+def _or_unknown(field: str, rows: QuerySet[M]) -> M:
+    found = rows.first()
+    if found is None:
+        raise unknown(field, f"There is no such {field}.")
+    return found
 
 
 class ToolBulk(APIView):

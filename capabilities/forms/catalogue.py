@@ -22,8 +22,12 @@ class CatalogueFilter(forms.Form):
     state = forms.ChoiceField(
         required=False, choices=[("", "Any state"), ("on", "On"), ("off", "Off"), ("set-up", "Needs set-up")]
     )
-    after = forms.CharField(required=False, max_length=64)
-    before = forms.CharField(required=False, max_length=64)
+    agent = forms.CharField(required=False, max_length=63)
+    sort = forms.ChoiceField(
+        required=False, choices=[("", "By name"), ("tokens", "Most tokens first"), ("used", "Last used first")]
+    )
+    after = forms.CharField(required=False, max_length=80)
+    before = forms.CharField(required=False, max_length=80)
 
     def values(self) -> dict[str, str]:
         self.full_clean()

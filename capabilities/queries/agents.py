@@ -9,6 +9,7 @@ from django.db.models import BooleanField, Case, Count, Prefetch, QuerySet, Valu
 from django.http import Http404
 
 from capabilities.models import Agent, AgentTool, AgentToolkit, LanguageModel, Provider, Tool
+from capabilities.queries.tool_search import by_match, matching, page_of
 from capabilities.queries.toolkits import shown_toolkits
 from capabilities.secrets import SecretUnreadable, masked
 
@@ -98,10 +99,8 @@ def deferred_tools_of(agent: Agent) -> list[str]:
 
 
 def tools_named_like(q: str) -> list[Tool]:
-    """The first tools whose name or category has these letters. One query."""
-    from_name = Tool.objects.select_related("category", "current_version").defer(
+    """The first tools in which every word stands, those first that they name. One query."""
+    tools = Tool.objects.select_related("category", "current_version").defer(
         "current_version__wire", "current_version__parameters", "current_version__description"
     )
-    if q:
-        from_name = from_name.filter(name__icontains=q) | from_name.filter(category__title__icontains=q)
-    return list(from_name.order_by("name")[:TOOLS_FOUND])
+    return list(page_of(matching(tools, q), by_match(q), limit=TOOLS_FOUND).rows)

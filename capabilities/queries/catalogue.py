@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Left
 from django.http import Http404
 
 from capabilities.models import Agent, AgentTool, Category, Tool, ToolVersion
+from capabilities.offers import candidates_for
+from capabilities.queries.tool_search import Page, by_match, matching, page_of
 from capabilities.services import is_ready
 
 TOOLS_A_PAGE = 50
@@ -41,40 +44,38 @@ def catalogue_numbers() -> CatalogueNumbers:
     return CatalogueNumbers(row["tools"], row["enabled"], row["tokens"] or 0, row["not_ready"])
 
 
-@dataclass(frozen=True)
-class ToolsPage:
-    """Some tools by name; the names to go on after and before, None at either end."""
-
-    tools: Sequence[Tool]
-    after: str | None
-    before: str | None
-
-
 def tools_page(
-    *, q: str = "", category: str = "", state: str = "", after: str = "", before: str = "", limit: int = TOOLS_A_PAGE
-) -> ToolsPage:
-    """The tools that match, one page of them. One query.
+    *,
+    q: str = "",
+    category: str = "",
+    state: str = "",
+    agent: Agent | None = None,
+    order: Combinable | None = None,
+    after: str = "",
+    before: str = "",
+    limit: int = TOOLS_A_PAGE,
+) -> Page[Tool]:
+    """The tools that match, one page of them. One query; two more for an agent's.
 
-    `q` is looked for in names and descriptions, `state` is `on`, `off` or `set-up`; `after` and `before` are names.
+    Every word of `q` is looked for in names, descriptions and categories; `state` is `on`, `off` or `set-up`; of an
+    agent, the tools that it brings. Without an `order`, those come first that the words name.
     """
-    tools = shown_tools()
-    if q:
-        tools = tools.filter(Q(name__icontains=q) | Q(current_version__description__icontains=q))
+    tools = matching(shown_tools(), q)
     if category:
         tools = tools.filter(category__name=category)
     if state == "set-up":
         tools = tools.exclude(is_ready())
     elif state:
         tools = tools.filter(is_enabled=state == "on")
-    if before:
-        found = list(tools.filter(name__lt=before).order_by("-name")[: limit + 1])
-        page = found[:limit][::-1]
-        return ToolsPage(page, page[-1].name if page else None, page[0].name if len(found) > limit else None)
-    if after:
-        tools = tools.filter(name__gt=after)
-    found = list(tools.order_by("name")[: limit + 1])
-    page = found[:limit]
-    return ToolsPage(page, page[-1].name if len(found) > limit else None, page[0].name if after and page else None)
+    if agent is not None:
+        tools = tools.filter(pk__in=brought_by(agent))
+    return page_of(tools, by_match(q) if order is None else order, after, before, limit=limit)
+
+
+def brought_by(agent: Agent) -> set[int]:
+    """Keys of the tools that a session with the agent begins with, whoever its member is, beside those that load
+    others. Two queries."""
+    return {each.spec.tool_id for each in candidates_for(agent)}
 
 
 def shown_tools() -> QuerySet[Tool]:

@@ -6,21 +6,18 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.active import permission_for
 from capabilities.catalogue import set_instructions, set_tool_enabled, set_tools_enabled
 from capabilities.categories import move_tool
 from capabilities.contract.parameters import parameter_rows
-from capabilities.forms.catalogue import CatalogueFilter, InstructionsForm
+from capabilities.forms.catalogue import InstructionsForm
 from capabilities.models import Tool
 from capabilities.queries.catalogue import (
-    catalogue_numbers,
     categories,
     shown_tool_or_404,
     tool_page_or_404,
-    tools_page,
 )
 from capabilities.queries.grant_requests import waiting_request
 from capabilities.queries.permissions import members_who_may_use
@@ -34,36 +31,7 @@ from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 
-@require_GET
-@signed_in
-def tool_list(request: MemberRequest, org: str) -> HttpResponse:
-    member = member_or_404(request)
-    chosen = CatalogueFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "category", "state")}
-    page = tools_page(
-        q=chosen["q"],
-        category=chosen["category"],
-        state=chosen["state"],
-        after=chosen["after"],
-        before=chosen["before"],
-    )
-    reach = member.reach(Right.CATALOGUE)
-    for tool in page.tools:
-        _mark(tool, may_switch=reach.covers(tool.category.name))
-    context = {
-        "numbers": catalogue_numbers(),
-        "page": page,
-        "categories": categories(),
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
-        "may_switch": bool(reach),
-        "may_set_up": member.has_right(Right.CATALOGUE),
-    }
-    return render(request, "capabilities/tool_list.html", context)
-
-
-def _mark(tool: Tool, *, may_switch: bool) -> None:
+def mark_tool(tool: Tool, *, may_switch: bool) -> None:
     """What a row shows beside the row's own columns."""
     spec = registry.services.get(tool.service)
     tool.may_switch = may_switch  # type: ignore[attr-defined]
@@ -82,7 +50,7 @@ def _tool_page(
     """With the form of instructions as it was sent, where that was wrong."""
     page = tool_page_or_404(name)
     version = page.tool.current_version
-    _mark(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
+    mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
     form = instructions or InstructionsForm(initial={"instructions": version.instructions if version else ""})
     permission = permission_for(member, page.tool) if member.has_access(Access.MEMBER) else None
     is_closed = permission is not None and not permission.allowed
@@ -144,7 +112,7 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
     tool = shown_tool_or_404(name)
     set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
     if request.htmx:
-        _mark(tool, may_switch=True)
+        mark_tool(tool, may_switch=True)
         return render(request, "capabilities/_tool_switch.html", {"tool": tool})
     messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
     return redirect(page_before(request, member))
