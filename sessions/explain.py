@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from django.db.models import F, IntegerField, Q, Value
+from django.db.models import Case, F, IntegerField, Q, Value, When
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Left, Now
 
 from capabilities.active import SPEC, ToolSpec
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.offers import Candidate, Row
+from capabilities.queries.tool_search import Page, by_match, matching, page_of
 from capabilities.services import is_ready, service_title
 from sessions import selection
 from sessions.models import ChatSession
@@ -27,7 +29,12 @@ TOOLS_A_PAGE = 50
 LINE_CHARS = 160
 #: Toolkits that a reason names.
 NAMED = 3
-STATES = ("sent", "loadable", "stopped")
+#: `stopped`: the agent has it or could load it, and something keeps it back; `not_offered`: it has no way to it.
+STATES = ("sent", "loadable", "stopped", "not_offered")
+#: Kinds of matches with a query, as `by_match` numbers them.
+MATCHES = 3
+#: Tools that are kept back, of which it is asked whether one change would do.
+NEARLY_LOOKED_AT = 500
 
 #: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is told in
 #: two, what grants say and what roles say, in the order in which they decide.
@@ -42,9 +49,10 @@ STAGES = ("loaded", *ALONE, "grants", "role", "limit")
 
 @dataclass(frozen=True)
 class Asked:
-    """Which tools: `q` is looked for in names, descriptions and categories, `state` is one of STATES or empty for all.
+    """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
+    empty for all, `tool` is a name.
 
-    `after` and `before` are names of tools, where a page begins or ends.
+    `after` and `before` are places, where a page begins or ends; `capabilities.queries.tool_search` says of what form.
     """
 
     q: str = ""
@@ -53,6 +61,7 @@ class Asked:
     after: str = ""
     before: str = ""
     limit: int = TOOLS_A_PAGE
+    tool: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Reasons:
 
     listed: Listed
     cells: tuple[Cell, ...]
-    #: sent, loadable or stopped.
+    #: One of STATES.
     state: str
 
     @property
@@ -117,7 +126,7 @@ class Reasons:
 
 @dataclass(frozen=True)
 class ReasonsPage:
-    """Some tools by name with their reasons; the names to go on after and before, None at either end."""
+    """Some tools with their reasons; the places to go on after and before, None at either end."""
 
     world: World
     tools: Sequence[Reasons]
@@ -131,41 +140,54 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
     `agent` comes with its model and provider at hand.
     """
     world = read_world(session or selection.new_session(member, agent), agent)
-    tools, after, before = _page(world, asked)
-    return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, tools)], after, before)
+    page = _page(world, asked)
+    return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, page.rows)], page.after, page.before)
 
 
 # -- Which tools ------------------------------------------------------------------------------------------------------
 
 
-def _page(world: World, asked: Asked) -> tuple[list[Listed], str | None, str | None]:
-    tools = Tool.objects.filter(current_version__isnull=False)
-    if asked.q:
-        tools = tools.filter(
-            Q(name__icontains=asked.q)
-            | Q(current_version__description__icontains=asked.q)
-            | Q(category__name__icontains=asked.q)
-            | Q(category__title__icontains=asked.q)
-        )
+def _page(world: World, asked: Asked) -> Page[Listed]:
+    """What is sent comes first, then what one change lets through, what is offered, and the rest."""
+    tools = matching(Tool.objects.filter(current_version__isnull=False), asked.q)
+    if asked.tool:
+        tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
+    others = world.sent | world.loadable
     if asked.state == "stopped":
-        tools = tools.exclude(pk__in=world.sent | world.loadable)
+        tools = tools.filter(pk__in=world.offered - others)
+    elif asked.state == "not_offered":
+        tools = tools.exclude(pk__in=world.offered | others)
     elif asked.state:
         tools = tools.filter(pk__in=world.sent if asked.state == "sent" else world.loadable)
-    backwards = bool(asked.before)
-    if backwards:
-        tools = tools.filter(name__lt=asked.before)
-    elif asked.after:
-        tools = tools.filter(name__gt=asked.after)
-    columns = tools.annotate(is_ready=is_ready(), line=Left("current_version__description", LINE_CHARS))
-    rows = columns.order_by("-name" if backwards else "name").values_list(*SPEC, "line")
-    found = [Listed(ToolSpec(*columns), line) for *columns, line in rows[: asked.limit + 1]]
-    page, has_more = found[: asked.limit], len(found) > asked.limit
-    if backwards:
-        page = page[::-1]
-        return page, page[-1].spec.name if page else None, page[0].spec.name if has_more else None
-    return page, page[-1].spec.name if has_more else None, page[0].spec.name if asked.after and page else None
+    line = Left("current_version__description", LINE_CHARS)
+    columns = tools.annotate(is_ready=is_ready(), line=line, place=_order(world, asked.q))
+    rows = columns.values_list(*SPEC, "line", "place", named=True)
+    page = page_of(rows, asked.after, asked.before, limit=asked.limit)
+    return Page([Listed(ToolSpec(*row[: len(SPEC)]), row.line) for row in page.rows], page.after, page.before)
+
+
+def _order(world: World, q: str) -> Combinable:
+    groups = Case(
+        When(pk__in=world.sent, then=Value(0)),
+        When(pk__in=_nearly_sent(world), then=Value(1)),
+        When(pk__in=world.offered, then=Value(2)),
+        default=Value(3),
+        output_field=IntegerField(),
+    )
+    return groups * Value(MATCHES) + by_match(q)
+
+
+def _nearly_sent(world: World) -> set[int]:
+    """Keys of what could be loaded, and of what is brought and stopped by one stage alone, beside the limit."""
+    kept_back = [each.spec for each in world.gathered.values() if each.spec.tool_id not in world.sent]
+    found = set(world.loadable)
+    for spec in kept_back[:NEARLY_LOOKED_AT]:
+        stops = {cell.stage for cell in reasons_of(world, Listed(spec, "")).stops} - {"limit"}
+        if len(stops) <= 1:
+            found.add(spec.tool_id)
+    return found
 
 
 def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
@@ -204,8 +226,15 @@ def reasons_of(world: World, listed: Listed) -> Reasons:
     own = world.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
     alone = [_alone(world, stage, own) for stage in ALONE]
     cells = (_loaded(world, listed, row), *alone, *_permitted(world, spec), _limit(world, spec))
-    state = "sent" if spec.tool_id in world.sent else "loadable" if spec.tool_id in world.loadable else "stopped"
-    return Reasons(listed, cells, state)
+    return Reasons(listed, cells, _state_of(world, spec.tool_id))
+
+
+def _state_of(world: World, tool_id: int) -> str:
+    if tool_id in world.sent:
+        return "sent"
+    if tool_id in world.loadable:
+        return "loadable"
+    return "stopped" if tool_id in world.offered else "not_offered"
 
 
 def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.http import HttpResponse
-from django.shortcuts import render
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.models import Agent, AgentScope
 from capabilities.refused import ChangeRefused
 from capabilities.views.shared import show_refusal, status_of
 from sessions.explain import STAGES, Asked
+from sessions.explain_fixes import fix, may_fix
 from sessions.models import ChatSession
 from sessions.single_changes import Change
 from sessions.why import MAX_MESSAGE, Explained, Subject, explain, subject_of
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 #: Sessions of the member that the page offers, the last used first.
@@ -37,11 +39,14 @@ TITLES = {
     "role": "Role",
     "limit": "Limit",
 }
+#: What of the address stays after a change; the last two are the place in the list.
+KEPT = ("member", "agent", "session", "q", "category", "state", "after", "before")
 STATE_CHOICES = [
     ("", "All tools"),
     ("sent", "Sent"),
     ("loadable", "Can be loaded"),
-    ("stopped", "Stopped"),
+    ("stopped", "Kept back"),
+    ("not_offered", "Not offered"),
 ]
 
 
@@ -55,8 +60,8 @@ class ExplainForm(forms.Form):
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)
     state = forms.ChoiceField(required=False, choices=STATE_CHOICES)
-    after = forms.CharField(required=False, max_length=64)
-    before = forms.CharField(required=False, max_length=64)
+    after = forms.CharField(required=False, max_length=80)
+    before = forms.CharField(required=False, max_length=80)
 
     def asked(self) -> Asked:
         return Asked(**{name: self.cleaned_data[name] for name in ("q", "category", "state", "after", "before")})
@@ -64,9 +69,17 @@ class ExplainForm(forms.Form):
     @property
     def kept(self) -> dict[str, str]:
         """What a link to another page of the list keeps: everything but the place."""
-        names = ("member", "agent", "session", "q", "category", "state")
-        values = {name: str(self.data.get(name, "")) for name in names}
+        values = {name: str(self.data.get(name, "")) for name in KEPT[:-2]}
         return {name: value for name, value in values.items() if value}
+
+
+@dataclass(frozen=True)
+class ShownChange:
+    """A change with the page where the reader may make it (or ask for it), and whether a button does it here."""
+
+    change: Change
+    url: str
+    is_button: bool
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class Line:
     """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
 
     explained: Explained
-    changes: Sequence[tuple[str, str]]
+    changes: Sequence[ShownChange]
 
 
 @require_GET
@@ -92,18 +105,37 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "agents": agents,
         "subject": subject,
         "found": found,
-        "lines": [Line(each, _linked(each, reader, subject)) for each in found.tools] if found and subject else [],
+        "lines": [Line(each, _shown(each, reader, subject)) for each in found.tools] if found and subject else [],
         "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
         "hidden": hidden,
         "sees_all": reader.has_right(Right.ROLES),
         "states": STATE_CHOICES,
         "query": urlencode(form.kept),
+        "kept": [(name, form.data[name]) for name in KEPT if form.data.get(name)],
         "is_filtered": any(form.data.get(name) for name in ("q", "category", "state")),
     }
     if request.htmx:
         return render(request, "sessions/_explain_tools.html", context, status=status_of(form))
     context["sessions"] = _sessions(subject)
     return render(request, "sessions/explain.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def explain_fix(request: MemberRequest, org: str) -> HttpResponse:
+    """Make one of the changes that a tool's line offers, and go back to where it was offered."""
+    reader = member_or_404(request, at_least=Access.MEMBER)
+    form = ExplainForm(request.POST)
+    subject = _subject(form, reader, list(_agents())) if form.is_valid() else None
+    if subject is None:
+        raise Http404("There is no such member, agent or session.")
+    wanted = {name: request.POST.get(name, "")[:200].replace("\x00", "") for name in ("tool", "code", "target")}
+    try:
+        messages.success(request, fix(subject, **wanted, actor=reader))
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    place = {name: form.cleaned_data[name] for name in ("after", "before") if form.cleaned_data[name]}
+    return redirect(f"{reverse('explain', args=[org])}?{urlencode(form.kept | place)}")
 
 
 def _agents() -> Any:
@@ -150,9 +182,12 @@ def _hidden(subject: Subject | None) -> set[str]:
     return hidden if subject.session and subject.session.delegated_tools is not None else {*hidden, "delegation"}
 
 
-def _linked(each: Explained, reader: Membership, subject: Subject) -> list[tuple[str, str]]:
+def _shown(each: Explained, reader: Membership, subject: Subject) -> list[ShownChange]:
     category = each.reasons.spec.category
-    return [(change.text, _page_of(change, each, reader, category)) for change in each.changes]
+    return [
+        ShownChange(change, _page_of(change, each, reader, category), may_fix(change, subject, category, reader))
+        for change in each.changes
+    ]
 
 
 def _page_of(change: Change, each: Explained, reader: Membership, category: str) -> str:

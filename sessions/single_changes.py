@@ -17,6 +17,14 @@ from toolhub.tenants.models import Membership, Right
 
 #: Roles, toolkits and loads that are tried for one tool, at most.
 TRIED = 3
+#: The changes that Explain does itself. Others are previewed, or ask for more, on a page of their own.
+LABELS = {
+    "switch_on": "Switch on",
+    "load_toolkit": "Load",
+    "load_tool": "Load",
+    "unload": "Unload",
+    "revoke_grant": "Revoke",
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,14 @@ class Change:
     query: Mapping[str, str] = field(default_factory=dict)
     #: The admin right that it takes, if one.
     right: Right | None = None
+    #: What it is done to, where Explain can do it itself: kind and name of what is loaded, or the key of a grant.
+    target: str = ""
+    row: int = 0
+
+    @property
+    def label(self) -> str:
+        """What a button says that does it; empty for what is done on a page of its own."""
+        return LABELS.get(self.code, "")
 
 
 class Changes:
@@ -104,7 +120,13 @@ class Changes:
             if self.in_session and spec.tool_id in self._once("load", bundle):
                 what = f"toolkit {bundle.name}" if bundle.toolkit_id is not None else "it"
                 code = "load_toolkit" if bundle.toolkit_id is not None else "load_tool"
-                yield Change(code, f"{what} is loaded in this session", "session_detail", (str(self.world.session.pk),))
+                yield Change(
+                    code,
+                    f"{what} is loaded in this session",
+                    "session_detail",
+                    (str(self.world.session.pk),),
+                    target=f"{bundle.kind}:{bundle.name}",
+                )
             if bundle.toolkit_id is not None and spec.tool_id in self._once("initial", bundle):
                 yield self._of_agent("make_initial", f"the agent {agent} begins with toolkit {bundle.name}")
         if row is not None and row.place is not None and not row.is_deferred:
@@ -146,7 +168,7 @@ class Changes:
             what = "it" if deny.tool_id is not None else f"the category {tool.spec.category}"
             text = f"the grant that denies {what} to {self.member} is revoked"
             query = {"q": tool.spec.name if deny.tool_id is not None else tool.spec.category}
-            yield Change("revoke_grant", text, "grant_list", query=query, right=Right.ROLES)
+            yield Change("revoke_grant", text, "grant_list", query=query, right=Right.ROLES, row=deny.id)
 
     def _opened(self, tool: Reasons) -> Iterator[Change]:
         spec, rights = tool.spec, self.world.standing.rights
@@ -190,7 +212,8 @@ class Changes:
                 self._tried[key] = self.world.without_load(load)
             if spec.tool_id in self._tried[key]:
                 text = f"{load.bundle.source} is unloaded in this session"
-                yield Change("unload", text, "session_detail", (str(self.world.session.pk),))
+                target = f"{load.bundle.kind}:{load.bundle.name}"
+                yield Change("unload", text, "session_detail", (str(self.world.session.pk),), target=target)
 
 
 def _is(spec: ToolSpec, tool: Reasons) -> bool:

@@ -38,6 +38,7 @@ urlpatterns = [
     path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
     path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),
     path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
+    path("explain/fix/", explain_views.explain_fix, name="explain_fix"),
     path("explain/", explain_views.explain_page, name="explain"),
     path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
     path("roles/new/", matrix_views.role_create, name="role_create"),

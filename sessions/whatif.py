@@ -76,6 +76,12 @@ class World:
         return frozenset(each.spec.tool_id for each in self.reading.to_search) - self.sent
 
     @cached_property
+    def offered(self) -> frozenset[int]:
+        """Keys of what is brought or could be loaded, whoever may use it."""
+        brought = {each.spec.tool_id for each in self.gathered.values()}
+        return frozenset(key for key, row in self.rows.items() if not row.spec.is_meta or key in brought)
+
+    @cached_property
     def situation(self) -> Situation:
         return situation_of(self.session, self.agent, self.standing)
 

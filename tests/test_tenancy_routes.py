@@ -565,8 +565,15 @@ ROUTES: dict[str, Route] = {
             Ask(query=lambda side: {"q": side.name, "category": side.category}, refused=200),
         )
     ),
+    "explain_fix": Route((Ask("POST", 302, body=lambda side: {"agent": side.agent, "tool": side.name}, refused=404),)),
     # Pages: the catalogue
-    "tool_list": Route((Ask(), Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200))),
+    "tool_list": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"category": side.category, "q": side.name}, refused=200),
+            Ask(query=lambda side: {"agent": side.agent}, refused=404),
+        )
+    ),
     "tool_detail": Route(),
     "tool_members": Route(right=Right.ROLES),
     "tool_instruct": Route((Ask("POST", 302, body=lambda side: {"instructions": "None."}),), right=Right.CATALOGUE),

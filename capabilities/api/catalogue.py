@@ -230,8 +230,7 @@ class ToolList(APIView):
             rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
         cursor = request.query_params.get("cursor")
         found = page_of(
-            rows,
-            by_tokens() if sort == "tokens" else by_match(q),
+            rows.annotate(place=by_tokens() if sort == "tokens" else by_match(q)),
             "" if cursor is None else str(read_cursor(cursor, str)),
             limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
         )

@@ -103,4 +103,4 @@ def tools_named_like(q: str) -> list[Tool]:
     tools = Tool.objects.select_related("category", "current_version").defer(
         "current_version__wire", "current_version__parameters", "current_version__description"
     )
-    return list(page_of(matching(tools, q), by_match(q), limit=TOOLS_FOUND).rows)
+    return list(page_of(matching(tools, q).annotate(place=by_match(q)), limit=TOOLS_FOUND).rows)

@@ -69,7 +69,8 @@ def tools_page(
         tools = tools.filter(is_enabled=state == "on")
     if agent is not None:
         tools = tools.filter(pk__in=brought_by(agent))
-    return page_of(tools, by_match(q) if order is None else order, after, before, limit=limit)
+    tools = tools.annotate(place=by_match(q) if order is None else order)
+    return page_of(tools, after, before, limit=limit)
 
 
 def brought_by(agent: Agent) -> set[int]:

@@ -70,14 +70,9 @@ def by_tokens() -> Combinable:
     return Value(0) - Coalesce(F("current_version__tokens"), Value(0))
 
 
-def page_of(
-    tools: QuerySet[Tool, Row], order: Combinable, after: str = "", before: str = "", *, limit: int
-) -> Page[Row]:
-    """One page of these tools, by `order` and then by name. One query. A place that none of ours wrote is left out.
-
-    Rows that are no tools have `name` among their columns, and get `place`.
-    """
-    tools = tools.annotate(place=order)
+def page_of(tools: QuerySet[Tool, Row], after: str = "", before: str = "", *, limit: int) -> Page[Row]:
+    """One page of these tools, which are annotated with their number in an order as `place`; rows that are no tools
+    have `name` and `place` among their columns. One query. A place that none of ours wrote is left out."""
     backwards, mark = bool(before), PLACE.fullmatch(before or after)
     if mark is not None:
         number, name = int(mark[1] or 0), mark[2]

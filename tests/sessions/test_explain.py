@@ -46,7 +46,7 @@ from tests.cast import (
     make_toolkit,
 )
 from tests.rest import Rest
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -525,3 +525,120 @@ def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membershi
 
     assert page.count(b'class="explain-verdicts"') == 50
     assert (len(captured) <= 12, len(page) <= 200_000) == (True, True), (len(captured), len(page))
+
+
+# -- What comes first, and what Explain does itself -------------------------------------------------------------------
+
+
+@pytest.fixture
+def ladder(in_acme: Organisation, bobs: ChatSession) -> ChatSession:
+    """One tool for each step away from being sent; their names are in the opposite order."""
+    organisation, agent = bobs.organisation, bobs.agent
+    make_meta_tools(organisation)
+    home = make_category(organisation, "ladder", is_core=False)
+    names = ("e_sent", "d_loadable", "c_off", "b_twice", "a_not_offered")
+    tools = {name: make_tool(organisation, name, category=home) for name in names}
+    for name in ("e_sent", "c_off", "b_twice"):
+        give_tool(agent, tools[name])
+    allow_toolkit(agent, make_toolkit(organisation, "kit", tools["d_loadable"]))
+    Tool.objects.filter(name__in=("c_off", "b_twice")).update(is_enabled=False)
+    Grant.objects.create(
+        organisation=organisation, membership=bobs.membership, tool=tools["b_twice"], effect=Effect.DENY
+    )
+    return bobs
+
+
+def asked_for(session: ChatSession, **asked: Any) -> Explanation:
+    session = fresh_session(session)
+    return explain(Subject(session.membership, session.agent, session), Asked(**asked))
+
+
+@pytest.mark.parametrize("q", ["", "ladder"])
+def test_what_is_sent_comes_first_then_what_one_change_lets_through_then_the_rest(ladder: ChatSession, q: str) -> None:
+    found, after = [], ""
+    while True:
+        page = asked_for(ladder, q=q, category="ladder", limit=2, after=after)
+        found += [(each.reasons.spec.name, each.reasons.state) for each in page.tools]
+        if page.after is None:
+            break
+        after = page.after
+
+    assert found == [
+        ("e_sent", "sent"),
+        ("c_off", "stopped"),
+        ("d_loadable", "loadable"),
+        ("b_twice", "stopped"),
+        ("a_not_offered", "not_offered"),
+    ]
+
+
+def test_every_word_is_looked_for(ladder: ChatSession) -> None:
+    assert [each.reasons.spec.name for each in asked_for(ladder, q="OFF ladder").tools] == ["c_off", "a_not_offered"]
+
+
+def test_what_nobody_offers_is_grey(ladder: ChatSession, client: Client) -> None:
+    client.force_login(ladder.membership.user)
+    page = client.get("/o/acme/explain/", {"category": "ladder", "state": "not_offered"}).content.decode()
+
+    assert page.count('<tbody class="is-not-offered">') == page.count('class="explain-verdicts"') == 1
+    assert "badge-bad" not in page
+
+
+def press(client: Client, session: ChatSession, member: Membership, **fields: str) -> Any:
+    client.force_login(member.user)
+    subject = {"member": session.membership.user.email, "session": str(session.pk), "category": "ladder"}
+    return client.post("/o/acme/explain/fix/", subject | fields)
+
+
+def buttons(client: Client, session: ChatSession, member: Membership) -> set[tuple[str, str, str]]:
+    client.force_login(member.user)
+    subject = {"member": session.membership.user.email, "session": str(session.pk), "category": "ladder"}
+    page = client.get("/o/acme/explain/", subject).content.decode()
+    pattern = r'name="tool" value="(.*?)">\s*<input type="hidden" name="code" value="(.*?)">\s*'
+    return set(re.findall(pattern + r'<input type="hidden" name="target" value="(.*?)">', page))
+
+
+def test_a_button_makes_the_change_on_record_and_comes_back(
+    ladder: ChatSession, client: Client, alice: Membership
+) -> None:
+    assert buttons(client, ladder, alice) == {("c_off", "switch_on", ""), ("d_loadable", "load_toolkit", "toolkit:kit")}
+
+    for tool, code, target in (
+        ("c_off", "switch_on", ""),
+        ("d_loadable", "load_toolkit", "toolkit:kit"),
+    ):
+        answer = press(client, ladder, alice, tool=tool, code=code, target=target)
+        assert answer.status_code == 302
+        assert answer["Location"].startswith("/o/acme/explain/?member=bob%40example.com&session=")
+    Tool.objects.filter(name="b_twice").update(is_enabled=True)
+    press(client, ladder, alice, tool="b_twice", code="revoke_grant", target="")
+
+    sent = {each.reasons.spec.name for each in asked_for(ladder, state="sent").tools}
+    assert {"c_off", "d_loadable", "b_twice"} <= sent
+    actions = set(AuditEntry.objects.filter(actor=alice).values_list("action", flat=True))
+    assert {"tool.enable", "session.load", "grant.revoke"} <= actions
+
+
+def test_a_button_that_would_do_nothing_any_more_changes_nothing(
+    ladder: ChatSession, client: Client, alice: Membership
+) -> None:
+    for fields in (
+        {"tool": "c_off", "code": "revoke_grant", "target": ""},
+        {"tool": "b_twice", "code": "switch_on", "target": ""},
+        {"tool": "e_sent", "code": "unload", "target": "toolkit:kit"},
+        {"tool": "missing", "code": "switch_on"},
+        {"tool": "", "code": "switch_on"},
+    ):
+        page = client.get(press(client, ladder, alice, **fields)["Location"]).content.decode()
+        assert "This would change nothing any more" in page
+
+    assert (Grant.objects.count(), Tool.objects.filter(is_enabled=False).count()) == (1, 2)
+
+
+def test_who_may_not_make_a_change_has_no_button_and_is_refused(
+    ladder: ChatSession, client: Client, bob: Membership, charlie: Membership
+) -> None:
+    assert buttons(client, ladder, bob) == {("d_loadable", "load_toolkit", "toolkit:kit")}
+    assert press(client, ladder, bob, tool="c_off", code="switch_on", target="").status_code == 403
+    assert press(client, ladder, charlie, tool="c_off", code="switch_on", target="").status_code == 404
+    assert Tool.objects.get(name="c_off").is_enabled is False
