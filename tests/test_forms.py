@@ -1,0 +1,490 @@
+"""Every form of the product is submitted once in Chromium, as Alice, admin of a filled organisation.
+
+The forms are found by walking pages: every address of the resolver that answers GET with a page, asked as in ROUTES of
+test_tenancy_routes.py. A form without an entry in FORMS fails, and so does an entry without a form. Each starts from
+the same database, so the order does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.conf import settings
+from django.db import connection, transaction
+from django.urls import Resolver404, resolve, reverse
+
+from tests.browser import chromium, complaints, sign_in
+from tests.cast import PASSWORD, make_member, make_organisation, make_tool
+from tests.processes import wait_for
+from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, Side, fill
+from tests.test_up import ROOT
+from toolhub.supervisor import free_port, uvicorn
+from toolhub.tenants.invitations import invite
+from toolhub.tenants.models import Access, AdminRight, Membership, Right
+from toolhub.tenants.resets import issue_reset_link
+from toolhub.tenants.scope import organisation_scope
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Locator, Page, Response
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(connection.vendor != "sqlite", reason="puts the database back by copying its file"),
+]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one form is filled in, and what the page says afterwards. Fields that are not named stay as they are.
+
+    A value is a text, a list of texts for a choice of several, or True and False for a checkbox; {name} in a text is
+    the field of that name of the Side, the names of the organisation's rows.
+    """
+
+    fields: Mapping[str, str | bool | list[str]] = field(default_factory=dict)
+    #: Text on the page afterwards.
+    shows: str = ""
+    #: Of the last answer: the page, or the part that htmx swaps.
+    status: int = 200
+    #: Whether it changes the database. None: by POST it does.
+    writes: bool | None = None
+
+
+#: "METHOD route", and the name of the button or field where it has one: what to fill in, and what the page then says.
+FORMS: dict[str, Form] = {
+    # One's own account
+    "POST account_logout": Form(shows="Sign in"),
+    "POST account": Form({"first_name": "Fresh"}, "Fresh"),
+    "POST account_change_password": Form(
+        {"oldpassword": PASSWORD, "password1": "another-good-one", "password2": "another-good-one"}, "Sign in"
+    ),
+    "POST account_reauthenticate": Form({"password": PASSWORD}),
+    "POST token_list": Form({"name": "Fresh"}, "Fresh"),
+    "POST token_revoke": Form(),
+    # Doors
+    "POST account_login": Form({"login": "alice@example.com", "password": PASSWORD}, "First steps"),
+    "POST join": Form({"first_name": "Fresh", "password": "another-good-one"}, "Fresh"),
+    "POST reset": Form({"password": "another-good-one"}, "The new password is set"),
+    # People
+    "GET member_list": Form({"q": "colleague"}, "colleague"),
+    "POST member_invite": Form({"email": "fresh@example.com"}, "/join/"),
+    "POST member_invitation_revoke": Form(shows="Revoked"),
+    "POST member_access": Form({"access": "viewer"}, "viewer"),
+    "POST member_right_give": Form({"right": "roles"}, "Roles"),
+    "POST member_token_revoke": Form(),
+    "POST member_right_take": Form(),
+    "POST member_reset": Form(shows="/reset/"),
+    "POST member_remove": Form(shows="is no longer a member"),
+    "GET audit_list": Form({"q": "tool"}, "tool.update"),
+    # Agents
+    "POST agent_create": Form({"name": "Fresh", "slug": "fresh"}, "Fresh"),
+    "POST agent_create find": Form(shows="word_tool", writes=False),
+    "POST agent_create q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST agent_update": Form({"name": "Fresh"}, "Fresh"),
+    "POST agent_update preview": Form({"name": "Fresh"}, "What saving changes", writes=False),
+    "POST agent_update find": Form(shows="word_tool", writes=False),
+    "POST agent_update q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST agent_delete": Form(shows="is removed"),
+    # Categories, tools, services
+    "GET tool_list": Form({"q": "word"}, "word_tool"),
+    "POST tool_switch": Form(),
+    "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
+    "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
+    "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
+    "POST tools_switch enabled=0": Form({"names": ["{name}"]}),
+    "POST tool_try": Form({"arg-expression": "2+40"}),
+    "POST category_create": Form({"title": "Fresh", "name": "fresh"}, "Fresh"),
+    "POST category_update": Form({"title": "Fresh"}, "Fresh"),
+    "POST category_delete": Form(shows="is removed"),
+    "POST service_update": Form({"base_url": "https://search.example"}, "SearXNG"),
+    "POST service_clear": Form(shows="is forgotten"),
+    # Toolkits
+    "POST toolkit_create": Form({"name": "fresh"}, "fresh"),
+    "POST toolkit_create find": Form(shows="word_tool", writes=False),
+    "POST toolkit_create q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST toolkit_update": Form({"description": "Fresh"}, "Fresh"),
+    "POST toolkit_update preview": Form({"description": "Fresh"}, "What saving changes", writes=False),
+    "POST toolkit_update find": Form(shows="word_tool", writes=False),
+    "POST toolkit_update q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
+    # Providers
+    "POST provider_create": Form(
+        {"name": "Fresh", "slug": "fresh", "model_name": "fresh-model", "context_window": "8000"}, "Fresh"
+    ),
+    "POST provider_update": Form({"name": "Fresh", "base_url": ""}, "Fresh"),
+    "POST provider_delete": Form(shows="is removed"),
+    "POST model_create": Form({"name": "fresh", "context_window": "8000"}, "fresh"),
+    "POST model_update": Form({"context_window": "9000"}, "is saved"),
+    "POST model_delete": Form(shows="is removed"),
+    # Roles, grants, requests, Explain
+    "POST role_create": Form({"name": "Fresh", "slug": "fresh"}, "Fresh"),
+    "POST role_create preview": Form({"name": "Fresh", "slug": "fresh"}, "What saving changes", writes=False),
+    "POST role_detail": Form({"name": "Fresh"}, "Fresh"),
+    "POST role_detail preview": Form({"mode": "none"}, "What saving changes", writes=False),
+    "POST role_delete": Form(shows="is removed"),
+    "GET role_detail": Form({"q": "alice"}, "Alice"),
+    "POST role_members": Form({"members": []}, "taken from 1"),
+    "GET role_matrix": Form({"q": "word"}, "word"),
+    "POST role_matrix": Form({"{listed}:c:{category}:": "allow"}, "What saving changes", writes=False),
+    "POST role_matrix preview": Form({"{listed}:c:{category}:": "allow"}, "What saving changes", writes=False),
+    "GET member_tools": Form({"q": "word"}, "No tool here"),
+    "GET grant_list": Form({"q": "word"}, "word"),
+    "POST grant_create": Form(
+        {"member": "{email}", "effect": "deny", "category": "{category}", "reason": "Fresh"}, "Fresh"
+    ),
+    "POST grant_revoke": Form(),
+    "POST request_list": Form({"category": "{empty_category}", "reason": "Fresh"}, "Fresh"),
+    "POST request_grant": Form({"hours": "8"}, "Granted for 8 hours"),
+    "POST request_refuse": Form({"answer": "Fresh"}, "Refused"),
+    "POST request_withdraw": Form(shows="Withdrawn"),
+    "GET explain": Form(shows="word agent sends"),
+    # Chats
+    "POST session_list": Form(),
+    "POST turn_create": Form({"message": "hello fresh"}, "hello fresh"),
+    "POST schedule_list": Form({"name": "Fresh", "message": "Fresh", "cron": "0 9 * * *"}, "Fresh"),
+    "POST schedule_update": Form({"name": "Fresh", "cron": "0 9 * * *", "timezone": "UTC"}, "Fresh"),
+    "POST schedule_switch": Form(),
+    "POST schedule_delete": Form(),
+    "POST turn_cancel": Form(shows="Stopped by Alice"),
+    "POST session_load": Form({"category": "{category}"}),
+}
+
+#: Forms that a device fills in, and the test that does so.
+ELSEWHERE = {
+    "POST mfa_login_webauthn": "tests/tenants/test_factors.py",
+    "POST mfa_add_webauthn": "tests/tenants/test_factors.py",
+}
+
+#: Pages that are no HTML, or never end.
+NO_PAGES = {"account_logout", "healthz", "readyz", "api-schema", "api-docs", "calendar_feed", "turn_stream"}
+
+HOW = """
+{key} is on the page {page} and has no entry. Add one line to FORMS in tests/test_forms.py, such as
+    "{key}": Form({{{fields}}}, "text on the page afterwards"),"""
+
+FIND = """() => {
+  const found = [];
+  const add = (element, method, address, button) => {
+    const form = element.closest("form") || element.form || document;
+    const names = [...form.querySelectorAll("[name]")]
+      .filter(each => !["hidden", "submit"].includes(each.type)).map(each => each.name);
+    const path = new URL(address || location.href, location.href).pathname;
+    found.push({method: method.toUpperCase(), path, button, names: [...new Set(names)]});
+    element.dataset.form = String(found.length - 1);
+  };
+  for (const form of document.querySelectorAll("form")) {
+    const action = form.getAttribute("action"), method = form.getAttribute("method") || "get";
+    const buttons = [...form.elements].filter(each => each.type === "submit" && each.ariaHidden !== "true");
+    for (const button of buttons)
+      add(button, button.getAttribute("formmethod") || method, button.getAttribute("formaction") || action,
+          buttons.some(each => each !== button && button.name && each.name === button.name)
+            ? `${button.name}=${button.value}` : button.name);
+    if (!buttons.length) add(form, method, action, "");
+  }
+  for (const method of ["post", "put", "patch", "delete"])
+    for (const element of document.querySelectorAll(`[hx-${method}]`))
+      if (element.dataset.form === undefined && element.tagName !== "FORM")
+        add(element, method, element.getAttribute(`hx-${method}`), element.name || "");
+  return found;
+}"""
+
+
+@dataclass(frozen=True)
+class Found:
+    key: str
+    page: str
+    path: str
+    number: int
+    #: Whether it is there for whoever is not signed in.
+    is_outside: bool
+    names: tuple[str, ...]
+
+
+def forms_on(page: Page, name: str, path: str, is_outside: bool = False) -> list[Found]:
+    """The forms of the open page; each submit button with an address or name of its own counts as one."""
+    found = []
+    for number, each in enumerate(page.evaluate(FIND)):
+        route = name_of(each["path"]) or each["path"]
+        key = " ".join(filter(None, (each["method"], route, each["button"])))
+        found.append(Found(key, name, path, number, is_outside, tuple(each["names"])))
+    return found
+
+
+@dataclass
+class Walk:
+    """Alice's browser, her rows, and the database to begin with."""
+
+    context: BrowserContext
+    #: Of whoever is not signed in.
+    outside: BrowserContext
+    side: Side
+    database: Path
+    before: sqlite3.Connection
+    cookies: Any
+    found: dict[str, Found] = field(default_factory=dict)
+
+    def restore(self) -> None:
+        with closing(sqlite3.connect(self.database, timeout=20)) as live:
+            self.before.backup(live)
+        self.context.clear_cookies()
+        self.context.add_cookies(self.cookies)
+        self.outside.clear_cookies()
+
+    def visit(self, page: Page, name: str, path: str, *, is_outside: bool = False) -> None:
+        page.goto(path, wait_until="domcontentloaded")
+        for each in forms_on(page, name, path, is_outside):
+            self.found.setdefault(each.key, each)
+
+    def context_of(self, found: Found) -> BrowserContext:
+        return self.outside if found.is_outside else self.context
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A copy of the tests' database with Acme in it, the names of its rows, and pages beside those of ROUTES."""
+
+    database: sqlite3.Connection
+    side: Side
+    #: Name of a page, and its path: for Alice, and for whoever is not signed in.
+    pages: tuple[tuple[str, str], ...]
+    outside: tuple[tuple[str, str], ...]
+
+
+@pytest.fixture(scope="module")
+def filled(django_db_setup: None, django_db_blocker: Any) -> Filled:
+    empty, full = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    with django_db_blocker.unblock():
+        connection.close()
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=20)) as live:
+            live.backup(empty)
+            try:
+                filled = fill_more(full)
+                live.backup(full)
+            finally:
+                connection.close()
+                empty.backup(live)
+    return filled
+
+
+def fill_more(database: sqlite3.Connection) -> Filled:
+    """Beside the rows of `fill`: what makes pages show the rest of their forms."""
+    with transaction.atomic():
+        alice = make_member(make_organisation("acme"), "alice", Access.ADMIN)
+        side = fill(alice, "word")
+        make_tool(alice.organisation, "calculator")
+        with organisation_scope(alice.organisation):
+            colleague = Membership.objects.get(user__email="word-colleague@example.com")
+            AdminRight.objects.create(organisation=alice.organisation, membership=colleague, right=Right.AUDIT)
+            joining = invite("newcomer@example.com", Access.MEMBER, actor=alice)[1]
+            switching = invite("somebody@example.com", Access.MEMBER, actor=alice)[1]
+            resetting = issue_reset_link(colleague, actor=alice)[1]
+    pages = (
+        ("tool_try", reverse("tool_try", args=["acme", "calculator"])),
+        ("service_update", reverse("service_update", args=["acme", "searxng"])),
+        ("join", reverse("join_link", args=[switching])),
+    )
+    outside = (
+        ("account_login", reverse("account_login")),
+        ("join", reverse("join_link", args=[joining])),
+        ("reset", reverse("reset_link", args=[resetting])),
+    )
+    return Filled(database, side, pages, outside)
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[None]:
+    """The web server as it runs, on a database of its own."""
+    env = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "tests.live_settings",
+        "TOOLHUB_DATA_DIR": str(folder),
+        "SECRET_KEY": settings.SECRET_KEY,
+        "TOOLHUB_FIELD_KEYS": ",".join(settings.TOOLHUB_FIELD_KEYS),
+        "TOOLHUB_LOG_LEVEL": "WARNING",
+    }
+    with (folder / "log").open("wb") as log:
+        command = uvicorn("toolhub.asgi:application", "127.0.0.1", port)
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        wait_for(lambda: is_listening(port) or process.poll() is not None, 60)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def walk(filled: Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
+    """Every page visited once."""
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # playwright runs a loop in this thread
+    folder, port = tmp_path_factory.mktemp("forms"), free_port()
+    database = folder / "toolhub.sqlite3"
+    with closing(sqlite3.connect(database)) as live:
+        filled.database.backup(live)
+    with server(folder, port), chromium() as browser:
+        context, outside = (browser.new_context(base_url=f"http://localhost:{port}") for _ in range(2))
+        page, stranger = context.new_page(), outside.new_page()
+        page.goto("/accounts/login/")
+        sign_in(page, "alice@example.com", PASSWORD)
+        page.wait_for_url("**/o/acme/**")
+        with closing(sqlite3.connect(database, timeout=20)) as live:
+            live.backup(filled.database)  # with her login
+        walk = Walk(context, outside, filled.side, database, filled.database, context.cookies())
+        for name, path in (*filled.pages, *pages_of_routes(filled.side)):
+            walk.visit(page, name, path)
+        for name, path in filled.outside:
+            walk.visit(stranger, name, path, is_outside=True)
+        yield walk
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+def pages_of_routes(side: Side) -> Iterator[tuple[str, str]]:
+    """Name and path of each address that answers GET with a page, or sends to one."""
+    for name in KNOWN:
+        address, route = ADDRESSES[name], ROUTES[name]
+        if not address.is_api and name not in NO_PAGES and any(is_plain_get(way) for way in route.asks):
+            yield name, address.url(side, route)
+
+
+def is_plain_get(way: Ask) -> bool:
+    return way.method == "GET" and way.status in (200, 302) and way.query is None
+
+
+def test_every_form_has_an_entry(walk: Walk) -> None:
+    missing = [
+        HOW.format(key=each.key, page=each.page, fields=", ".join(f'"{name}": ""' for name in each.names))
+        for each in walk.found.values()
+        if each.key not in FORMS and each.key not in ELSEWHERE
+    ]
+
+    assert missing == [], "\n".join(missing)
+
+
+@pytest.mark.parametrize("key", FORMS)
+def test_a_form_is_sent_in_a_browser(walk: Walk, key: str) -> None:
+    assert key in walk.found, f"No page has the form {key} any more: take its entry out of FORMS."
+    form, found = FORMS[key], walk.found[key]
+    walk.restore()
+    page = walk.context_of(found).new_page()
+    page.set_default_timeout(10_000)
+    heard = complaints(page)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(found.path)
+    page.evaluate("document.querySelectorAll('main details').forEach(each => each.open = true)")
+    if page.locator("[sse-connect]").count():
+        page.wait_for_timeout(1_000)  # it swaps what it shows once, at its beginning
+    number = next(each.number for each in forms_on(page, found.page, found.path) if each.key == key)
+    element = page.locator(f"[data-form='{number}']")
+
+    with closing(sqlite3.connect(walk.database)) as look:
+        before = version(look)
+        answer = submit(page, element, key, {fill_in(k, walk): v for k, v in form.fields.items()}, walk)
+        page.wait_for_load_state()
+        if form.shows:
+            page.wait_for_function(SHOWS, arg=fill_in(form.shows, walk))
+
+        assert answer.status == form.status
+        assert heard == []
+        assert (before != version(look)) == (form.writes if form.writes is not None else key.startswith("POST"))
+    page.close()
+
+
+SHOWS = """text => document.body.innerText.includes(text)
+  || [...document.querySelectorAll("input, textarea")].some(each => each.value.includes(text))"""
+
+
+def version(look: sqlite3.Connection) -> int:
+    """Another number after each write of the server."""
+    return int(look.execute("PRAGMA data_version").fetchone()[0])
+
+
+def fill_in(text: str, walk: Walk) -> str:
+    return text.format(**vars(walk.side)) if "{" in text else text
+
+
+def submit(page: Page, element: Locator, key: str, fields: Mapping[str, Any], walk: Walk) -> Response:
+    """Fill in and send; the last answer of the page or part that came back."""
+    method, route, *button = key.split()
+    is_button = element.evaluate("each => each.type === 'submit' || each.tagName === 'BUTTON'")
+    is_form = element.evaluate("each => each.tagName === 'FORM'")
+    form = element if is_form else element.locator("xpath=ancestor::form")
+    if not is_form and element.get_attribute("form"):
+        form = page.locator(f"#{element.get_attribute('form')}")
+
+    def is_it(response: Response) -> bool:
+        asked = response.request
+        here = asked.url.partition("?")[0].partition("//")[2].partition("/")[2]
+        return asked.method == method and name_of(f"/{here}") == route
+
+    def send() -> None:
+        for name, value in fields.items():
+            if not is_button and not is_form and name == button[0]:
+                element.press_sequentially(str(value))
+            else:
+                put(field_of(form, name), value, walk)
+        if is_form:
+            element.evaluate("each => each.requestSubmit()")
+        elif is_button and element.is_visible():
+            element.click()
+        elif is_button:
+            element.evaluate("each => each.form.requestSubmit(each)")
+
+    if not is_swapped(element, method):
+        with page.expect_navigation() as navigation:
+            send()
+        assert navigation.value is not None
+        return navigation.value
+    with page.expect_response(is_it) as waiting:
+        send()
+    return waiting.value
+
+
+def is_swapped(element: Locator, method: str) -> bool:
+    """Whether htmx sends it, and puts the answer into the page."""
+    closest = f"each => !!each.closest('[hx-{method.lower()}]') || !!each.form?.matches('[hx-{method.lower()}]')"
+    return bool(element.evaluate(closest))
+
+
+def field_of(form: Locator, name: str) -> Locator:
+    """In the form, or elsewhere on the page with a `form` attribute."""
+    inside = form.locator(f"[name='{name}']")
+    return inside if inside.count() else form.page.locator(f"main [name='{name}']")
+
+
+def name_of(path: str) -> str | None:
+    try:
+        return resolve(path).url_name
+    except Resolver404:
+        return None
+
+
+def put(element: Locator, value: str | bool | list[str], walk: Walk) -> None:
+    """One field's value, as its kind of element takes it."""
+    kind = element.first.evaluate("each => each.type")
+    if isinstance(value, list) and kind == "checkbox":
+        wanted = {fill_in(each, walk) for each in value}
+        for each in element.all():
+            each.set_checked(each.get_attribute("value") in wanted)
+    elif isinstance(value, bool):
+        element.first.set_checked(value)
+    elif kind.startswith("select"):
+        element.first.select_option([fill_in(each, walk) for each in ([value] if isinstance(value, str) else value)])
+    elif kind == "radio":
+        element.and_(element.page.locator(f"[value='{fill_in(str(value), walk)}']")).check()
+    else:
+        element.first.fill(fill_in(str(value), walk))
