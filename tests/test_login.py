@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.core.cache import cache
 from django.test import Client
@@ -43,6 +45,28 @@ def test_after_five_wrong_passwords_the_right_one_is_refused_too(client: Client,
 
     assert answer.status_code == 200
     assert b"Too many failed login attempts" in answer.content
+
+
+def test_wrong_passwords_from_one_address_do_not_lock_the_account_at_another(client: Client, bob: Membership) -> None:
+    for number in range(7):
+        client.post(LOGIN, {"login": "Bob@example.com", "password": f"wrong{number}"}, REMOTE_ADDR="192.0.2.66")
+
+    right = {"login": "bob@example.com", "password": PASSWORD}
+    locked = client.post(LOGIN, right, REMOTE_ADDR="192.0.2.66")
+    home = client.post(LOGIN, right, REMOTE_ADDR="192.0.2.1")
+
+    assert b"Too many failed login attempts" in locked.content
+    assert (home.status_code, home["Location"]) == (302, "/")
+
+
+def test_a_known_and_an_unknown_address_get_the_same_answer(client: Client, bob: Membership) -> None:
+    answers = [
+        client.post(LOGIN, {"login": f"{name}@example.com", "password": "wrong"}).content.decode().replace(name, "x")
+        for name in ("bob", "eve")
+    ]
+
+    known, unknown = (re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken":)[^>]*', "", each) for each in answers)
+    assert known == unknown
 
 
 def test_too_many_sign_ins_from_one_address_get_a_page_that_says_so(client: Client, bob: Membership) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.internal.ratelimit import truncate_ip
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
@@ -13,6 +16,11 @@ from django.urls import reverse
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """Wrong passwords count for the account and the address together: nobody locks somebody else out."""
+        account = super()._get_login_attempts_cache_key(request, **credentials)
+        return f"{account}:{truncate_ip(self.get_client_ip(request))}"
 
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("account_login")
