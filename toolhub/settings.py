@@ -32,6 +32,8 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 #: Whether a proxy in front ends TLS and sets X-Forwarded-Proto.
 BEHIND_TLS_PROXY = env.boolean("TOOLHUB_BEHIND_TLS_PROXY", False)
+#: Proxies of ours in front, one behind another: the client's address is what the outermost of them saw.
+TOOLHUB_TRUSTED_PROXIES = env.integer("TOOLHUB_TRUSTED_PROXIES", 0, 0, 10) or int(BEHIND_TLS_PROXY)
 
 # -- Secrets: from the environment, else (embedded only) made once and kept in the data folder ------------------------
 

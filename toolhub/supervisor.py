@@ -329,7 +329,7 @@ class Supervisor:
 def uvicorn(application: str, host: str, port: int) -> list[str]:
     return [
         *(sys.executable, "-m", "uvicorn", application, "--host", host, "--port", str(port)),
-        *("--log-level", "warning", "--no-server-header"),
+        *("--log-level", "warning", "--no-server-header", "--no-proxy-headers"),
     ]
 
 
