@@ -92,6 +92,17 @@ def test_secrets_are_made_once_for_one_machine(tmp_path: Path) -> None:
         ("TOOLHUB_RESULT_SHARE", "2", "TOOLHUB_RESULT_SHARE must be a number from 0.01 to 1.0; it is 2."),
         ("TOOLHUB_LOG_LEVEL", "loud", "TOOLHUB_LOG_LEVEL must be one of DEBUG, INFO, WARNING, ERROR; it is 'loud'."),
         ("TOOLHUB_FIELD_KEYS", "secret", "TOOLHUB_FIELD_KEYS must be Fernet keys, comma-separated."),
+        *(
+            (
+                "TOOLHUB_PRIVATE_HOSTS",
+                f"localhost, {entry}",
+                (
+                    "TOOLHUB_PRIVATE_HOSTS must be names, addresses or networks such as localhost, 10.1.0.0/16 or "
+                    f"ollama.internal:11434, comma-separated; it has {entry!r}."
+                ),
+            )
+            for entry in ("http://10.0.0.5", "10.0.0.0/99", "my host", "localhost:99999", "localhost:", "a..b")
+        ),
         ("REDIS_URL", "broker:6379", "REDIS_URL must be redis://..., rediss://... or unix://path."),
         (
             "TOOLHUB_BOOTSTRAP_TOKEN",
@@ -148,6 +159,16 @@ def test_production_refuses_what_is_not_safe_on_a_network(
     env = PRODUCTION | {"TOOLHUB_DATA_DIR": str(tmp_path)} | change
 
     assert refusal(env) == f"toolhub cannot start: {sentence}\n"
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["check", "--deploy"]])
+def test_the_check_of_django_refuses_the_same(tmp_path: Path, arguments: list[str]) -> None:
+    env = PRODUCTION | {"TOOLHUB_DATA_DIR": str(tmp_path), "REDIS_URL": "", "PATH": os.environ["PATH"]}
+
+    argv = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (1, "toolhub cannot start: REDIS_URL must be set in production.\n")
 
 
 def test_an_image_is_built_without_secrets(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from capabilities.egress.addresses import allowed_host
 from toolhub.environment import Environment, are_fernet_keys, celery_broker_url, data_secret, database
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -74,7 +75,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 #: redis://... or unix://...; without it, `manage.py up` starts a Valkey of its own and sets it.
 REDIS_URL = env.text("REDIS_URL", "")
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": {"serializer": "toolhub.cache.JSONSerializer"},
+        "KEY_PREFIX": "json",  # what an earlier version left there is pickle
+    }
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
@@ -138,6 +144,12 @@ TOOLHUB_STREAMS_PER_ORGANISATION = env.integer("TOOLHUB_STREAMS_PER_ORGANISATION
 #: Hosts, addresses or networks on private addresses that tools and providers may reach: `localhost`, `10.1.0.0/16`,
 #: `ollama.internal:11434`. Everything else private is refused.
 TOOLHUB_PRIVATE_HOSTS = env.words("TOOLHUB_PRIVATE_HOSTS", [])
+for entry in TOOLHUB_PRIVATE_HOSTS:
+    env.refuse_if(
+        allowed_host(entry) is None,
+        f"TOOLHUB_PRIVATE_HOSTS must be names, addresses or networks such as localhost, 10.1.0.0/16 or ollama.internal:11434, "
+        f"comma-separated; it has {entry!r}.",
+    )
 #: Provider of a new organisation; without a key and an address it is the offline model.
 OPENAI_API_KEY = env.text("OPENAI_API_KEY", "")
 OPENAI_BASE_URL = env.text("OPENAI_BASE_URL", "")
@@ -329,7 +341,7 @@ LOGGING = {
     "loggers": {"django.request": {"level": "ERROR"}, "httpx2": {"level": "WARNING"}},
 }
 
-if PRODUCTION and "check" not in sys.argv and os.environ.get("TOOLHUB_BUILD") != "1":
+if PRODUCTION and os.environ.get("TOOLHUB_BUILD") != "1":
     env.refuse_if(DEBUG, "DEBUG must be off in production.")
     env.refuse_if(
         len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 10 or SECRET_KEY.startswith("django-insecure"),

@@ -81,6 +81,9 @@ def _is_public(address: Address) -> bool:
 # -- What the operator lets through ----------------------------------------------------------------------------------
 
 
+HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
+
+
 @dataclass(frozen=True)
 class AllowedHost:
     """One entry of TOOLHUB_PRIVATE_HOSTS: a name or a network, on one port or (None) on any."""
@@ -100,20 +103,20 @@ class AllowedHost:
 
 def allowed_host(entry: str) -> AllowedHost | None:
     """`name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets); else None."""
-    text, port = entry.strip().lower(), ""
+    text, port, colon = entry.strip().lower(), "", ""
     if text.startswith("["):
         text, _, rest = text[1:].partition("]")
-        prefix, _, port = rest.partition(":")
+        prefix, colon, port = rest.partition(":")
         text += prefix
     elif text.count(":") == 1:
-        text, _, port = text.partition(":")
-    if not text or (port and not port.isdecimal()):
+        text, colon, port = text.partition(":")
+    if not text or (colon and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536)):
         return None
     number = int(port) if port else None
     try:
         return AllowedHost("", ipaddress.ip_network(text, strict=False), number)
     except ValueError:
-        return None if "/" in text else AllowedHost(plain_host(text), None, number)
+        return AllowedHost(plain_host(text), None, number) if HOST_NAME.fullmatch(text) else None
 
 
 def plain_host(host: str) -> str:
