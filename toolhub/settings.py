@@ -147,8 +147,8 @@ TOOLHUB_PRIVATE_HOSTS = env.words("TOOLHUB_PRIVATE_HOSTS", [])
 for entry in TOOLHUB_PRIVATE_HOSTS:
     env.refuse_if(
         allowed_host(entry) is None,
-        f"TOOLHUB_PRIVATE_HOSTS must be names, addresses or networks such as localhost, 10.1.0.0/16 or ollama.internal:11434, "
-        f"comma-separated; it has {entry!r}.",
+        "TOOLHUB_PRIVATE_HOSTS must be names, addresses or networks such as localhost, 10.1.0.0/16 or "
+        f"ollama.internal:11434, comma-separated; it has {entry!r}.",
     )
 #: Provider of a new organisation; without a key and an address it is the offline model.
 OPENAI_API_KEY = env.text("OPENAI_API_KEY", "")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import cast
 
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest
@@ -19,6 +21,8 @@ from django_htmx.middleware import HtmxDetails
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
+
+logger = logging.getLogger(__name__)
 
 #: How often, at most, a token's last use is written down.
 LAST_USE_EVERY = timedelta(minutes=1)
@@ -95,11 +99,30 @@ def token_by_secret(secret: str) -> ApiToken | None:
 
 
 def note_token_use(token: ApiToken) -> None:
-    """Write down the use, at most once a minute."""
+    """Write down the use, at most once a minute, if nobody else is writing just now: the request never waits for it."""
     if token.last_used_at is not None and timezone.now() - token.last_used_at < LAST_USE_EVERY:
         return
-    with system_scope():
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=Now())
+    try:
+        with system_scope(), _without_waiting():
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=Now())
+    except OperationalError:
+        logger.debug("The last use of a token was not written down: the database is locked.")
+
+
+@contextmanager
+def _without_waiting() -> Iterator[None]:
+    """A statement that finds SQLite locked fails at once, in place of waiting its 20 seconds."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    database = connection.connection
+    (usual,) = database.execute("PRAGMA busy_timeout").fetchone()
+    database.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {int(usual)}")
 
 
 @transaction.atomic
