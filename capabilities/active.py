@@ -15,7 +15,7 @@ from capabilities.contract.loading import LOAD_CATEGORY, META_TOOLS
 from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool, ToolKind
-from capabilities.services import is_ready
+from capabilities.services import acts_as_organisation, is_ready
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
 #: What a toolkit says of a tool in place of its own version: seconds, and characters of a result; None: its own.
@@ -46,6 +46,8 @@ class ToolSpec:
     is_ready: bool = True
     #: What the model is told beside, while the tool is at hand (MR-41).
     instructions: str = ""
+    #: Whether it acts with a credential that the whole organisation shares (MR-35).
+    acts_as_organisation: bool = False
     #: What of `timeout` and `max_result_chars` is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
 
@@ -97,7 +99,13 @@ SPEC = (
     "service",
     "is_ready",
     "current_version__instructions",
+    "acts_as_organisation",
 )
+
+
+def spec_annotations() -> dict[str, Any]:
+    """What a query of tools is annotated with, so that it has the columns of a ToolSpec."""
+    return {"is_ready": is_ready(), "acts_as_organisation": acts_as_organisation()}
 
 
 def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
@@ -107,7 +115,7 @@ def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
 
 def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:
     """These tools as they are now. One query."""
-    rows = tools.filter(current_version__isnull=False).annotate(is_ready=is_ready())
+    rows = tools.filter(current_version__isnull=False).annotate(**spec_annotations())
     return [ToolSpec(*row) for row in rows.values_list(*SPEC)]
 
 

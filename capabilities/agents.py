@@ -253,7 +253,7 @@ def _check_together(agent: Agent) -> None:
 def _check_scope(agent: Agent) -> None:
     """Core tools of that kind are no reason: they are just not sent to such an agent."""
     shared = "act with a credential that the organisation shares, and this agent only with the member’s own"
-    own = shared_tools(Tool.objects.filter(agent_tools__agent=agent).values_list("name", "service"))
+    own = shared_tools(Tool.objects.filter(agent_tools__agent=agent))
     if own:
         raise ChangeRefused("tools", f"These tools {shared}: {listed(own)}.")
     toolkits = AgentToolkit.objects.filter(agent=agent).values_list("toolkit_id", flat=True)

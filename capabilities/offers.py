@@ -9,10 +9,9 @@ from functools import cached_property
 
 from django.db.models import FilteredRelation, Q
 
-from capabilities.active import NO_OVERRIDES, SPEC, Overrides, ToolSpec
+from capabilities.active import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentToolkit, Tool
-from capabilities.services import is_ready
 
 #: As the source of a candidate: it is one of the agent's own tools.
 OWN = "agent"
@@ -154,7 +153,7 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
         .annotate(
             own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)),
             kit=FilteredRelation("toolkit_tools", condition=Q(toolkit_tools__toolkit__in=kits)),
-            is_ready=is_ready(),
+            **spec_annotations(),
         )
         .filter(wanted)
     )

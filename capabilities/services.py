@@ -53,10 +53,24 @@ def service_title(name: str) -> str:
     return spec.title if spec else name
 
 
-def acts_as_organisation(service: str) -> bool:
-    """Whether tools of this service act with a credential that the whole organisation shares (MR-35)."""
-    spec = registry.services.get(service)
-    return spec is not None and any(field.is_secret for field in spec.fields)
+def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
+    """For a query of tools: whether the tool acts with a credential that the whole organisation shares (MR-35).
+
+    It does where its service cannot work without a secret, and where one that may be left out is set.
+    """
+    needing, allowing = [], []
+    for spec in source.services.values():
+        secrets = [field for field in spec.fields if field.is_secret]
+        if any(field.is_required and not field.default for field in secrets):
+            needing.append(spec.name)
+        elif secrets:
+            allowing.append(spec.name)
+    held = Exists(
+        ServiceSetting.objects.filter(
+            organisation=OuterRef("organisation"), service=OuterRef("service"), holds_secret=True
+        )
+    )
+    return ExpressionWrapper(Q(service__in=needing) | (Q(service__in=allowing) & Q(held)), output_field=BooleanField())
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     _check_secrets_stay(spec, before, after, typed=values)
     row.values_json = json.dumps(after)
     row.is_complete = spec.is_available and not spec.missing(after)
+    row.holds_secret = any(field.is_secret and after.get(field.name) for field in spec.fields)
     row.save()
     record("service.save", row, actor=actor, before=_shown(spec, before), after=_shown(spec, after))
     touch_registry(actor.organisation_id)

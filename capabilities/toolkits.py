@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from capabilities.active import NO_OVERRIDES, Overrides
 from capabilities.catalogue import touch_registry
@@ -261,12 +261,12 @@ def shared_tools_in(toolkit_ids: Collection[int]) -> list[str]:
     """Names of the toolkits' tools that act with a credential the organisation shares (MR-35). One query."""
     named = Q(pk__in=ToolkitTool.objects.filter(toolkit__in=toolkit_ids).values("tool"))
     whole = Q(category__in=ToolkitCategory.objects.filter(toolkit__in=toolkit_ids).values("category"))
-    return shared_tools(Tool.objects.filter(named | whole).values_list("name", "service"))
+    return shared_tools(Tool.objects.filter(named | whole))
 
 
-def shared_tools(tools: Iterable[tuple[str, str]]) -> list[str]:
-    """Of names with their services, those that act with a credential the organisation shares."""
-    return sorted({name for name, service in tools if acts_as_organisation(service)})
+def shared_tools(tools: QuerySet[Tool]) -> list[str]:
+    """Names of those tools that act with a credential the organisation shares. One query."""
+    return sorted(set(tools.filter(acts_as_organisation()).values_list("name", flat=True)))
 
 
 # -- Overrides --------------------------------------------------------------------------------------------------------

@@ -121,8 +121,7 @@ def tools_to_pass_on(turn: Turn) -> list[int]:
     """Keys of the tools that a child of this turn may use at most, in order: what this turn's agent reaches itself."""
     reach = reachable_tool_ids(turn.session, turn.agent)
     if turn.agent.scope == AgentScope.MEMBER:
-        services = Tool.objects.filter(pk__in=reach).values_list("pk", "service")
-        reach = {tool_id for tool_id, service in services if not acts_as_organisation(service)}
+        reach = set(Tool.objects.filter(pk__in=reach).exclude(acts_as_organisation()).values_list("pk", flat=True))
     return sorted(reach)
 
 

@@ -13,12 +13,12 @@ from django.db.models import Case, F, IntegerField, Q, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Left, Now
 
-from capabilities.active import SPEC, ToolSpec
+from capabilities.active import SPEC, ToolSpec, spec_annotations
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.offers import Candidate, Row
 from capabilities.queries.tool_search import Page, by_match, matching, page_of
-from capabilities.services import is_ready, service_title
+from capabilities.services import service_title
 from sessions import selection
 from sessions.models import ChatSession
 from sessions.whatif import World, read_world
@@ -162,7 +162,7 @@ def _page(world: World, asked: Asked) -> Page[Listed]:
     elif asked.state:
         tools = tools.filter(pk__in=world.sent if asked.state == "sent" else world.loadable)
     line = Left("current_version__description", LINE_CHARS)
-    columns = tools.annotate(is_ready=is_ready(), line=line, place=_order(world, asked.q))
+    columns = tools.annotate(**spec_annotations(), line=line, place=_order(world, asked.q))
     rows = columns.values_list(*SPEC, "line", "place", named=True)
     page = page_of(rows, asked.after, asked.before, limit=asked.limit)
     return Page([Listed(ToolSpec(*row[: len(SPEC)]), row.line) for row in page.rows], page.after, page.before)

@@ -8,7 +8,6 @@ from typing import Any
 from capabilities.active import Overrides, Standing, standing_of
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.offers import Bundle, Candidate, Offer
-from capabilities.services import acts_as_organisation
 from sessions.models import ChatSession
 from sessions.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection import LOADABLE_STAGES, narrowed, situation_of
@@ -122,7 +121,7 @@ def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
     if reading.place.agent.scope != AgentScope.MEMBER:
         return None
     specs = [each.spec for each in reading.offer.tools_of(bundle)]
-    tools = [spec.name for spec in specs if acts_as_organisation(spec.service)]
+    tools = [spec.name for spec in specs if spec.acts_as_organisation]
     if not tools:
         return None
     message = "This agent acts only with its member's own credentials; these tools use the organisation's."

@@ -8,13 +8,12 @@ from typing import Any
 
 from django.db.models import CharField, Q, Value
 
-from capabilities.active import NO_OVERRIDES, SPEC, Overrides, Standing, ToolSpec
+from capabilities.active import NO_OVERRIDES, SPEC, Overrides, Standing, ToolSpec, spec_annotations
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.offers import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.queries.agents import agents_by_name
-from capabilities.services import is_ready
 from sessions.concerned import Bits
 from sessions.reach import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection import (
@@ -111,7 +110,7 @@ def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
     core = Q(category__is_core=True)
     wanted = core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
     rows = Tool.objects.filter(wanted, current_version__isnull=False).annotate(
-        is_ready=is_ready(), no_wire=Value("", output_field=CharField()), no_words=Value("", output_field=CharField())
+        **spec_annotations(), no_wire=Value("", output_field=CharField()), no_words=Value("", output_field=CharField())
     )
     light = {"current_version__wire": "no_wire", "current_version__instructions": "no_words"}
     columns = [light.get(name, name) for name in SPEC]

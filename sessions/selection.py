@@ -24,7 +24,7 @@ from capabilities.contract.loading import (
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.offers import OWN, Candidate, Clash, Offer
-from capabilities.services import acts_as_organisation, service_title
+from capabilities.services import service_title
 from sessions.models import ChatSession, ToolSet, Turn, UnloadReason
 from sessions.reach import Holdings, Load, holdings_of, offer_at_hand
 from toolhub.tenants.models import Membership
@@ -245,11 +245,7 @@ def in_scope(situation: Situation, candidates: Sequence[Candidate]) -> list[Verd
     if situation.scope != AgentScope.MEMBER:
         return []
     reason = "acts with a credential of the whole organisation, and the agent is the member's own"
-    return [
-        Verdict(each.spec.name, "scope", False, reason)
-        for each in candidates
-        if acts_as_organisation(each.spec.service)
-    ]
+    return [Verdict(each.spec.name, "scope", False, reason) for each in candidates if each.spec.acts_as_organisation]
 
 
 def delegated(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:

@@ -10,7 +10,7 @@ from capabilities.contract.permission import Decision, Rights
 from capabilities.models import AgentScope, Effect, RoleMode
 from capabilities.offers import Bundle
 from capabilities.registry import registry
-from capabilities.services import acts_as_organisation, service_title
+from capabilities.services import service_title
 from sessions.explain import GrantLine, Reasons
 from sessions.whatif import World, with_scope
 from toolhub.tenants.models import Membership, Right
@@ -109,7 +109,7 @@ class Changes:
 
     def _widened(self, tool: Reasons) -> Iterator[Change]:
         wide = with_scope(self.world, AgentScope.ORGANISATION)
-        if self.world.sends(tool.spec, situation=wide, touched=lambda spec: acts_as_organisation(spec.service)):
+        if self.world.sends(tool.spec, situation=wide, touched=lambda spec: spec.acts_as_organisation):
             text = f"the agent {self.world.agent} may act with the organisation’s credentials"
             yield self._of_agent("widen_scope", text)
 

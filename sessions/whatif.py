@@ -14,7 +14,6 @@ from capabilities.active import Standing, ToolSpec, standing_of
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.offers import OWN, Bundle, Candidate, Offer, Row, offer_from, rows_of
-from capabilities.services import acts_as_organisation
 from sessions.loadable import Place, Reading, reading_of, why_not
 from sessions.models import ChatSession, LoadSource
 from sessions.reach import Holdings, Load, bundles_sent, holdings_of
@@ -176,7 +175,7 @@ class World:
 
     def with_initial(self, bundle: Bundle) -> frozenset[int]:
         """What would be sent, if the agent began with this toolkit; nothing where another side disagrees with it."""
-        is_shared = any(acts_as_organisation(each.spec.service) for each in self.reading.offer.tools_of(bundle))
+        is_shared = any(each.spec.acts_as_organisation for each in self.reading.offer.tools_of(bundle))
         if self._is_full or (is_shared and self.agent.scope == AgentScope.MEMBER):
             return frozenset()
         initial = replace(bundle, is_initial=True)

@@ -20,6 +20,7 @@ from capabilities.models import (
     Role,
     RoleMembership,
     RoleMode,
+    ServiceSetting,
     Tool,
     Toolkit,
     ToolkitCategory,
@@ -64,6 +65,14 @@ def make_tool(organisation: Organisation, name: str = "calculator", **fields: An
     } | fields
     with organisation_scope(organisation):
         return create_tool(category, Definition(name=name, **content), actor=None)
+
+
+def hold_credential(organisation: Organisation, service: str) -> None:
+    """The organisation has set the service up with a secret."""
+    with organisation_scope(organisation):
+        ServiceSetting.objects.update_or_create(
+            organisation=organisation, service=service, defaults={"is_complete": True, "holds_secret": True}
+        )
 
 
 def make_role(organisation: Organisation, member: Membership, mode: RoleMode = RoleMode.ALL, slug: str = "all") -> Role:

@@ -15,6 +15,8 @@ class ServiceSetting(PublicModel):
     values_json = EncryptedTextField(blank=True, default="")
     #: Whether every required field has a value.
     is_complete = models.BooleanField(default=False)
+    #: Whether any secret field has a value: then its tools act with the organisation's credential.
+    holds_secret = models.BooleanField(default=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta(PublicModel.Meta):

@@ -18,7 +18,7 @@ from capabilities.models import Agent, Category, LanguageModel, Tool, Toolkit
 from capabilities.offers import candidates_for
 from capabilities.refused import ChangeRefused
 from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit
-from tests.cast import make_agent, make_category, make_session, make_tool
+from tests.cast import hold_credential, make_agent, make_category, make_session, make_tool
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -257,6 +257,7 @@ def test_mr_35_an_agent_for_the_member_alone_takes_no_tool_with_a_shared_credent
 ) -> None:
     Tool.objects.filter(name="beta").update(service="github")
     Tool.objects.filter(name="core_one").update(service="smtp")
+    hold_credential(alice.organisation, "github")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"tools": ("alpha", "beta")}, "tools"),
         ({"allowed_toolkits": ("devops",)}, "allowed_toolkits"),

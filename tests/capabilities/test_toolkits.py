@@ -13,11 +13,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
+from capabilities.active import specs
 from capabilities.agents import AgentContent, allowed_toolkits, create_agent, deferred_tools, update_agent
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, Toolkit, ToolkitCategory, ToolkitTool
 from capabilities.queries.toolkits import toolkit_or_404
 from capabilities.refused import ChangeRefused
-from capabilities.services import acts_as_organisation
+from capabilities.registry import registry
+from capabilities.services import clear_service, save_service
 from capabilities.toolkits import (
     ToolkitContent,
     ToolkitLine,
@@ -27,7 +29,7 @@ from capabilities.toolkits import (
     toolkit_conflicts,
     update_toolkit,
 )
-from tests.cast import make_agent, make_category, make_member, make_tool
+from tests.cast import hold_credential, make_agent, make_category, make_member, make_tool
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
@@ -47,6 +49,7 @@ def tools(acme: Organisation) -> Organisation:
     make_category(acme, "dynamic", is_core=False)
     with organisation_scope(acme):
         Tool.objects.filter(name="github").update(service="github")
+    hold_credential(acme, "github")
     return acme
 
 
@@ -288,10 +291,25 @@ def test_mr_35_a_toolkit_of_an_agent_that_acts_for_the_member_alone_takes_no_sha
         assert refused.value.field == "tools"
 
 
-def test_mr_35_a_service_with_a_secret_is_the_organisation_s() -> None:
-    services = ("github", "smtp", "arxiv", "docker", "", "no_such_service")
+@pytest.mark.usefixtures("in_acme")
+def test_mr_35_only_a_service_that_holds_a_secret_acts_as_the_organisation(alice: Membership) -> None:
+    for service in ("open_meteo", "github", "aws", "arxiv", "", "no_such_service"):
+        tool = make_tool(alice.organisation, f"tool_{service}")
+        Tool.objects.filter(pk=tool.pk).update(service=service)
 
-    assert [name for name in services if acts_as_organisation(name)] == ["github", "smtp"]
+    def shared() -> list[str]:
+        return [spec.service for spec in specs(Tool.objects.order_by("pk")) if spec.acts_as_organisation]
+
+    # AWS does nothing without its key; weather and public repositories need none.
+    assert shared() == ["aws"]
+    weather, github = registry.services["open_meteo"], registry.services["github"]
+    save_service(weather, {"base_url": "https://weather.example.com"}, actor=alice)
+    assert shared() == ["aws"]
+    save_service(weather, {"base_url": "https://weather.example.com", "api_key": "w-123"}, actor=alice)
+    save_service(github, {"token": "ghp_123"}, actor=alice)
+    assert shared() == ["open_meteo", "github", "aws"]
+    clear_service(weather, actor=alice)
+    assert shared() == ["github", "aws"]
 
 
 # -- What it weighs ---------------------------------------------------------------------------------------------------

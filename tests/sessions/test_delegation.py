@@ -17,7 +17,7 @@ from pytest_django import Settings
 from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Provider, RoleMembership, Tool
 from sessions import delegation, ledger, parking, worker
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
-from tests.cast import make_agent, make_category, make_role, make_session, make_tool
+from tests.cast import hold_credential, make_agent, make_category, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.steps import change, expire_lease, reread
 from tests.sessions.turns import accept, check_request, events_of, steps_of, tool_steps_of, work, work_all
@@ -378,6 +378,7 @@ def test_an_agent_of_the_members_own_passes_on_no_credential_of_the_organisation
     with organisation_scope(session.organisation):
         Agent.objects.filter(pk=session.agent_id).update(scope=AgentScope.MEMBER)
         Tool.objects.filter(name="uuid").update(service="github")
+        hold_credential(session.organisation, "github")
         turn = accept(session)
         names = dict(Tool.objects.values_list("pk", "name"))
         turn = Turn.objects.select_related("session", "agent").get(pk=turn.pk)

@@ -30,6 +30,7 @@ from sessions.models import ChatSession, LoadedToolkit, StepKind, StepStatus, Tu
 from tests.cast import (
     allow_toolkit,
     give_tool,
+    hold_credential,
     make_agent,
     make_category,
     make_member,
@@ -368,6 +369,7 @@ def test_mr_10_shared_credentials_are_incompatible_with_an_agent_of_the_member(
 ) -> None:
     organisation = session.organisation
     github = make_service_tool(organisation, "github")
+    hold_credential(organisation, "github")
     allow_toolkit(session.agent, make_toolkit(organisation, "code", github, kit_tool(organisation, "unit_convert")))
     with organisation_scope(organisation):
         Agent.objects.update(scope=AgentScope.MEMBER)

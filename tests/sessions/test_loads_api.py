@@ -15,6 +15,7 @@ from sessions.selection import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,
+    hold_credential,
     make_agent,
     make_category,
     make_member,
@@ -153,6 +154,7 @@ def test_mr_10_an_agent_of_its_members_own_refuses_shared_tools(acme: Organisati
     tool = make_tool(acme, "repositories")
     with organisation_scope(acme):
         Tool.objects.filter(pk=tool.pk).update(service="github")
+    hold_credential(acme, "github")
     allow_toolkit(agent, make_toolkit(acme, "code", tool))
     make_role(acme, bob)
 

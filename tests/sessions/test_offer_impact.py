@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from capabilities.agents import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
 from capabilities.contract.loading import META_TOOLS
-from capabilities.models import Agent, Grant, Role, RoleMembership, ServiceSetting, Tool, Toolkit
+from capabilities.models import Agent, Grant, Role, RoleMembership, Tool, Toolkit
 from capabilities.offers import candidates_for
 from capabilities.refused import ChangeRefused
 from capabilities.toolkits import ToolkitContent, ToolkitLine, content_of, update_toolkit
@@ -30,6 +30,7 @@ from sessions.selection import Selection, selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,
+    hold_credential,
     make_agent,
     make_category,
     make_member,
@@ -216,7 +217,7 @@ def test_what_the_scope_shuts_out_is_lost(coder: Agent, alice: Membership, acme:
     make_tool(acme, "calculator")
     update_agent(coder, like(coder, starts_with_core=True), actor=alice)
     Tool.objects.filter(name="ha_get_state").update(service="github")
-    ServiceSetting.objects.create(organisation=acme, service="github", is_complete=True)
+    hold_credential(acme, "github")
 
     impact = impact_of_agent(coder, like(coder, scope="member"), actor=alice)
 
