@@ -1,0 +1,102 @@
+"""Tools against servers that other people wrote: httpbin for the web, aiosmtpd for mail. On loopback, in threads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Message
+from httpbin import app as httpbin  # type: ignore[import-untyped]
+
+from capabilities.contract.context import ToolContext
+from tests.capabilities.builtin.conftest import Call
+from tests.capabilities.builtin.remote import call_with
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    """The address of an httpbin."""
+    with make_server("127.0.0.1", 0, httpbin, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Inbox(Message):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mails: list[Any] = []
+
+    def handle_message(self, message: Any) -> None:
+        self.mails.append(message_from_bytes(message.as_bytes(), policy=policy.default))
+
+
+@pytest.fixture
+def mail() -> Iterator[tuple[int, Inbox]]:
+    """The port of a mail server, and what it took."""
+    inbox = Inbox()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(inbox, hostname="127.0.0.1", port=port)
+    controller.start()
+    yield port, inbox
+    controller.stop()
+
+
+@pytest.fixture(autouse=True)
+def _loopback(settings: Any) -> None:
+    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+
+
+def test_http_fetch_sends_its_headers_and_reads_json(call: Call, web: str) -> None:
+    answer = call("http_fetch", url=f"{web}/get?a=1", headers={"X-Word": "tea"})
+
+    seen = json.loads(answer["body"])
+    assert (answer["status"], seen["args"], seen["headers"]["X-Word"]) == (200, {"a": "1"}, "tea")
+
+
+@pytest.mark.parametrize("path", ["gzip", "deflate"])
+def test_http_fetch_reads_compressed_bodies(call: Call, web: str, path: str) -> None:
+    body = json.loads(call("http_fetch", url=f"{web}/{path}")["body"])
+
+    assert body["gzipped" if path == "gzip" else "deflated"] is True
+
+
+def test_http_fetch_tells_statuses_and_follows_redirects(call: Call, web: str) -> None:
+    assert call("http_fetch", url=f"{web}/status/418")["status"] == 418
+    assert call("http_fetch", url=f"{web}/redirect/2")["url"] == f"{web}/get"
+
+
+def test_web_read_reads_the_text_of_a_page(call: Call, web: str) -> None:
+    assert "Herman Melville - Moby-Dick" in call("web_read", url=f"{web}/html")["text"]
+
+
+def test_email_send_is_taken_by_a_mail_server(context: ToolContext, mail: tuple[int, Inbox]) -> None:
+    port, inbox = mail
+    values = {"host": "127.0.0.1", "port": str(port), "security": "none", "from": "hub@example.org"}
+
+    call_with(
+        context,
+        "email_send",
+        values,
+        {"to": ["ann@example.org", "ben@example.org"], "subject": "Grüße", "body": "Tea at four?\n.\nBye €"},
+    )
+
+    (letter,) = inbox.mails
+    assert (letter["subject"], letter["from"]) == ("Grüße", "hub@example.org")
+    assert letter["x-rcptto"] == "ann@example.org, ben@example.org"
+    assert letter.get_content().replace("\r\n", "\n").strip() == "Tea at four?\n.\nBye €"
