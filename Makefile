@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --compile-bytecode
 export PYTHONDONTWRITEBYTECODE :=
+# The certificates that this machine trusts, as pip does: a TLS proxy's too.
+export UV_SYSTEM_CERTS ?= 1
 
 .PHONY: run test check format lock clean
 
@@ -34,15 +36,18 @@ lock: $(VENV)/bin/uv
 	  --extra postgres --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
 $(VENV)/bin/uv:
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check "uv==$(UV_VERSION)"
+	@echo "Making a Python environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q --disable-pip-version-check "uv==$(UV_VERSION)"
 
 $(VENV)/.run: requirements/run.txt $(VENV)/bin/uv
-	$(UV_INSTALL) -r requirements/run.txt
+	@echo "Installing $$(grep -c == requirements/run.txt) packages ..."
+	@$(UV_INSTALL) -r requirements/run.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/bin/uv
-	$(UV_INSTALL) -r requirements/dev.txt
+	@echo "Installing $$(grep -c == requirements/dev.txt) packages ..."
+	@$(UV_INSTALL) -r requirements/dev.txt
 	@touch $@ $(VENV)/.run
 
 clean:

@@ -102,6 +102,17 @@ def test_the_image_installs_the_hashed_lock_with_the_same_uv_as_make() -> None:
     assert "TOOLHUB_BUILD=1 python manage.py collectstatic" in runs
 
 
+def test_make_says_each_stage_once_and_trusts_the_certificates_of_the_machine() -> None:
+    def plan() -> str:
+        command = ["make", "--dry-run", "run", "VENV=/nowhere/venv"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    first = plan()
+
+    assert first.index("Making a Python environment") < first.index("Installing $") < first.index("manage.py up")
+    assert "export UV_SYSTEM_CERTS ?= 1" in (ROOT / "Makefile").read_text()
+
+
 def test_the_build_context_is_an_allow_list_without_tests_and_data() -> None:
     lines = (ROOT / ".dockerignore").read_text().split()
 

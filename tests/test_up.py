@@ -87,6 +87,8 @@ def test_ctrl_c_ends_all_parts_and_a_second_start_keeps_the_data(start: Start, t
     assert [pid for pid in parts if alive(pid)] == []
     assert "admin@example.com" in first.output
     assert "Traceback" not in first.output
+    stages = ("Preparing the database ...", "admin@example.com", "Starting ...", "toolhub is ready")
+    assert sorted(stages, key=first.output.index) == list(stages)
 
     second = start(data_dir)
     second.wait_ready()

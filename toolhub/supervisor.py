@@ -242,6 +242,7 @@ class Supervisor:
         self.catch_signals()
         with lock_data_dir(self.plan.data_dir):
             check_port(self.plan.host, self.plan.port)
+            say("Preparing the database ...")
             migrate()
             self.prepare()
             try:
@@ -297,6 +298,7 @@ class Supervisor:
         return [self.valkey, *self.parts] if self.valkey else self.parts
 
     def start(self) -> None:
+        say("Starting ...")
         for part in self.everything:
             part.start()
 
