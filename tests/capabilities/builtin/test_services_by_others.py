@@ -1,23 +1,31 @@
-"""Tools against servers that other people wrote: httpbin for the web, aiosmtpd for mail. On loopback, in threads."""
+"""Tools against servers that other people wrote: httpbin for the web, aiosmtpd for mail, moto for AWS.
+
+They run on loopback, in threads.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import socket
 import threading
+import zipfile
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
+import boto3  # type: ignore[import-untyped]
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message
 from httpbin import app as httpbin  # type: ignore[import-untyped]
+from moto.server import ThreadedMotoServer
 
 from capabilities.contract.context import ToolContext
 from tests.capabilities.builtin.conftest import Call
-from tests.capabilities.builtin.remote import call_with
+from tests.capabilities.builtin.remote import call_with, refused
 
 
 class Quiet(WSGIRequestHandler):
@@ -100,3 +108,45 @@ def test_email_send_is_taken_by_a_mail_server(context: ToolContext, mail: tuple[
     assert (letter["subject"], letter["from"]) == ("Grüße", "hub@example.org")
     assert letter["x-rcptto"] == "ann@example.org, ben@example.org"
     assert letter.get_content().replace("\r\n", "\n").strip() == "Tea at four?\n.\nBye €"
+
+
+@pytest.fixture
+def aws() -> Iterator[dict[str, str]]:
+    """The set-up of a cloud with one function."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    values = {"region": "eu-central-1", "access_key": "AKIATEST", "secret_key": "s3cret"}
+    values["endpoint_url"] = f"http://{host}:{port}"
+    make_function(values, "brew")
+    yield values
+    server.stop()
+
+
+def make_function(values: dict[str, str], name: str) -> None:
+    """By Amazon's own library."""
+    account: dict[str, Any] = {
+        "region_name": values["region"],
+        "endpoint_url": values["endpoint_url"],
+        "aws_access_key_id": values["access_key"],
+        "aws_secret_access_key": values["secret_key"],
+    }
+    role = boto3.client("iam", **account).create_role(RoleName="brewer", AssumeRolePolicyDocument="{}")
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.writestr("brew.py", "def handler(event, context): return 1")
+    boto3.client("lambda", **account).create_function(
+        FunctionName=name,
+        Runtime="python3.12",
+        Role=role["Role"]["Arn"],
+        Handler="brew.handler",
+        Code={"ZipFile": code.getvalue()},
+    )
+
+
+def test_aws_lambda_lists_the_functions_of_a_cloud(context: ToolContext, aws: dict[str, str]) -> None:
+    (function,) = call_with(context, "aws_lambda", aws, {"action": "list"})["functions"]
+
+    assert (function["name"], function["runtime"]) == ("brew", "python3.12")
+    assert "no function tea" in refused(context, "aws_lambda", aws, {"action": "invoke", "function": "tea"})
