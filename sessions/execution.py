@@ -29,7 +29,7 @@ from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
-from capabilities.models import ToolKind
+from capabilities.models import Tool, ToolKind
 from capabilities.registry import registry
 from capabilities.services import secrets_of, service_title, service_values
 from sessions.history import OUTCOME_UNKNOWN
@@ -37,6 +37,8 @@ from sessions.left_behind import left_behind
 from sessions.models import StepStatus, Turn
 from sessions.replies import Call
 from sessions.text import storable, storable_value
+from toolhub.tenants.denials import record_denial
+from toolhub.tenants.models import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +101,14 @@ def refusal_to(membership_id: int, spec: ToolSpec) -> Outcome | None:
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
     answer = may_use(membership_id, spec)
     return None if answer.allowed else denied(spec.name, answer.reason)
+
+
+def note_denied_call(membership_id: int, spec: ToolSpec, refused: Outcome) -> None:
+    """Write down that a member's call was denied for want of a right; once a minute for each tool."""
+    if spec.is_enabled and spec.is_ready:
+        member = Membership.objects.select_related("user").get(pk=membership_id)
+        tool = Tool.objects.filter(pk=spec.tool_id).first()
+        record_denial(member, f"tool {spec.name}", str(json.loads(refused.result)["error"]), target=tool)
 
 
 def stored_call(call_id: str, call: Call) -> dict[str, str]:
@@ -164,7 +174,10 @@ def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: i
 def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
     """The call's arguments, if the turn's member may call the tool now and they fit; else what to tell the model."""
     refused = refusal(turn, spec)
-    return read_arguments(spec, call, turn.organisation_id) if refused is None else refused
+    if refused is None:
+        return read_arguments(spec, call, turn.organisation_id)
+    note_denied_call(turn.membership_id, spec, refused)
+    return refused
 
 
 def run_tool(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 
+from toolhub.tenants.denials import note_denial
+
 API = "/api/"
 
 
@@ -15,6 +17,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    note_denial(request, str(exception))
     if request.path_info.startswith(API):
         return _json(403, "forbidden", "You may not do this.")
     return defaults.permission_denied(request, exception)

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from toolhub.tenants.access import member_or_404
+from toolhub.tenants.denials import note_denial
 from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Right
 
 
@@ -72,11 +73,14 @@ def error_response(exception: Exception, context: dict[str, Any]) -> Response | 
     if isinstance(exception, Http404):
         return _error(404, "not_found", "There is no such thing here.")
     if isinstance(exception, PermissionDenied):
+        note_denial(context["request"]._request, str(exception))
         return _error(403, "forbidden", str(exception) or "You may not do this.")
     response = exception_handler(exception, context)
     if response is None or not isinstance(exception, APIException):
         return response
     field, detail = _first(exception.detail)
+    if response.status_code == 403:
+        note_denial(context["request"]._request, str(detail))
     code = str(getattr(detail, "code", None) or exception.default_code)
     headers = {
         name: value for name, value in response.headers.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")
