@@ -23,7 +23,7 @@ from capabilities.registry import tool as register
 from sessions import execution
 from sessions.history import OUTCOME_UNKNOWN
 from sessions.left_behind import left_behind
-from sessions.models import ChatSession, StepStatus, Turn
+from sessions.models import ChatSession, StepStatus, Turn, TurnStatus
 from sessions.replies import Call
 from tests.cast import make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
@@ -358,7 +358,13 @@ def test_zk31_a_member_whose_account_was_closed_meanwhile_has_no_rights(
     def close_account() -> None:
         User.objects.filter(pk=session.membership.user_id).update(is_active=False)
 
-    assert result_after(session, provider, close_account) == access_denied("this member has no role")
+    provider.enqueue(meanwhile(session, close_account), Say("Well."))
+
+    turn = run(session)
+
+    assert (turn.status, turn.error_code) == (TurnStatus.CANCELLED, "member_inactive")
+    assert tool_steps_of(turn) == []
+    assert len(provider.requests) == 1
 
 
 @turns
