@@ -175,9 +175,17 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
+def part_of(path: str) -> str:
+    """What members keep is many operations: each part is short enough for one test."""
+    if "/data/" not in path:
+        return "the rest"
+    return "rows of data" if path.endswith("}") else "lists of data"
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("one_connection")
-def test_made_up_requests_are_answered_as_the_document_says(alice: Membership) -> None:
+@pytest.mark.parametrize("part", ["lists of data", "rows of data", "the rest"])
+def test_made_up_requests_are_answered_as_the_document_says(part: str, alice: Membership) -> None:
     """12 examples an operation, the same in every run; half of them break the document on purpose."""
     rest = Rest(alice)
     make_tool(alice.organisation, "calculator")
@@ -191,7 +199,7 @@ def test_made_up_requests_are_answered_as_the_document_says(alice: Membership) -
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         operation = result.ok()
-        if operation.path in STREAMS:
+        if operation.path in STREAMS or part_of(operation.path) != part:
             continue
 
         @seed(1)
