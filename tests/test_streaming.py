@@ -3,6 +3,7 @@ that others post."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import time
@@ -30,7 +31,7 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    env = {"TOOLHUB_OFFLINE_WORD_SECONDS": str(WORD_SECONDS)}
+    env = {"TOOLHUB_OFFLINE_WORD_SECONDS": str(WORD_SECONDS), "TOOLHUB_STREAMS_PER_MEMBER": "10"}
     with service(tmp_path_factory.mktemp("streaming"), **env) as running:
         yield running
 
@@ -68,6 +69,13 @@ def rest(up: Up, path: str, body: Any = None) -> Any:
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)
+
+
+def open_stream(up: Up, turn: str) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("localhost", up.port, timeout=60)
+    connection.request("GET", f"/api/v1/turns/{turn}/events", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert connection.getresponse().status == 200
+    return connection
 
 
 def session_of(page: Page) -> str:
@@ -221,3 +229,25 @@ def test_a_turn_posted_over_rest_appears_in_an_open_chat(up: Up, page: Page) -> 
     say(page, "From the page itself")
     page.wait_for_timeout(6_000)
     assert page.locator("article.turn").count() == 3
+
+
+def test_a_page_that_gets_no_stream_shows_the_answer_all_the_same(up: Up, page: Page) -> None:
+    agent = rest(up, "agents")["results"][0]["slug"]
+    session = rest(up, "sessions", {"agent": agent})["id"]
+    turns = [rest(up, f"sessions/{session}/turns", {"message": MESSAGE})["id"] for _ in range(3)]
+    held = [open_stream(up, turns[-1]) for _ in range(10)]  # all that one member may have, for as long as three turns
+
+    say(page, MESSAGE)
+    before = wait_until_written(page, 60)
+    picture(page, "polled")
+    after = wait_until_written(page, len(before) + 60)
+
+    assert page.locator(".turn-live[sse-connect]").count() == 0
+    assert after.startswith(before)
+    assert page.locator("#toasts .toast-card").count() == 0
+    page.locator(STOP).click()
+    page.locator(".turn-ended").wait_for(timeout=TURN_MS)
+    for each in held:
+        each.close()
+    for turn in turns:
+        rest(up, f"turns/{turn}/cancel", {})
