@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions import bell, drafts, ledger
@@ -165,6 +165,7 @@ def test_the_next_worker_drops_what_a_dead_one_s_model_wrote(session: ChatSessio
 PIECES = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(PIECES, st.data())
 def test_pieces_lost_repeated_and_late_make_the_text_without_gap_or_repetition(pieces: list[str], data: Any) -> None:
     whole, text, got = "".join(pieces), _Text(1), ""

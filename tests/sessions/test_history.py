@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.models import LanguageModel
@@ -287,6 +287,7 @@ def test_where_not_even_the_least_fits_nothing_is_sent() -> None:
 ROUNDS = st.lists(st.tuples(st.integers(0, 3_000), st.lists(st.integers(0, 8_000), min_size=1, max_size=4)), max_size=5)
 
 
+@settings(deadline=None)
 @given(ROUNDS, st.integers(0, 4_000), st.integers(0, 4_000), st.lists(st.integers(1, 2_000), max_size=4))
 def test_no_request_is_larger_than_the_window_less_the_answer_s_reserve(
     rounds: Any, window: int, tool_tokens: int, earlier: list[int]
