@@ -31,6 +31,7 @@ DOT_ENV = {
     "SECRET_KEY": "0123456789abcdef" * 4,
     "TOOLHUB_FIELD_KEYS": Fernet.generate_key().decode(),
     "POSTGRES_PASSWORD": "toolhub",
+    "VALKEY_PASSWORD": "valkeysecret",
     "ALLOWED_HOSTS": "toolhub.example.com",
     "TOOLHUB_WORKER_CONCURRENCY": "4",
     "TOOLHUB_BOOTSTRAP_TOKEN": "t" * 40,
@@ -121,7 +122,9 @@ def test_the_build_context_is_an_allow_list_without_tests_and_data() -> None:
     assert {"!var", "!tests", "!.venv", "!.git"} & set(lines) == set()
 
 
-@pytest.mark.parametrize("name", ["SECRET_KEY", "TOOLHUB_FIELD_KEYS", "POSTGRES_PASSWORD", "ALLOWED_HOSTS"])
+@pytest.mark.parametrize(
+    "name", ["SECRET_KEY", "TOOLHUB_FIELD_KEYS", "POSTGRES_PASSWORD", "VALKEY_PASSWORD", "ALLOWED_HOSTS"]
+)
 def test_compose_does_not_start_without_a_secret_and_says_which(name: str) -> None:
     with pytest.raises(LookupError, match=f"set {name} to"):
         compose(DOT_ENV | {name: ""})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
@@ -142,6 +144,53 @@ def test_a_message_over_rest_changes_the_database_and_is_watched(house: House) -
     assert (turn["status"], turn["answer"], turn["usage"]["rounds"]) == ("done", "Added.", 2)
     assert events == ["accepted", "started", "model", "tool_started", "tool_done", "model", "done"]
     assert house.rows("SELECT title FROM {tasks}") == [("buy milk",)]
+
+
+def envelope(body: str, kind: str, task: str) -> bytes:
+    """A message as Kombu writes it."""
+    delivery = {"exchange": "", "routing_key": "celery"}
+    properties = {"delivery_tag": task + kind, "delivery_info": delivery, "body_encoding": "base64"}
+    headers = {"task": task, "id": "x"}
+    found = {"body": body, "content-type": kind, "content-encoding": "utf-8", "headers": headers}
+    return json.dumps(found | {"properties": properties}).encode()
+
+
+#: What somebody who can write to Valkey may put into the queue.
+NO_TASKS = [
+    b"\x00\xff\xfe no JSON",
+    b"",
+    b"[]",
+    b"7",
+    b"null",
+    b"{}",
+    b"[" * 100_000,
+    pickle.dumps({"task": "sessions.run_turn"}),
+    b'{"body": 7, "properties": {}}',
+    envelope("gASVAA==", "application/x-python-serialize", "sessions.run_turn"),
+    envelope("W10=", "application/json", "os.system"),
+    envelope("bm8=", "application/json", "sessions.run_turn"),
+    envelope("W10=", "application/json", "sessions.run_turn"),
+    envelope("!", "no/such", "sessions.run_turn"),
+]
+
+
+def test_a_worker_goes_on_whatever_is_in_its_queue(house: House) -> None:
+    (worker,) = [part for part in house.parts if part.name == "worker"]
+    assert worker.process is not None
+    with redis.Redis.from_url(house.valkey.url) as client:
+        for message in NO_TASKS * 3:  # more than the worker takes at once
+            client.lpush("celery", message)
+        wait_for(lambda: client.llen("celery") == 0, 20)
+        left = client.llen("celery")
+
+    house.provider.enqueue(Say("I am still here."))
+    began = time.monotonic()
+    turn = house.write(house.session(), "Are you there?")
+    wait_for(lambda: house.turn(turn)["status"] == "done", 30)
+
+    assert (house.turn(turn)["answer"], left) == ("I am still here.", 0)
+    assert time.monotonic() - began < 10  # by the bell, not by the next start of a worker
+    assert worker.process.poll() is None
 
 
 def test_stop_reaches_the_worker_while_the_provider_hangs(house: House) -> None:

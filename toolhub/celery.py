@@ -9,8 +9,11 @@ import os
 
 from celery import Celery
 
+from toolhub.broker import use_our_channel
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
+use_our_channel()
 app = Celery("toolhub")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
