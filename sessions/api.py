@@ -81,6 +81,11 @@ class ActiveToolsOut(serializers.Serializer[Any]):
     tools: Any = serializers.ListField(child=serializers.JSONField(), help_text="In OpenAI form, in the order sent.")
     tokens = serializers.IntegerField()
     sha256 = serializers.CharField(help_text="Of the bytes of the tools array.")
+    version = serializers.IntegerField(
+        help_text="Rises when what this session has at hand may have changed: with each load and unload in it, and "
+        "with the registry's own version (ZK-42)."
+    )
+    load_count = serializers.IntegerField(help_text="Rises with each load and unload in this session.")
     verdicts = VerdictOut(many=True)
 
 
@@ -222,9 +227,10 @@ class SessionTools(APIView):
     )
     def get(self, request: Request, session_id: UUID) -> Response:
         """The definitions that the session's next turn would carry, and why each tool is or is not among them."""
-        session = session_or_404(api_member(request), session_id)
+        member = api_member(request)
+        session = session_or_404(member, session_id)
         only_parameters(request, "agent")
-        return _active_tools(session, agent_of(session, request.query_params.get("agent")))
+        return _active_tools(member, session, agent_of(session, request.query_params.get("agent")))
 
 
 class AgentTools(APIView):
@@ -239,15 +245,17 @@ class AgentTools(APIView):
         member = api_member(request)
         only_parameters(request)
         agent = agent_or_404(slug)
-        return _active_tools(new_session(member, agent), agent)
+        return _active_tools(member, new_session(member, agent), agent)
 
 
-def _active_tools(session: ChatSession, agent: Agent) -> Response:
+def _active_tools(member: Membership, session: ChatSession, agent: Agent) -> Response:
     active = compute_definitions(session, agent=agent)
     body = {
         "tools": active.defs,
         "tokens": active.selection.tokens,
         "sha256": active.selection.sha256,
+        "version": member.organisation.registry_version + session.load_count,
+        "load_count": session.load_count,
         "verdicts": active.selection.verdicts,
     }
     return Response(ActiveToolsOut(body).data)

@@ -15,7 +15,6 @@ from capabilities.api.agents import (
 from capabilities.api.catalogue import (
     CategoryDetail,
     CategoryList,
-    RegistryView,
     ToolBulk,
     ToolDetail,
     ToolList,
@@ -29,6 +28,7 @@ from capabilities.api.grant_requests import (
     GrantRequestWithdraw,
 )
 from capabilities.api.permissions import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
+from capabilities.api.registry import RegistryView
 from capabilities.api.services import ServiceDetail, ServiceList
 from capabilities.api.toolkits import ToolkitDetail, ToolkitList
 

@@ -14,7 +14,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.active import key_of, standing_of
 from capabilities.api.shared import checked_part, refusals
 from capabilities.catalogue import (
     MAX_BULK,
@@ -121,20 +120,6 @@ class ToolVersionOut(serializers.Serializer[ToolVersion]):
     timeout = serializers.FloatField(help_text="Seconds.")
     max_result_chars = serializers.IntegerField()
     created_at = serializers.DateTimeField()
-
-
-class RegistryToolOut(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    category = serializers.CharField()
-    description = serializers.CharField()
-    parameters: Any = serializers.JSONField()
-    tokens = serializers.IntegerField()
-    reason = serializers.CharField(help_text="What allows it to you.")
-
-
-class RegistryOut(serializers.Serializer[Any]):
-    version = serializers.IntegerField(help_text="Rises when what the organisation's members may call has changed.")
-    tools = RegistryToolOut(many=True)
 
 
 def shown_tools() -> QuerySet[Tool]:
@@ -298,16 +283,3 @@ class ToolVersions(APIView):
         tool = get_object_or_404(Tool, name=name)
         rows = ToolVersion.objects.filter(tool=tool)
         return Response(page(request, rows, "pk", lambda row: ToolVersionOut(row).data, newest_first=True))
-
-
-class RegistryView(APIView):
-    @extend_schema(operation_id="registry_read", summary="My tools", responses=RegistryOut)
-    def get(self, request: Request) -> Response:
-        """The tools that you may use now, with what allows each (ZK-43)."""
-        member = api_member(request)
-        standing = standing_of(member)
-        rows = shown_tools().filter(is_enabled=True, current_version__isnull=False).order_by("name")
-        answers = [(row, standing.decide(key_of(row))) for row in rows]
-        tools = [ToolOut(row).data | {"reason": answer.reason} for row, answer in answers if answer.allowed]
-        body = {"version": member.organisation.registry_version, "tools": tools}
-        return Response(RegistryOut(body).data)

@@ -334,3 +334,22 @@ def test_200_toolkits_take_the_same_queries(acme: Organisation, bob: Membership,
     assert len(captured) == 6
     with organisation_scope(acme):
         assert not LoadedToolkit.objects.filter(source=LoadSource.PERSON).exists()
+
+
+def test_zk_42_a_load_raises_the_sessions_version_and_no_other_one(
+    acme: Organisation, bob: Membership, agent: Agent, session: ChatSession
+) -> None:
+    """ZK-45: what one session loads changes no other; what the organisation changes raises all."""
+    rest, other = Rest(bob), make_session(bob, agent)
+
+    def versions() -> list[int]:
+        each = [rest.get(f"sessions/{one.pk}/tools").json["version"] for one in (session, other)]
+        return [*each, rest.get("registry").json["version"]]
+
+    mine, others, registry = versions()
+    assert rest.post(url_of(session), {"toolkit": "devops"}).status == 201
+    assert versions() == [mine + 1, others, registry]
+    assert rest.ask("DELETE", url_of(session, "/devops")).status in (200, 204)
+    assert versions() == [mine + 2, others, registry]
+    make_tool(acme, "another")
+    assert versions() == [mine + 3, others + 1, registry + 1]
