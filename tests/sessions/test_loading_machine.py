@@ -3,6 +3,8 @@ once, with turns that really run in between."""
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
-from hypothesis import HealthCheck, Phase
+from hypothesis import HealthCheck, Phase, seed
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -43,6 +45,8 @@ STATUSES = {
     *("loaded", "already_loaded", "unloaded", "not_loaded", "unknown"),
     *("not_allowed", "sticky", "conflict", "scope_incompatible"),
 }
+#: New examples in CI and wherever this says so; the same ones at a desk, where a find would only be in the way.
+SEED = int(os.environ.get("TOOLHUB_TEST_SEED") or (random.randrange(2**32) if os.environ.get("CI") else 20_261_122))
 #: How a turn may end whose model only does what it likes.
 ENDS = {"", "repeated_calls", "malformed_calls"}
 
@@ -624,15 +628,15 @@ def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> World
 @pytest.mark.timeout(300)
 def test_what_a_session_loads_is_what_its_model_says(world: World, in_acme: object) -> None:
     machine = type("AcmesMachine", (LoadingMachine,), {"world": world})
+    print(f"To draw the same examples again: TOOLHUB_TEST_SEED={SEED}")
 
     run_state_machine_as_test(
-        machine,
+        seed(SEED)(machine),
         settings=hypothesis_settings(
             max_examples=20,
             stateful_step_count=20,
             deadline=None,
             database=None,
-            derandomize=True,
             # A shorter example would be nicer to read, and takes minutes of turns to find.
             phases=[Phase.generate],
             report_multiple_bugs=False,
