@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
 from django.db.models import PROTECT
 
 from capabilities.catalogue import touch_registry
@@ -23,7 +22,7 @@ from capabilities.models import (
 )
 from capabilities.providers import MAX_ROUNDS
 from capabilities.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
-from capabilities.rights import require
+from capabilities.rights import configuration_write, require
 from capabilities.toolkits import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
@@ -60,7 +59,7 @@ class AgentContent:
     is_enabled: bool = True
 
 
-@transaction.atomic
+@configuration_write()
 def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
     """Raises ChangeRefused for a short name in use, and for tools and toolkits that are not there or do not agree."""
     require(actor, Right.AGENTS)
@@ -74,7 +73,7 @@ def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
     return agent
 
 
-@transaction.atomic
+@configuration_write()
 def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stamp: str | None = None) -> Agent:
     """Its sessions' next turns begin with this. Raises ChangedMeanwhile where the agent is not as `stamp` says."""
     require(actor, Right.AGENTS)
@@ -95,7 +94,7 @@ def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stam
     return agent
 
 
-@transaction.atomic
+@configuration_write("agent")
 def delete_agent(agent: Agent, *, actor: Membership) -> None:
     """Raises ChangeRefused while a session names it: what was said with it stays readable."""
     require(actor, Right.AGENTS)

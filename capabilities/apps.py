@@ -5,6 +5,9 @@ class CapabilitiesConfig(AppConfig):
     name = "capabilities"
 
     def ready(self) -> None:
+        from capabilities.powers import read_powers  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
 
         registry.discover()
+        register_powers(read_powers)

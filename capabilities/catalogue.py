@@ -15,10 +15,10 @@ from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha2
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
 from capabilities.refused import ChangeRefused, not_there
 from capabilities.registry import CategorySpec, Registry, registry
-from capabilities.rights import require
+from capabilities.rights import configuration_write, require
 from capabilities.tokens import count_each
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Membership, Organisation, Right
+from toolhub.tenants.models import Access, Membership, Organisation, Right
 
 #: A provider that takes more is not known; longer ones are cut there without a word.
 MAX_DESCRIPTION = 8_000
@@ -77,7 +77,7 @@ def touch_registry(organisation_id: int) -> None:
     Organisation.objects.filter(pk=organisation_id).update(registry_version=F("registry_version") + 1)
 
 
-@transaction.atomic
+@configuration_write("name")
 def create_tool(
     category: Category, definition: Definition, *, actor: Membership | None, kind: ToolKind = ToolKind.BUILTIN
 ) -> Tool:
@@ -94,7 +94,7 @@ def create_tool(
     return tool
 
 
-@transaction.atomic
+@configuration_write()
 def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None) -> ToolVersion:
     """Give the tool a new version, unless the content is the current one's: then that one is returned."""
     definition.check()
@@ -111,7 +111,7 @@ def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None)
     return version
 
 
-@transaction.atomic
+@configuration_write("instructions")
 def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
     """Say what the model is told beside, while the tool is at hand: the tool's next version, if the text is another.
 
@@ -138,11 +138,16 @@ def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion
     return version
 
 
-@transaction.atomic
+@configuration_write("is_enabled")
 def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
-    """Switch a tool on or off for the whole organisation, from the next call on."""
+    """Switch a tool on or off for the whole organisation, from the next call on.
+
+    What an admin switched off, nobody below switches on where they may use it themselves.
+    """
     require(actor, Right.CATALOGUE, [tool.category.name])
-    changed = Tool.objects.filter(pk=tool.pk).exclude(is_enabled=enabled).update(is_enabled=enabled)
+    by_admin = actor.has_access(Access.ADMIN)
+    others = Tool.objects.filter(pk=tool.pk).exclude(is_enabled=enabled)
+    changed = others.update(is_enabled=enabled, off_by_admin=by_admin)
     tool.is_enabled = enabled
     if changed:
         record(
@@ -155,7 +160,7 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
         touch_registry(tool.organisation_id)
 
 
-@transaction.atomic
+@configuration_write("names")
 def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership) -> int:
     """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none."""
     if len(names) > MAX_BULK:
@@ -169,7 +174,8 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     changed = {name: key for name, (key, is_enabled, _) in sorted(found.items()) if is_enabled != enabled}
     if not changed:
         return 0
-    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled)
+    by_admin = actor.has_access(Access.ADMIN)
+    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin)
     # No one row is the target: the label names them, the lists are complete.
     several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
     told = {"tools": list(changed)}

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db.models import Q
 
 from capabilities.catalogue import touch_registry
 from capabilities.models import Category, Tool
 from capabilities.refused import RESERVED, ChangeRefused, not_there
-from capabilities.rights import require
+from capabilities.rights import check_rank, configuration_write, require
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -31,7 +31,7 @@ class CategoryContent:
     is_core: bool = False
 
 
-@transaction.atomic
+@configuration_write()
 def create_category(name: str, content: CategoryContent, *, actor: Membership) -> Category:
     """Raises ChangeRefused for a name in use, or one that cannot be."""
     require(actor, Right.CATALOGUE)
@@ -46,7 +46,7 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
     return category
 
 
-@transaction.atomic
+@configuration_write()
 def update_category(category: Category, content: CategoryContent, *, actor: Membership) -> Category:
     """A right limited to the category is enough for its words; whether it is core is for the whole right."""
     require(actor, Right.CATALOGUE, [category.name] if content.is_core == category.is_core else [])
@@ -59,18 +59,19 @@ def update_category(category: Category, content: CategoryContent, *, actor: Memb
     return category
 
 
-@transaction.atomic
+@configuration_write("category")
 def delete_category(category: Category, *, actor: Membership) -> None:
     """Raises ChangeRefused while tools are in it. Rules and grants on it go with it."""
     require(actor, Right.CATALOGUE)
     if Tool.objects.filter(category=category).exists():
         raise ChangeRefused("category", f"Tools are in {category}: move them first.", code="in_use")
+    check_rank(actor, Membership.objects.filter(Q(grants__category=category) | Q(grant_requests__category=category)))
     record("category.delete", category, actor=actor, before={"name": category.name} | _told(category))
     category.delete()
     touch_registry(actor.organisation_id)
 
 
-@transaction.atomic
+@configuration_write("category")
 def move_tool(tool: Tool, name: str, *, actor: Membership) -> Tool:
     """Put the tool into another category: from then on that one's rules, grants and core are the tool's.
 

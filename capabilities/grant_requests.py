@@ -19,8 +19,9 @@ from capabilities.active import permission_for, standing_of, tool_key
 from capabilities.grants import MAX_REASON, GrantContent, category_of, give_grant, named_thing
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
 from capabilities.refused import ChangeRefused
-from capabilities.rights import require
+from capabilities.rights import check_rank, configuration_write, require
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Access, Membership, Right
 
 #: Hours that a request may be for, and those that one is for unless it says so.
@@ -70,13 +71,14 @@ def withdraw_request(request: GrantRequest, *, member: Membership) -> GrantReque
     """Take it back, as the one who asked."""
     if request.membership_id != member.pk:
         raise PermissionDenied("A request is taken back by whoever asked, and nobody else.")
+    hold_organisation(member.organisation_id)
     before = _told(request)
     _settle(request, RequestStatus.WITHDRAWN)
     record("grant_request.withdraw", request, actor=member, before=before, after=_told(request))
     return request
 
 
-@transaction.atomic
+@configuration_write("hours")
 def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor: Membership) -> GrantRequest:
     """Give what was asked for, for so many hours from now: `request.grant` is the grant.
 
@@ -103,7 +105,7 @@ def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor:
     return request
 
 
-@transaction.atomic
+@configuration_write("answer")
 def refuse_request(request: GrantRequest, *, answer: str, actor: Membership) -> GrantRequest:
     """Say no, and why: whoever asked reads the answer. Refused (`conflict`) if it was decided meanwhile."""
     _check_decider(request, actor)
@@ -124,6 +126,7 @@ def _settle(request: GrantRequest, status: RequestStatus, **fields: Any) -> None
 
 def _check_decider(request: GrantRequest, actor: Membership) -> None:
     require(actor, Right.ROLES, [category_of(request.tool, request.category)])
+    check_rank(actor, Membership.objects.filter(pk=request.membership_id))
     if request.membership_id == actor.pk:
         raise PermissionDenied("Nobody decides on a request of their own: somebody else with the right roles does.")
 

@@ -16,8 +16,9 @@ from django.utils import timezone
 from capabilities.catalogue import touch_registry
 from capabilities.models import Category, Effect, Grant, Tool
 from capabilities.refused import ChangeRefused, not_there
-from capabilities.rights import require
+from capabilities.rights import check_rank, configuration_write, require
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.scope import system_scope
 
@@ -39,7 +40,7 @@ class GrantContent:
     expires_at: datetime | None = None
 
 
-@transaction.atomic
+@configuration_write("member")
 def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
     """Allow or deny something to one member. A right limited to a category is enough for what is in it."""
     if content.effect not in Effect.values:
@@ -49,6 +50,7 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
         raise ChangeRefused("member", "There is no such member.", code="unknown")
     tool, category = named_thing(content.tool, content.category)
     require(actor, Right.ROLES, [category_of(tool, category)])
+    check_rank(actor, Membership.objects.filter(pk=member.pk), "member")
     _check_text(content.reason, content.expires_at)
     twins = Grant.objects.filter(membership=member, tool=tool, category=category, effect=content.effect)
     if twins.filter(Q(expires_at=None) | Q(expires_at__gt=Now())).exists():
@@ -68,13 +70,14 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
     return grant
 
 
-@transaction.atomic
+@configuration_write("expires_at")
 def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, actor: Membership) -> Grant:
     """Change why it is there and until when; what it says of whom stays: give another one for that.
 
     One that had lapsed is in force again with a later end.
     """
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
+    check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
     _check_text(reason, expires_at if expires_at != grant.expires_at else None)
     before = _told(grant)
     fields = ["reason", "expires_at"]
@@ -90,11 +93,11 @@ def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, acto
     return grant
 
 
-@transaction.atomic
+@configuration_write()
 def revoke_grant(grant: Grant, *, actor: Membership) -> None:
     """Take it back, from the member's next call on. A second time changes nothing."""
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
-    # The grant before the audit, as everywhere here: two that hold one each would wait for each other.
+    check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
     if Grant.objects.filter(pk=grant.pk).delete()[0]:
         record("grant.revoke", grant, actor=actor, before=_told(grant))
         touch_registry(actor.organisation_id)
@@ -114,6 +117,8 @@ def grants_to_lapse(without: Iterable[Any] = ()) -> list[tuple[int, int]]:
 def lapse_grant(grant_id: int) -> bool:
     """Put the end of one grant on record; False if another worker has, or it was extended or revoked meanwhile."""
     over = Grant.objects.filter(pk=grant_id, lapsed_at=None, expires_at__lte=Now())
+    # The organisation before the grant, as every write of configuration: two that hold one each would wait forever.
+    hold_organisation(Grant.objects.values_list("organisation_id", flat=True).filter(pk=grant_id).first() or 0)
     if not over.update(lapsed_at=Now()):
         return False
     grant = Grant.objects.select_related("membership__user", "tool", "category").get(pk=grant_id)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import transaction
-
 from capabilities.catalogue import touch_registry
 from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.refused import ChangeRefused, check_slug
-from capabilities.rights import require
+from capabilities.rights import configuration_write, require
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -56,7 +54,7 @@ class ModelContent:
     max_rounds: int | None = None
 
 
-@transaction.atomic
+@configuration_write()
 def save_provider(
     provider: Provider | None, content: ProviderContent, *, agents: Iterable[Agent] = (), actor: Membership
 ) -> Provider:
@@ -91,7 +89,7 @@ def save_provider(
     return provider
 
 
-@transaction.atomic
+@configuration_write("provider")
 def delete_provider(provider: Provider, *, actor: Membership) -> None:
     """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
     require(actor, Right.PROVIDERS)
@@ -106,7 +104,7 @@ def delete_provider(provider: Provider, *, actor: Membership) -> None:
     touch_registry(actor.organisation_id)
 
 
-@transaction.atomic
+@configuration_write()
 def save_model(
     provider: Provider,
     model: LanguageModel | None,
@@ -137,7 +135,7 @@ def save_model(
     return model
 
 
-@transaction.atomic
+@configuration_write("model")
 def delete_model(model: LanguageModel, *, actor: Membership) -> None:
     """Raises ChangeRefused while agents use it."""
     require(actor, Right.PROVIDERS)

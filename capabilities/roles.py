@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db.models import QuerySet
 
 from capabilities.catalogue import touch_registry
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from capabilities.refused import ChangeRefused, check_slug, not_there
-from capabilities.rights import require
+from capabilities.rights import check_rank, configuration_write, require
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -49,7 +49,7 @@ class RolesChanged(Exception):
     """A role is not any more what the change was made for."""
 
 
-@transaction.atomic
+@configuration_write("rules")
 def create_role(content: RoleContent, *, actor: Membership) -> Role:
     """Raises ChangeRefused for a short name in use, and for rules that name what is not there."""
     require(actor, Right.ROLES)
@@ -61,7 +61,7 @@ def create_role(content: RoleContent, *, actor: Membership) -> Role:
     return role
 
 
-@transaction.atomic
+@configuration_write("rules")
 def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: str | None = None) -> Role:
     """Change what the role says of itself and, where the content has them, its rules.
 
@@ -81,7 +81,7 @@ def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: s
     return role
 
 
-@transaction.atomic
+@configuration_write("rules")
 def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership | None, stamp: str | None = None) -> None:
     """Give the role these rules and no others. A right limited to a category is enough, if only its lines differ.
 
@@ -97,7 +97,7 @@ def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership | Non
     touch_registry(role.organisation_id)
 
 
-@transaction.atomic
+@configuration_write("rules")
 def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membership, stamp: str) -> None:
     """Give each of these roles its rules: all or none. Raises RolesChanged where they are not as `stamp` says."""
     hold_roles(rules, stamp)
@@ -105,10 +105,11 @@ def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membershi
         set_role_rules(role, lines, actor=actor)
 
 
-@transaction.atomic
+@configuration_write()
 def delete_role(role: Role, *, actor: Membership) -> int:
     """Members who have it lose what only it opened; returns how many they are."""
     require(actor, Right.ROLES)
+    check_rank(actor, Membership.objects.filter(role_memberships__role=role))
     members = RoleMembership.objects.filter(role=role).count()
     before = _told(role) | {"rules": rules_told(role), "members": members}
     record("role.delete", role, actor=actor, before=before)
@@ -117,12 +118,13 @@ def delete_role(role: Role, *, actor: Membership) -> int:
     return members
 
 
-@transaction.atomic
+@configuration_write("members")
 def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
     """Give the role to members who do not have it yet; returns how many they are. One audit row each."""
     require(actor, Right.ROLES)
     has = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
     wanted = [member for member in members if member.pk not in has]
+    check_rank(actor, _members(wanted), "members")
     RoleMembership.objects.bulk_create(
         RoleMembership(organisation_id=role.organisation_id, role=role, membership=member) for member in wanted
     )
@@ -133,12 +135,13 @@ def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership)
     return len(wanted)
 
 
-@transaction.atomic
+@configuration_write("members")
 def unassign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
     """Take the role from members who have it; returns how many they are. One audit row each."""
     require(actor, Right.ROLES)
     lines = RoleMembership.objects.filter(role=role, membership__in=[member.pk for member in members])
     losing = list(lines.select_related("membership__user"))
+    check_rank(actor, _members(line.membership for line in losing), "members")
     RoleMembership.objects.filter(pk__in=[line.pk for line in losing]).delete()
     for line in losing:
         record("role.unassign", line.membership, actor=actor, before={"role": role.slug})
@@ -147,10 +150,11 @@ def unassign_role(role: Role, members: Iterable[Membership], *, actor: Membershi
     return len(losing)
 
 
-@transaction.atomic
+@configuration_write("roles")
 def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membership) -> list[str]:
     """Give the member these roles and no others; returns their short names, sorted."""
     require(actor, Right.ROLES)
+    check_rank(actor, _members([member]), "roles")
     roles = {role.slug: role for role in Role.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in roles:
@@ -206,6 +210,10 @@ def require_for_rules(actor: Membership, rules: Mapping[Role, tuple[Iterable[Rul
     differ = {rule for before, after in rules.values() for rule in set(before) ^ set(after)}
     if differ:
         require(actor, Right.ROLES, _categories_of(differ))
+
+
+def _members(members: Iterable[Membership]) -> QuerySet[Membership]:
+    return Membership.objects.filter(pk__in=[member.pk for member in members])
 
 
 def _write(role: Role, content: RoleContent) -> None:

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import transaction
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField
 from django.db.models.functions import Cast
 
@@ -17,7 +16,7 @@ from capabilities.catalogue import touch_registry
 from capabilities.models import ServiceSetting, Tool
 from capabilities.refused import ChangeRefused
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
-from capabilities.rights import require
+from capabilities.rights import configuration_write, require
 from capabilities.secrets import SecretUnreadable, decrypted, masked
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
@@ -157,7 +156,7 @@ def stored_values(row: ServiceSetting | None) -> dict[str, str]:
     return values
 
 
-@transaction.atomic
+@configuration_write()
 def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Membership) -> ServiceSetting:
     """Set a service up. An empty secret keeps the stored one; any other empty value clears its field.
 
@@ -185,7 +184,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     return row
 
 
-@transaction.atomic
+@configuration_write()
 def clear_service(spec: ServiceSpec, *, actor: Membership) -> None:
     """Forget what was set up, the credentials too."""
     require(actor, Right.CATALOGUE)

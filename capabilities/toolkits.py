@@ -26,7 +26,7 @@ from capabilities.models import (
     ToolkitTool,
 )
 from capabilities.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
-from capabilities.rights import require
+from capabilities.rights import configuration_write, require
 from capabilities.services import acts_as_organisation
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Organisation, Right
@@ -64,7 +64,7 @@ class ToolkitContent:
 # -- The writes -------------------------------------------------------------------------------------------------------
 
 
-@transaction.atomic
+@configuration_write()
 def create_toolkit(content: ToolkitContent, *, actor: Membership) -> Toolkit:
     """Raises ChangeRefused for a name in use or that cannot be, and for what no toolkit may hold."""
     require(actor, Right.TOOLKITS)
@@ -85,7 +85,7 @@ def _create(organisation_id: int, content: ToolkitContent, actor: Membership | N
     return toolkit
 
 
-@transaction.atomic
+@configuration_write()
 def update_toolkit(
     toolkit: Toolkit, content: ToolkitContent, *, actor: Membership, stamp: str | None = None
 ) -> Toolkit:
@@ -109,7 +109,7 @@ def update_toolkit(
     return toolkit
 
 
-@transaction.atomic
+@configuration_write("toolkit")
 def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
     """Raises ChangeRefused while agents may load it. Sessions that have it loaded drop it."""
     require(actor, Right.TOOLKITS)

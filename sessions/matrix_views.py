@@ -207,7 +207,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
                 else:
                     set_role_rules(role, rules, actor=member, stamp=state)
             except ChangeRefused as error:
-                show_refusal(form, error)
+                show_refusal(form, error) if may_change else messages.error(request, str(error))
                 return _role_page(request, role_or_404(slug), form, rules, may_change, context)
             except RolesChanged:
                 moved = True

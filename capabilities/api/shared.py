@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
+from rest_framework.exceptions import PermissionDenied as Forbidden
 from rest_framework.request import Request
 
 from capabilities.refused import ChangeRefused
@@ -19,12 +20,15 @@ from toolhub.tenants.wire import Refused
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """A ChangeRefused as the API tells it: 409 where what is on record stands in the way, else 400 with the field."""
+    """A ChangeRefused as the API tells it: 403 where it is more than the member may do, 409 where what is on record
+    stands in the way, else 400 with the field."""
     try:
         yield
     except ChangeRefused as error:
         if error.code in ("in_use", "conflict"):
             raise Refused(error.code, str(error)) from error
+        if error.code == "forbidden":
+            raise Forbidden({error.field or "detail": ErrorDetail(str(error), code=error.code)}) from error
         raise ValidationError({error.field: ErrorDetail(str(error), code=error.code)}) from error
 
 

@@ -41,6 +41,9 @@ class Tool(PublicModel):
     category = models.ForeignKey(Category, on_delete=models.PROTECT, related_name="tools")
     kind = models.CharField(max_length=16, choices=ToolKind, default=ToolKind.BUILTIN)
     is_enabled = models.BooleanField(default=True)
+    #: While it is off: whether an admin switched it off, or nobody knows who did. Then nobody below switches it on for
+    #: their own use.
+    off_by_admin = models.BooleanField(default=True)
     #: Name of the service that must be set up before it works, or empty.
     service = models.CharField(max_length=64, blank=True)
     current_version = models.ForeignKey(

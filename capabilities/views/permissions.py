@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -30,7 +31,7 @@ from capabilities.roles import (
     rules_of,
     unassign_role,
 )
-from capabilities.views.shared import show_refusal, status_of
+from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -69,8 +70,12 @@ def role_members(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         for name in ("shown", "members")
     )
     found = Membership.objects.select_related("user").filter(ended_at=None, public_id__in=shown | ticked)
-    given = assign_role(role, [each for each in found if each.public_id in ticked], actor=actor)
-    taken = unassign_role(role, [each for each in found if each.public_id in shown - ticked], actor=actor)
+    try:
+        with transaction.atomic():
+            given = assign_role(role, [each for each in found if each.public_id in ticked], actor=actor)
+            taken = unassign_role(role, [each for each in found if each.public_id in shown - ticked], actor=actor)
+    except ChangeRefused as error:
+        return refused(request, error, "role_detail", org, slug)
     messages.success(request, f"{role}: given to {given}, taken from {taken}.")
     return redirect("role_detail", org, slug)
 
@@ -80,7 +85,10 @@ def role_members(request: MemberRequest, org: str, slug: str) -> HttpResponse:
 def role_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request, right=Right.ROLES)
     role = role_or_404(slug)
-    losing = delete_role(role, actor=member)
+    try:
+        losing = delete_role(role, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "role_detail", org, slug)
     messages.success(request, f"{role} is removed; {losing} member{'s' if losing != 1 else ''} had it.")
     return redirect("role_list", org)
 
@@ -135,7 +143,10 @@ def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpRespon
     actor = member_or_404(request, right=Right.ROLES, category=None)
     grant = grant_or_404(grant_id)
     told = str(grant)
-    revoke_grant(grant, actor=actor)
+    try:
+        revoke_grant(grant, actor=actor)
+    except ChangeRefused as error:
+        return refused(request, error, "grant_list", org)
     messages.success(request, f"Revoked: {told}.")
     return redirect("grant_list", org)
 

@@ -110,7 +110,13 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
     """Switch a tool on or off; htmx gets the switch back, a browser its page."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
-    set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
+    try:
+        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
+    except ChangeRefused as error:
+        if request.htmx:
+            raise
+        messages.error(request, str(error))
+        return redirect(page_before(request, member))
     if request.htmx:
         mark_tool(tool, may_switch=True)
         return render(request, "capabilities/_tool_switch.html", {"tool": tool})

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from capabilities.models import Agent, Grant, LanguageModel, Provider, Role, ServiceSetting, Tool
-from tests.cast import make_agent, make_category, make_role, make_tool
+from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
@@ -143,7 +143,7 @@ def test_a_right_for_one_category_is_for_it_alone(bob: Membership, acme: Organis
         for right in (Right.ROLES, Right.CATALOGUE):
             AdminRight.objects.create(organisation=acme, membership=bob, right=right, category="web")
     api = Rest(bob)
-    grant = {"member": str(bob.public_id), "effect": "allow"}
+    grant = {"member": str(make_member(acme, "dora").public_id), "effect": "allow"}
 
     assert send(api, "POST", "grants", grant | {"tool": "http_post"}).status == 201
     assert send(api, "POST", "grants", grant | {"tool": "file_read"}).status == 403

@@ -13,7 +13,7 @@ from capabilities.grants import GrantContent, give_grant, revoke_grant, update_g
 from capabilities.models import Grant, Tool
 from capabilities.refused import ChangeRefused
 from sessions.periodic import lapse_grants
-from tests.cast import make_category, make_role, make_tool
+from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
@@ -189,11 +189,12 @@ def test_a_right_for_one_category_is_for_grants_in_it_alone(
     make_tool(acme, "file_read", category=make_category(acme, "file"))
     AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES, category="web")
 
-    give_grant(content(bob), actor=bob)
-    elsewhere = give_grant(content(bob, tool="file_read"), actor=alice)
+    dora = make_member(acme, "dora")
+    give_grant(content(dora), actor=bob)
+    elsewhere = give_grant(content(dora, tool="file_read"), actor=alice)
     for change in (
-        lambda: give_grant(content(alice, tool="file_read"), actor=bob),
-        lambda: give_grant(content(alice, tool="", category="file"), actor=bob),
+        lambda: give_grant(content(dora, tool="file_read"), actor=bob),
+        lambda: give_grant(content(dora, tool="", category="file"), actor=bob),
         lambda: revoke_grant(elsewhere, actor=bob),
         lambda: update_grant(elsewhere, reason="mine", expires_at=None, actor=bob),
     ):

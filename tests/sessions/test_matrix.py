@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from capabilities.models import Role, RoleMembership, RoleRule, Tool
 from capabilities.roles import Rule, rules_told, set_role_rules
-from tests.cast import make_category, make_tool
+from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
@@ -145,9 +145,10 @@ def test_what_cannot_be_is_said_and_changes_nothing(as_alice: Client, form: dict
 
 
 def test_a_right_for_one_category_changes_its_cells_alone(client: Client, bob: Membership, coder: Role) -> None:
+    dora = make_member(bob.organisation, "dora")
     with organisation_scope(bob.organisation):
-        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.ROLES, category="web")
-    client.force_login(bob.user)
+        AdminRight.objects.create(organisation=bob.organisation, membership=dora, right=Right.ROLES, category="web")
+    client.force_login(dora.user)
 
     page = client.get(MATRIX).content.decode()
     refused = client.post(MATRIX, {"coder:c:file:allow": "deny"})

@@ -19,6 +19,7 @@ from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
 
@@ -154,6 +155,9 @@ def issue_token(
 
 @transaction.atomic
 def revoke_token(token: ApiToken, *, actor: Membership) -> None:
-    """End a token at once. A second time changes nothing."""
+    """End a token at once. A second time changes nothing. Raises NotYours for one of a member of higher access."""
+    reason = why_not_of(actor, Membership.objects.filter(pk=token.membership_id))
+    if reason:
+        raise NotYours(reason)
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
         record("token.revoke", token, actor=actor, before={"name": token.name})

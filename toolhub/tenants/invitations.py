@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from toolhub.tenants.access import secret_digest
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import ASK_AN_ADMIN, guarded_write
 from toolhub.tenants.members import Forbidden, MemberRefused, current_members
 from toolhub.tenants.models import Access, Invitation, Membership, Right, User
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -34,7 +35,7 @@ class Newcomer:
     password: str
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def invite(email: str, access: Access, *, actor: Membership) -> tuple[Invitation, str]:
     """Make an invitation; its secret is returned here and never again. An open one for that address is replaced.
 
@@ -66,9 +67,14 @@ def open_invitations() -> QuerySet[Invitation]:
     return Invitation.objects.filter(accepted_at=None, revoked_at=None, expires_at__gt=Now())
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def revoke_invitation(invitation: Invitation, *, actor: Membership) -> None:
-    """End the link at once. One that was used, or ended before, stays as it is."""
+    """End the link at once. One that was used, or ended before, stays as it is.
+
+    Raises Forbidden for an invitation to more access than the actor has.
+    """
+    if not actor.has_access(Access(invitation.access)):
+        raise Forbidden(f"{invitation.email} is invited to more access than you have. {ASK_AN_ADMIN}")
     if Invitation.objects.filter(pk=invitation.pk, accepted_at=None, revoked_at=None).update(revoked_at=Now()):
         record("invitation.revoke", invitation, actor=actor, before={"email": invitation.email})
 

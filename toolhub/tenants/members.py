@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
-from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import guarded_write, hold_organisation
 from toolhub.tenants.models import (
     CATEGORY_RIGHTS,
     EVERY_CATEGORY,
@@ -23,7 +23,6 @@ from toolhub.tenants.models import (
     AdminRight,
     Invitation,
     Membership,
-    Organisation,
     ResetLink,
     Right,
 )
@@ -94,7 +93,7 @@ def accesses_to_give(actor: Membership) -> list[Access]:
 # -- Writes -----------------------------------------------------------------------------------------------------------
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def change_member(
     member: Membership,
     *,
@@ -117,16 +116,16 @@ def set_access(member: Membership, access: Access, *, actor: Membership) -> Memb
 
 
 def give_right(member: Membership, right: GivenRight, *, actor: Membership) -> Membership:
-    return _change_rights(member, lambda held: held | {right}, actor)
+    return _change_rights(member, lambda held: held | {right}, actor=actor)
 
 
 def take_right(member: Membership, right: GivenRight, *, actor: Membership) -> Membership:
-    return _change_rights(member, lambda held: held - {right}, actor)
+    return _change_rights(member, lambda held: held - {right}, actor=actor)
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def _change_rights(
-    member: Membership, change: Callable[[set[GivenRight]], set[GivenRight]], actor: Membership
+    member: Membership, change: Callable[[set[GivenRight]], set[GivenRight]], *, actor: Membership
 ) -> Membership:
     member, actor = _as_they_are(member, actor)
     _set_rights(member, change(held_rights(member)), actor)
@@ -134,7 +133,7 @@ def _change_rights(
     return member
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def remove_member(member: Membership, *, actor: Membership) -> None:
     """End the membership, with its rights, tokens and open links. Chats and the record of turns stay."""
     member, actor = _as_they_are(member, actor)
@@ -155,7 +154,7 @@ def _as_they_are(member: Membership, actor: Membership) -> tuple[Membership, Mem
 
     Two admins who demote each other at the same moment must not both succeed: the second reads what the first wrote.
     """
-    Organisation.objects.filter(pk=actor.organisation_id).update(audit_count=F("audit_count"))  # holds the row
+    hold_organisation(actor.organisation_id)
     now = {each.pk: each for each in current_members().filter(pk__in=[member.pk, actor.pk])}
     if actor.pk not in now:
         raise Forbidden("You are no longer a member.")

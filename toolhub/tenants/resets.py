@@ -13,6 +13,7 @@ from django.utils.crypto import constant_time_compare
 
 from toolhub.tenants.access import secret_digest
 from toolhub.tenants.audit import record
+from toolhub.tenants.authority import guarded_write, why_beyond
 from toolhub.tenants.invitations import LinkDead
 from toolhub.tenants.members import Forbidden, MemberRefused, why_not
 from toolhub.tenants.models import Membership, ResetLink, User
@@ -25,14 +26,15 @@ ELSEWHERE = (
 )
 
 
-@transaction.atomic
+@guarded_write(Forbidden)
 def issue_reset_link(member: Membership, *, actor: Membership) -> tuple[ResetLink, str]:
     """Make a link for a member who lost the password; its secret is returned here and never again.
 
-    Links made before end. Raises MemberRefused where the actor may not manage the member, and for a user of another
-    organisation as well: one organisation's admin must not get into another's account.
+    Links made before end. Raises MemberRefused where the actor may not manage the member, or may use less than the
+    member: whoever sets a password can sign in with it. Likewise for a user of another organisation as well: one
+    organisation's admin must not get into another's account.
     """
-    reason = why_not(actor, member)
+    reason = why_no_reset(actor, member)
     if reason:
         raise Forbidden(reason)
     if _belongs_elsewhere(member):
@@ -51,6 +53,11 @@ def issue_reset_link(member: Membership, *, actor: Membership) -> tuple[ResetLin
     return link, secret
 
 
+def why_no_reset(actor: Membership, member: Membership) -> str:
+    """Why the actor may not make a reset link for this member; "" where they may."""
+    return why_not(actor, member) or why_beyond(actor, member)
+
+
 def reset_link_by_secret(secret: str) -> ResetLink:
     return reset_link_by_digest(secret_digest(secret))
 
@@ -59,13 +66,17 @@ def reset_link_by_digest(digest: str) -> ResetLink:
     """The link that has this digest and still works, with its member. Raises LinkDead."""
     with system_scope():
         link = (
-            ResetLink.objects.select_related("membership__user", "organisation")
+            ResetLink.objects.select_related("membership__user", "organisation", "created_by__user")
             .filter(digest=digest, ended_at=None, expires_at__gt=Now())
             .filter(membership__ended_at=None, membership__user__is_active=True, created_by__ended_at=None)
             .first()
         )
     if link is None or not _password_is_the_same(link) or _belongs_elsewhere(link.membership):
         raise LinkDead
+    with organisation_scope(link.organisation_id):
+        # As both are now: the member may have got more since the link was made.
+        if why_no_reset(link.created_by, link.membership):
+            raise LinkDead
     return link
 
 

@@ -215,7 +215,10 @@ class InvitationDetail(APIView):
         invitation = Invitation.objects.filter(public_id=invitation_id).first()
         if invitation is None:
             raise Http404("No such invitation.")
-        revoke_invitation(invitation, actor=actor)
+        try:
+            revoke_invitation(invitation, actor=actor)
+        except MemberRefused as error:
+            raise refused(error) from error
         return Response(status=204)
 
 

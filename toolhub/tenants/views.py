@@ -289,7 +289,11 @@ def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: UU
     invitation = Invitation.objects.select_related("created_by__user").filter(public_id=invitation_id).first()
     if invitation is None:
         raise Http404("No such invitation.")
-    revoke_invitation(invitation, actor=actor)
+    try:
+        revoke_invitation(invitation, actor=actor)
+    except MemberRefused as error:
+        messages.error(request, str(error))
+        return redirect("member_list", org=org)
     if request.htmx:
         invitation.refresh_from_db(fields=["revoked_at", "accepted_at"])
         return render(request, "tenants/_invitation_row.html", {"invitation": invitation})

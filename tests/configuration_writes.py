@@ -1,0 +1,281 @@
+"""Every write of configuration with a way to call it by the dice, for the tests of who may make it."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.utils import timezone
+
+from capabilities import agents, catalogue, categories, grant_requests, grants, providers, roles, services, toolkits
+from capabilities.models import (
+    Agent,
+    Category,
+    Effect,
+    Grant,
+    GrantRequest,
+    LanguageModel,
+    Provider,
+    RequestStatus,
+    Role,
+    RoleMode,
+    Tool,
+    Toolkit,
+)
+from capabilities.registry import registry
+from toolhub.tenants import access, invitations, members, resets, tokens
+from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
+
+T = TypeVar("T")
+
+#: Where writes of configuration are.
+ROOMS = ("capabilities", "toolhub/tenants")
+#: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
+NOT_IN_TABLE = {
+    "capabilities.catalogue.install_builtin": "the service's own, at set-up",
+    "capabilities.grants.lapse_grant": "the service's own: what it puts on record has happened",
+    "capabilities.starter.create_organisation": "the service's own, at set-up",
+    "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
+    "capabilities.rights.check_rank": "a check",
+    "capabilities.rights.require": "a check",
+    "capabilities.roles.require_for_rules": "a check",
+    "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
+    "toolhub.tenants.account.rename_user": "one's own name",
+    "toolhub.tenants.audit.record": "the record itself",
+    "toolhub.tenants.authority.why_beyond": "a check",
+    "toolhub.tenants.authority.higher_than": "a check",
+    "toolhub.tenants.authority.why_not_of": "a check",
+    "toolhub.tenants.members.may_manage": "a check",
+    "toolhub.tenants.members.why_not": "a check",
+    "toolhub.tenants.members.accesses_to_give": "a check",
+    "toolhub.tenants.resets.why_no_reset": "a check",
+    "toolhub.tenants.resets.reset_password": "the member's own, with a link that issue_reset_link made",
+}
+#: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
+NOT_GUARDED = {
+    "capabilities.grant_requests.ask_for_grant": "a request gives nothing",
+    "capabilities.grant_requests.withdraw_request": "one's own request",
+    "toolhub.tenants.access.revoke_token": "it only takes away; rank is checked",
+    "toolhub.tenants.members.set_access": "calls change_member",
+    "toolhub.tenants.members.give_right": "calls _change_rights",
+    "toolhub.tenants.members.take_right": "calls _change_rights",
+}
+
+
+def found_writes() -> set[str]:
+    """Public functions of the rooms of configuration that record a change, are guarded, or have an actor; not views."""
+    found = set()
+    for room in ROOMS:
+        for path in sorted(Path(room).rglob("*.py")):
+            if {"migrations", "views", "api"} & set(path.parts) or path.name in ("views.py", "routes.py", "pages.py"):
+                continue
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and _looks_like_a_write(node):
+                    found.add(".".join((*path.with_suffix("").parts, node.name)))
+    return found
+
+
+def _looks_like_a_write(node: ast.FunctionDef) -> bool:
+    calls = {each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
+    guards = [ast.unparse(each) for each in node.decorator_list]
+    arguments = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+    return "record" in calls or "actor" in arguments or any("_write" in each for each in guards)
+
+
+@dataclass(frozen=True)
+class Dice:
+    """Draws rows and contents. `actor` is drawn as often as all others together, where a member is wanted."""
+
+    random: random.Random
+    actor: Membership
+
+    def one(self, rows: Iterable[T]) -> T:
+        return self.random.choice(list(rows))
+
+    def some(self, rows: Iterable[T]) -> list[T]:
+        rows = list(rows)
+        return self.random.sample(rows, self.random.randint(0, min(3, len(rows))))
+
+    def row(self, model: Any) -> Any:
+        return self.one(model.objects.order_by("pk"))
+
+    def member(self) -> Membership:
+        if self.random.random() < 0.5:
+            return Membership.objects.select_related("user", "organisation").get(pk=self.actor.pk)
+        found: Membership = self.one(Membership.objects.select_related("user").filter(ended_at=None).order_by("pk"))
+        return found
+
+    def name(self) -> str:
+        return f"n{self.random.randrange(10**9)}"
+
+    def yes(self) -> bool:
+        return self.random.random() < 0.5
+
+    def thing(self) -> dict[str, str]:
+        """A tool or a category, by name."""
+        return {"tool": self.row(Tool).name} if self.yes() else {"category": self.row(Category).name}
+
+    def rules(self) -> tuple[roles.Rule, ...]:
+        drawn = [roles.Rule(self.one(Effect.values), **self.thing()) for _ in range(self.random.randrange(4))]
+        return tuple({(each.category, each.tool): each for each in drawn}.values())
+
+    def role_content(self) -> roles.RoleContent:
+        return roles.RoleContent(self.name(), "R", mode=self.one(RoleMode.values), rules=self.rules())
+
+    def end(self) -> Any:
+        return self.one([None, timezone.now() + timedelta(minutes=1), timezone.now() + timedelta(days=9)])
+
+    def definition(self, name: str) -> catalogue.Definition:
+        return catalogue.Definition(name, self.name(), {"type": "object", "properties": {}})
+
+    def category_content(self) -> categories.CategoryContent:
+        return categories.CategoryContent(self.name(), is_core=self.yes())
+
+    def agent_content(self) -> agents.AgentContent:
+        own = tuple(tool.name for tool in self.some_tools())
+        return agents.AgentContent(self.name(), "A", self.row(LanguageModel), tools=own, starts_with_core=self.yes())
+
+    def toolkit_content(self) -> toolkits.ToolkitContent:
+        own = tuple(toolkits.ToolkitLine(tool.name) for tool in self.some_tools())
+        return toolkits.ToolkitContent(self.name(), tools=own)
+
+    def right(self) -> members.GivenRight:
+        names = list(Category.objects.values_list("name", flat=True))
+        return members.GivenRight(self.one(list(Right)), self.one(["", "", *names]))
+
+    def some_tools(self) -> list[Tool]:
+        return self.some(Tool.objects.order_by("pk"))
+
+    def some_roles(self) -> list[Role]:
+        return self.some(Role.objects.order_by("pk"))
+
+
+def _request(dice: Dice) -> GrantRequest:
+    found: GrantRequest = dice.one(
+        GrantRequest.objects.select_related("tool__category", "category", "membership__user").filter(
+            status=RequestStatus.WAITING
+        )
+    )
+    return found
+
+
+def _ask(dice: Dice, actor: Membership) -> None:
+    thing = dice.thing()
+    content = grant_requests.RequestContent(thing.get("tool", ""), thing.get("category", ""), "why")
+    grant_requests.ask_for_grant(content, member=actor)
+
+
+def _grant(dice: Dice) -> Grant:
+    found: Grant = dice.one(Grant.objects.select_related("tool__category", "category", "membership__user"))
+    return found
+
+
+def _rules_of_some_roles(dice: Dice, actor: Membership) -> None:
+    chosen = dice.some_roles()
+    rules = {role: dice.rules() for role in chosen}
+    roles.set_rules_of_roles(rules, actor=actor, stamp=roles.stamp_of(chosen))
+
+
+def _take_over(dice: Dice, actor: Membership) -> None:
+    """Whoever may reset a member's password signs in as that member."""
+    target = dice.member()
+    resets.issue_reset_link(target, actor=actor)
+    TAKEN_OVER.append(target)
+
+
+#: Members for whom a reset link was made; the tests look whether they may use more than who made it.
+TAKEN_OVER: list[Membership] = []
+
+Write = Callable[[Dice, Membership], Any]
+
+#: Every write of configuration, and how it is called with what the dice draw.
+TABLE: dict[str, Write] = {
+    "capabilities.agents.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
+    "capabilities.agents.update_agent": lambda d, a: agents.update_agent(d.row(Agent), d.agent_content(), actor=a),
+    "capabilities.agents.delete_agent": lambda d, a: agents.delete_agent(d.row(Agent), actor=a),
+    "capabilities.catalogue.create_tool": lambda d, a: catalogue.create_tool(
+        d.row(Category), d.definition(d.name()), actor=a
+    ),
+    "capabilities.catalogue.update_tool": lambda d, a: catalogue.update_tool(
+        tool := d.row(Tool), d.definition(tool.name), actor=a
+    ),
+    "capabilities.catalogue.set_instructions": lambda d, a: catalogue.set_instructions(d.row(Tool), d.name(), actor=a),
+    "capabilities.catalogue.set_tool_enabled": lambda d, a: catalogue.set_tool_enabled(d.row(Tool), d.yes(), actor=a),
+    "capabilities.catalogue.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
+        [tool.name for tool in d.some_tools()], d.yes(), actor=a
+    ),
+    "capabilities.categories.create_category": lambda d, a: categories.create_category(
+        d.name(), d.category_content(), actor=a
+    ),
+    "capabilities.categories.update_category": lambda d, a: categories.update_category(
+        d.row(Category), d.category_content(), actor=a
+    ),
+    "capabilities.categories.delete_category": lambda d, a: categories.delete_category(d.row(Category), actor=a),
+    "capabilities.categories.move_tool": lambda d, a: categories.move_tool(d.row(Tool), d.row(Category).name, actor=a),
+    "capabilities.grant_requests.ask_for_grant": _ask,
+    "capabilities.grant_requests.withdraw_request": lambda d, a: grant_requests.withdraw_request(_request(d), member=a),
+    "capabilities.grant_requests.grant_request": lambda d, a: grant_requests.grant_request(
+        _request(d), hours=2, actor=a
+    ),
+    "capabilities.grant_requests.refuse_request": lambda d, a: grant_requests.refuse_request(
+        _request(d), answer="no", actor=a
+    ),
+    "capabilities.grants.give_grant": lambda d, a: grants.give_grant(
+        grants.GrantContent(d.member().public_id, d.one(Effect.values), **d.thing(), expires_at=d.end()), actor=a
+    ),
+    "capabilities.grants.update_grant": lambda d, a: grants.update_grant(
+        _grant(d), reason=d.name(), expires_at=d.end(), actor=a
+    ),
+    "capabilities.grants.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
+    "capabilities.providers.save_provider": lambda d, a: providers.save_provider(
+        None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
+    ),
+    "capabilities.providers.delete_provider": lambda d, a: providers.delete_provider(d.row(Provider), actor=a),
+    "capabilities.providers.save_model": lambda d, a: providers.save_model(
+        d.row(Provider), None, providers.ModelContent(d.name()), actor=a
+    ),
+    "capabilities.providers.delete_model": lambda d, a: providers.delete_model(d.row(LanguageModel), actor=a),
+    "capabilities.roles.create_role": lambda d, a: roles.create_role(d.role_content(), actor=a),
+    "capabilities.roles.update_role": lambda d, a: roles.update_role(d.row(Role), d.role_content(), actor=a),
+    "capabilities.roles.set_role_rules": lambda d, a: roles.set_role_rules(d.row(Role), d.rules(), actor=a),
+    "capabilities.roles.set_rules_of_roles": _rules_of_some_roles,
+    "capabilities.roles.delete_role": lambda d, a: roles.delete_role(d.row(Role), actor=a),
+    "capabilities.roles.assign_role": lambda d, a: roles.assign_role(d.row(Role), [d.member()], actor=a),
+    "capabilities.roles.unassign_role": lambda d, a: roles.unassign_role(d.row(Role), [d.member()], actor=a),
+    "capabilities.roles.set_roles_of": lambda d, a: roles.set_roles_of(
+        d.member(), [role.slug for role in d.some_roles()], actor=a
+    ),
+    "capabilities.services.save_service": lambda d, a: services.save_service(
+        registry.services["searxng"], {"url": "https://searx.example.com"}, actor=a
+    ),
+    "capabilities.services.clear_service": lambda d, a: services.clear_service(registry.services["searxng"], actor=a),
+    "capabilities.toolkits.create_toolkit": lambda d, a: toolkits.create_toolkit(d.toolkit_content(), actor=a),
+    "capabilities.toolkits.update_toolkit": lambda d, a: toolkits.update_toolkit(
+        d.row(Toolkit), d.toolkit_content(), actor=a
+    ),
+    "capabilities.toolkits.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
+    "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
+    "toolhub.tenants.invitations.invite": lambda d, a: invitations.invite(
+        d.one([f"{d.name()}@example.com", "waiting@example.com"]), d.one(list(Access)), actor=a
+    ),
+    "toolhub.tenants.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
+        d.row(Invitation), actor=a
+    ),
+    "toolhub.tenants.members.change_member": lambda d, a: members.change_member(
+        d.member(), access=d.one(list(Access)), rights=[d.right()], actor=a
+    ),
+    "toolhub.tenants.members.set_access": lambda d, a: members.set_access(d.member(), d.one(list(Access)), actor=a),
+    "toolhub.tenants.members.give_right": lambda d, a: members.give_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.members.take_right": lambda d, a: members.take_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.members.remove_member": lambda d, a: members.remove_member(d.member(), actor=a),
+    "toolhub.tenants.resets.issue_reset_link": _take_over,
+}
+#: Writes about oneself that no actor is named for.
+OWN_WRITES: dict[str, Write] = {
+    "toolhub.tenants.tokens.issue_own_token": lambda d, a: tokens.issue_own_token(a, d.name(), list(Scope), None),
+}

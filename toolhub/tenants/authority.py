@@ -1,0 +1,148 @@
+"""What every write of configuration asks: nobody below access `admin` widens what they themselves may use or administer
+by category, and nobody changes anything of a member of higher access.
+
+What a member may use is known to the apps above. They register here how it is read (`register_powers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Access, Membership, Organisation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ASK_AN_ADMIN = "Ask an admin."
+#: Names that a refusal and an audit entry list.
+NAMED, RECORDED = 5, 100
+
+
+class NotYours(PermissionDenied):
+    """The change is not the actor's to make: it would widen their own use, or is about a member of higher access."""
+
+
+class Powers(Protocol):
+    """Everything that one member may use, and administer by category, from one moment on."""
+
+    def beyond(self, other: Any) -> Sequence[str]:
+        """Names of what this holds, at that moment or later, and `other` does not. Nothing for none."""
+        ...
+
+
+#: Reads the powers of a member from this moment on. A fixed number of queries.
+ReadPowers = Callable[[Membership, datetime], Powers]
+_read_powers: list[ReadPowers] = []
+#: Keys of the members whose write is under way in this context: what it calls is part of it.
+_writing: ContextVar[frozenset[int]] = ContextVar("toolhub_writing", default=frozenset())
+#: Every write that is guarded, as `module.name`.
+WRITES: set[str] = set()
+
+
+def register_powers(read: ReadPowers) -> None:
+    """Called once, when the apps are ready."""
+    _read_powers[:] = [read]
+
+
+def powers_of(member: Membership, at: datetime | None = None) -> Powers:
+    """Raises RuntimeError where nothing is registered: then nobody may write."""
+    if not _read_powers:
+        raise RuntimeError("Nothing is registered that reads what a member may use.")
+    return _read_powers[0](member, at or timezone.now())
+
+
+def why_beyond(actor: Membership, member: Membership) -> str:
+    """What this member may use or administer and the actor may not, as a sentence; "" for nothing, and for an admin."""
+    if actor.has_access(Access.ADMIN):
+        return ""
+    moment = timezone.now()
+    more = powers_of(member, moment).beyond(powers_of(actor, moment))
+    return f"{member} may use what you may not: {named(more)}." if more else ""
+
+
+def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For a function that changes the configuration, with the one who does as its keyword `actor`.
+
+    It runs in one transaction with the organisation's row held, so writes of one organisation come one after the other.
+    If the actor could use more afterwards than before, now or at any later time, it is undone and `refused` is raised;
+    an admin's is put on record instead. Writes that it calls for the same actor are part of it. `actor` None: the
+    service itself, which is not asked.
+    """
+
+    def guard(write: Callable[P, R]) -> Callable[P, R]:
+        WRITES.add(f"{write.__module__}.{write.__name__}")
+
+        @wraps(write)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            actor = kwargs.get("actor")
+            if not isinstance(actor, Membership) or actor.pk in _writing.get():
+                with transaction.atomic():
+                    return write(*args, **kwargs)
+            with transaction.atomic():
+                hold_organisation(actor.organisation_id)
+                moment = timezone.now()
+                before = powers_of(actor, moment)
+                token = _writing.set(_writing.get() | {actor.pk})
+                try:
+                    result = write(*args, **kwargs)
+                finally:
+                    _writing.reset(token)
+                _check_not_wider(actor, before, moment, write.__name__, refused)
+                return result
+
+        return guarded
+
+    return guard
+
+
+def hold_organisation(organisation_id: int) -> None:
+    """Hold the organisation's row until the transaction ends: the first lock of every write of configuration."""
+    Organisation.objects.filter(pk=organisation_id).update(audit_count=F("audit_count"))
+
+
+def _check_not_wider(
+    actor: Membership, before: Powers, moment: datetime, write: str, refused: Callable[[str], Exception]
+) -> None:
+    more = powers_of(actor, moment).beyond(before)
+    if not more:
+        return
+    if not actor.has_access(Access.ADMIN):
+        raise refused(f"You would widen your own rights, by {named(more)}: only an admin may. {ASK_AN_ADMIN}")
+    after = {"by": write, "count": len(more), "tools": list(more[:RECORDED])}
+    record("member.widen_own", actor, actor=actor, after=after)
+
+
+def named(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+# -- Rank -------------------------------------------------------------------------------------------------------------
+
+
+def higher_than(actor: Membership | None) -> list[str]:
+    """The access levels above the actor's."""
+    return [] if actor is None else [access.value for access in Access if access.rank > Access(actor.access).rank]
+
+
+def why_not_of(actor: Membership | None, members: QuerySet[Any]) -> str:
+    """Why the actor may not change what is these members'; "" where they may. `members`: of Membership. One query."""
+    above = higher_than(actor)
+    if not above:
+        return ""
+    found = members.select_related("user").filter(access__in=above, ended_at=None).order_by("pk").first()
+    return outranked(found) if found is not None else ""
+
+
+def outranked(member: Membership) -> str:
+    return f"{member} has more access than you: you may change nothing of theirs. {ASK_AN_ADMIN}"
