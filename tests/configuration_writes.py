@@ -50,6 +50,7 @@ NOT_IN_TABLE = {
     "toolhub.tenants.authority.why_beyond": "a check",
     "toolhub.tenants.authority.higher_than": "a check",
     "toolhub.tenants.authority.why_not_of": "a check",
+    "toolhub.tenants.denials.record_denial": "puts on record what was refused",
     "toolhub.tenants.members.may_manage": "a check",
     "toolhub.tenants.members.why_not": "a check",
     "toolhub.tenants.members.accesses_to_give": "a check",
