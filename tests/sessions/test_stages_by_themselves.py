@@ -253,12 +253,13 @@ def test_tools_keep_the_order_in_which_they_were_sent_whatever_is_loaded_or_reor
 def test_a_toolkit_that_became_initial_later_joins_a_session_that_goes_on(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
+    load_by_hand(session, "clock")
     first = carried_next(session, provider)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
 
     assert carried_next(session, provider) == [*first, "uuid"]
-    assert loads_of(session) == [("ids", "initial", "")]
+    assert loads_of(session) == [("clock", "person", ""), ("ids", "initial", "")]
     assert unload_by_hand(session, "ids").status == "sticky"
 
 
