@@ -569,7 +569,14 @@ def as_alice(client: Client, alice: Membership) -> Client:
 @pytest.fixture
 def form(coder: Agent) -> dict[str, Any]:
     """What a browser sends of the agent as it is stored."""
-    words = {"name": "Coder", "slug": "coder", "model": coder.model_id, "is_enabled": "on", "prompt": "", "q": ""}
+    words = {
+        "name": "Coder",
+        "slug": "coder",
+        "model": coder.model.public_id,
+        "is_enabled": "on",
+        "prompt": "",
+        "q": "",
+    }
     modes = {"loading_mode": "next_request", "scope": "organisation"}
     lists = {"tools": ["note"], "place-note": "1", "allowed_toolkits": ["ops"], "toolkit-place-ops": "1"}
     return words | modes | lists
