@@ -50,20 +50,33 @@ class RolesChanged(Exception):
 
 
 @configuration_write("rules")
-def create_role(content: RoleContent, *, actor: Membership) -> Role:
-    """Raises ChangeRefused for a short name in use, and for rules that name what is not there."""
+def create_role(content: RoleContent, *, actor: Membership, given: Collection[Membership] = ()) -> Role:
+    """Add a role, and give it to these members.
+
+    Raises ChangeRefused for a short name in use, and for rules that name what is not there.
+    """
     require(actor, Right.ROLES)
     role = Role(organisation_id=actor.organisation_id)
     _write(role, content)
     rules = _write_rules(role, content.rules or ())
     record("role.create", role, actor=actor, after=_told(role) | {"rules": _lines(rules)})
     touch_registry(role.organisation_id)
+    if given:
+        assign_role(role, given, actor=actor)
     return role
 
 
 @configuration_write("rules")
-def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: str | None = None) -> Role:
-    """Change what the role says of itself and, where the content has them, its rules.
+def update_role(
+    role: Role,
+    content: RoleContent,
+    *,
+    actor: Membership,
+    stamp: str | None = None,
+    given: Collection[Membership] = (),
+    taken: Collection[Membership] = (),
+) -> Role:
+    """Change what the role says of itself, its rules where the content has them, and who has it.
 
     Raises RolesChanged where the role is not as `stamp` says.
     """
@@ -78,6 +91,10 @@ def update_role(role: Role, content: RoleContent, *, actor: Membership, stamp: s
     if before != after:
         record("role.update", role, actor=actor, before=before, after=after)
         touch_registry(role.organisation_id)
+    if given:
+        assign_role(role, given, actor=actor)
+    if taken:
+        unassign_role(role, taken, actor=actor)
     return role
 
 

@@ -39,7 +39,6 @@ urlpatterns = [
     path("providers/<slug:slug>/models/<uuid:model_id>/", providers.model_update, name="model_update"),
     path("providers/<slug:slug>/models/<uuid:model_id>/delete/", providers.model_delete, name="model_delete"),
     path("roles/", permissions.role_list, name="role_list"),
-    path("roles/<slug:slug>/members/", permissions.role_members, name="role_members"),
     path("roles/<slug:slug>/delete/", permissions.role_delete, name="role_delete"),
     re_path(
         r"^roles/(?P<slug>[-a-zA-Z0-9_]+)/tools/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/\Z",

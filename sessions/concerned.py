@@ -106,7 +106,8 @@ class Stored:
     grants_of: Mapping[int, Said]
 
     def rights_of(self, member: int) -> Rights:
-        rules = tuple(self.rules[role] for role in sorted(self.roles_of.get(member, ())))
+        held = sorted(self.roles_of.get(member, ()), key=lambda role: role or 0)  # None: one that is not stored yet
+        rules = tuple(self.rules[role] for role in held)
         return Rights(rules, *self.grants_of.get(member, ({}, {})))
 
 

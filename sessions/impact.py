@@ -14,6 +14,8 @@ from functools import reduce
 from itertools import chain
 from operator import or_
 
+from django.db.models import Q
+
 from capabilities.active import is_meta_tool
 from capabilities.contract.permission import OPENING, Decision, RoleRules, ToolKey
 from capabilities.models import AgentTool, Role, RoleMembership, Tool
@@ -48,7 +50,11 @@ class NewRole:
 
     role: Role
     mode: str
-    rules: tuple[Rule, ...]
+    #: None: as they are stored.
+    rules: tuple[Rule, ...] | None
+    #: Keys of the members who would get it, and of those who would lose it.
+    given: Keys = frozenset()
+    taken: Keys = frozenset()
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,14 @@ class RoleChange:
     closed: tuple[str, ...]
     #: Of the current versions of the opened tools, less those of the closed ones, as far as they are switched on.
     tokens: int
+    #: Who have it afterwards, and how many of these did not, and how many lose it.
     members: int
+    given: int = 0
+    taken: int = 0
+
+    @property
+    def is_same(self) -> bool:
+        return not (self.opened or self.closed or self.given or self.taken)
 
     @property
     def opened_told(self) -> str:
@@ -107,7 +120,7 @@ class Impact:
 
 
 def impact_of(wanted: Sequence[NewRole]) -> Impact:
-    """What saving these roles would change, over all members who may sign in and have one of them.
+    """What saving these roles would change, over all members who may sign in and have one of them, or would.
 
     A session is live while it has an open turn, or had one accepted in the last 24 hours. It counts where a tool that
     its member loses is among those that its agent was last sent, or where its agent would send one that its member
@@ -117,20 +130,25 @@ def impact_of(wanted: Sequence[NewRole]) -> Impact:
     """
     catalogue = _read_catalogue()
     changed = {new.role.pk: new.role for new in wanted if new.role.pk}
-    before = _stored(changed)
-    rules = {each.role.pk: catalogue.compiled(each) for each in wanted}
+    before = _stored(wanted)
+    roles_after = _roles_after(before, wanted)
+    rules = {each.role.pk: _rules_after(before, each, catalogue) for each in wanted}
     old = {new.role.pk: _before(before, new.role, catalogue) for new in wanted}
     new = {key: _opened(each, catalogue.tools) for key, each in rules.items()}
     touched = frozenset(chain.from_iterable(old[key] ^ new[key] for key in old))
     meta = _meta_touched({key: before.rules[key] for key in changed}, rules, catalogue.tools)
-    roles = tuple(_role_change(each, old, new, catalogue, before) for each in wanted)
-    if not (touched or meta) or not changed:
-        return Impact(roles, unchanged=len(before.roles_of))
+    if roles_after != before.roles_of:
+        moved = {each.role.pk for each in wanted if each.given or each.taken}
+        touched |= frozenset(chain.from_iterable(old[key] | new[key] for key in moved))
+        meta |= frozenset(key for key, line in catalogue.tools.items() if line.is_meta)
+    roles = tuple(_role_change(each, old, new, catalogue, roles_after) for each in wanted)
+    if not (touched or meta) or not roles_after:
+        return Impact(roles, unchanged=len(roles_after))
     bits = Bits(catalogue.tools, touched | meta)
     members = members_in(before.holders)
-    differences = _differences(before, bits, old, new)
+    differences = _differences(before, roles_after, bits, old, new)
     if meta:
-        _add_meta(differences, before, rules, bits, members)
+        _add_meta(differences, before, roles_after, rules, bits, members)
     found = grouped(differences, bits, members)
     return Impact(
         roles,
@@ -171,7 +189,7 @@ class Catalogue:
         categories = {line.category: line.category_id for line in self.tools.values()}
         by_category: dict[int, Decision] = {}
         by_tool: dict[int, Decision] = {}
-        for rule in new.rules:
+        for rule in new.rules or ():
             if rule.tool in tools:
                 by_tool[tools[rule.tool]] = decision(rule.effect)
             elif rule.category in categories:
@@ -204,10 +222,33 @@ def _read_catalogue() -> Catalogue:
 # -- What changes -----------------------------------------------------------------------------------------------------
 
 
-def _stored(changed: Mapping[int, Role]) -> Stored:
-    """The members who may sign in and have one of these roles. Three queries."""
-    active = RoleMembership.objects.filter(membership__ended_at=None, membership__user__is_active=True)
-    return read_stored(active.filter(role__in=list(changed)).values("membership"), list(changed.values()))
+def _stored(wanted: Sequence[NewRole]) -> Stored:
+    """The members who may sign in and have one of these roles, or would get one. Three queries."""
+    stored = [new.role for new in wanted if new.role.pk]
+    held = RoleMembership.objects.filter(role__in=[role.pk for role in stored]).values("membership")
+    given = frozenset(chain.from_iterable(new.given for new in wanted))
+    active = Membership.objects.filter(ended_at=None, user__is_active=True)
+    named = Q(pk__in=held) | Q(pk__in=given) if given else Q(pk__in=held)
+    return read_stored(active.filter(named).values("pk"), stored)
+
+
+def _roles_after(stored: Stored, wanted: Sequence[NewRole]) -> dict[int, Keys]:
+    """Keys of the roles that each member would have. Whoever may not sign in has none."""
+    found = dict(stored.roles_of)
+    given = frozenset(chain.from_iterable(new.given for new in wanted))
+    active = set(stored.holders.filter(pk__in=given).values_list("pk", flat=True)) if given else set()
+    for new in wanted:
+        for member in new.given & active:
+            found[member] = found.get(member, frozenset()) | {new.role.pk}
+        for member in new.taken & found.keys():
+            found[member] -= {new.role.pk}
+    return found
+
+
+def _rules_after(stored: Stored, new: NewRole, catalogue: Catalogue) -> RoleRules:
+    if new.rules is not None:
+        return catalogue.compiled(new)
+    return replace(stored.rules[new.role.pk], mode=new.mode)
 
 
 def _before(stored: Stored, role: Role, catalogue: Catalogue) -> Keys:
@@ -242,7 +283,7 @@ def _role_change(
     old: Mapping[int, Keys],
     new: Mapping[int, Keys],
     catalogue: Catalogue,
-    stored: Stored,
+    roles_of: Mapping[int, Keys],
 ) -> RoleChange:
     key = wanted.role.pk
     opened, closed = new[key] - old[key], old[key] - new[key]
@@ -251,23 +292,31 @@ def _role_change(
         catalogue.names(opened),
         catalogue.names(closed),
         catalogue.tokens(opened) - catalogue.tokens(closed),
-        sum(1 for roles in stored.roles_of.values() if key in roles),
+        sum(1 for roles in roles_of.values() if key in roles),
+        len(wanted.given),
+        len(wanted.taken),
     )
 
 
 def _differences(
-    stored: Stored, bits: Bits[Line], old: Mapping[int, Keys], new: Mapping[int, Keys]
+    stored: Stored,
+    roles_after: Mapping[int, Keys],
+    bits: Bits[Line],
+    old: Mapping[int, Keys],
+    new: Mapping[int, Keys],
 ) -> dict[int, Difference]:
     """For each member the tools won and lost: the roles' difference, less what a grant of the member's own decides."""
     was = {key: bits.of(_opened(rules, bits.lines)) for key, rules in stored.rules.items()}
     will = was | {key: bits.of(keys) for key, keys in new.items()}
-    by_roles: dict[Keys, Difference] = {}
+    by_roles: dict[tuple[Keys, Keys], Difference] = {}
     found = {}
-    for member, roles in stored.roles_of.items():
-        if roles not in by_roles:
-            before, after = (reduce(or_, (each[role] for role in roles)) for each in (was, will))
-            by_roles[roles] = (after & ~before, before & ~after)
-        won, lost = by_roles[roles]
+    for member, roles in roles_after.items():
+        pair = (stored.roles_of.get(member, frozenset()), roles)
+        if pair not in by_roles:
+            before = reduce(or_, (was[role] for role in pair[0]), 0)
+            after = reduce(or_, (will[role] for role in pair[1]), 0)
+            by_roles[pair] = (after & ~before, before & ~after)
+        won, lost = by_roles[pair]
         categories, tools = stored.grants_of.get(member, ((), ()))
         decided = bits.of_categories(categories) | bits.of(tools)
         found[member] = (won & ~decided, lost & ~decided)
@@ -277,6 +326,7 @@ def _differences(
 def _add_meta(
     differences: dict[int, Difference],
     stored: Stored,
+    roles_after: Mapping[int, Keys],
     new: Mapping[int, RoleRules],
     bits: Bits[Line],
     members: Mapping[int, Membership],
@@ -285,13 +335,13 @@ def _add_meta(
     One query."""
     meta = {key: ToolKey(key, line.category_id, line.name, True) for key, line in bits.lines.items() if line.is_meta}
     every = bits.of(meta)
-    after = replace(stored, rules={**stored.rules, **{key: new[key] for key in new if key in stored.rules}})
+    after = replace(stored, rules={**stored.rules, **new}, roles_of=roles_after)
     was, will = standings_of(stored, members), {key: after.rights_of(key) for key in members}
     for member, standing in was.items():
         had = bits.of(key for key, tool in meta.items() if standing.decide(tool).allowed)
         after_it = replace(standing, rights=will[member])
         has = bits.of(key for key, tool in meta.items() if after_it.decide(tool).allowed)
-        won, lost = differences[member]
+        won, lost = differences.get(member, (0, 0))
         differences[member] = (won & ~every | has & ~had, lost & ~every | had & ~has)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -12,9 +12,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from capabilities.contract.wire import canonical_json, sha256_hex
-from capabilities.forms.permissions import RoleForm, posted_rules
+from capabilities.forms.permissions import RoleForm, posted_members, posted_rules
 from capabilities.models import Role
-from capabilities.queries.permissions import MEMBERS_SHOWN, members_for_role, role_matrix, role_or_404
+from capabilities.queries.permissions import RoleMembers, role_matrix, role_members, role_or_404
 from capabilities.refused import ChangeRefused
 from capabilities.roles import (
     RoleContent,
@@ -152,33 +152,36 @@ def _digest(value: Any) -> str:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def role_create(request: MemberRequest, org: str) -> HttpResponse:
-    """Nobody has it yet, so it is saved at once; the preview tells what it would open."""
+    """The form of a new role. What it would open, and to whom, is shown before it is added where it has members."""
     member = member_or_404(request, right=Right.ROLES)
     form = RoleForm(request.POST or None)
     rules = posted_rules(request.POST, ())
+    members = role_members(None, posted_members(request.POST), _member_query(request))
     context: dict[str, Any] = {}
-    if form.is_valid() and "preview" in request.POST:
+    if "find" not in request.POST and form.is_valid():
         content = form.content(rules)
-        role = Role(organisation=member.organisation, slug=content.slug, name=content.name)
-        context["impact"] = impact_of([NewRole(role, content.mode, rules)])
-    elif form.is_valid():
-        try:
-            role = create_role(form.content(rules), actor=member)
-        except ChangeRefused as error:
-            show_refusal(form, error)
+        asked = _digest(_asked_of_role(content, members))
+        if "preview" not in request.POST and (request.POST.get("stamp") == asked or not members.given):
+            try:
+                role = create_role(content, given=members.given, actor=member)
+            except ChangeRefused as error:
+                show_refusal(form, error)
+            else:
+                messages.success(request, f"{role} is added.")
+                return redirect("role_detail", org, role.slug)
         else:
-            messages.success(request, f"{role} is added. Nobody has it yet: choose its members here.")
-            return redirect("role_detail", org, role.slug)
-    context |= {"form": form, "matrix": role_matrix(rules), "may_change": True}
-    return render(request, "capabilities/role_form.html", context, status=status_of(form))
+            role = Role(organisation=member.organisation, slug=content.slug, name=content.name)
+            context["impact"] = impact_of([NewRole(role, content.mode, rules, _keys(members.given))])
+            context["stamp"] = asked if members.given else ""
+    return _role_page(request, None, form, rules, members, True, context)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """One role: its form with the matrix, and its members beside. With a right for a category only rules are saved.
+    """One role: its words, its matrix and its members are one form. With a right for a category only rules are saved.
 
-    What changes its mode or its rules is shown first, and saved with the stamp of what was shown.
+    What changes its mode, its rules or its members is shown first, and saved with the stamp of what was shown.
     """
     member = member_or_404(request, right=Right.ROLES, category=None)
     role = role_or_404(slug)
@@ -186,59 +189,74 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     stored = tuple(rules_of(role))
     rules = posted_rules(request.POST, stored)
     form = RoleForm(request.POST if request.method == "POST" and may_change else None, role=role)
+    ticks = posted_members(request.POST) if may_change else {}
+    members = role_members(role, ticks, _member_query(request))
     context: dict[str, Any] = {}
-    if request.method == "POST" and (not may_change or form.is_valid()):
+    if request.method == "POST" and "find" not in request.POST and (not may_change or form.is_valid()):
         content = form.content(rules) if may_change else RoleContent(role.slug, role.name, mode=role.mode, rules=rules)
         require_for_rules(member, {role: (stored, rules)})
         try:
             check_rules(rules)
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
-            return _role_page(request, role, form, rules, may_change, context)
-        state, told = stamp_of([role]), _digest([content.mode, [astuple(rule) for rule in rules]])
+            return _role_page(request, role, form, rules, members, may_change, context)
+        state, told = stamp_of([role]), _digest(_asked_of_role(content, members))
         asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
         is_shown = (asked_state, asked_told) == (state, told)
-        changes_tools = (content.mode, rules) != (role.mode, stored)
+        is_felt = (content.mode, rules) != (role.mode, stored) or bool(members.given or members.taken)
         moved = bool(asked_state) and asked_state != state
-        if "preview" not in request.POST and not moved and (is_shown or not changes_tools):
+        if "preview" not in request.POST and not moved and (is_shown or not is_felt):
             try:
                 if may_change:
-                    update_role(role, content, actor=member, stamp=state)
+                    update_role(role, content, given=members.given, taken=members.taken, actor=member, stamp=state)
                 else:
                     set_role_rules(role, rules, actor=member, stamp=state)
             except ChangeRefused as error:
                 show_refusal(form, error) if may_change else messages.error(request, str(error))
-                return _role_page(request, role_or_404(slug), form, rules, may_change, context)
+                return _role_page(request, role_or_404(slug), form, rules, members, may_change, context)
             except RolesChanged:
                 moved = True
             else:
-                messages.success(request, f"{role} is saved: it counts from the next call on.")
+                messages.success(request, f"{role} is saved. The change applies from the next call on.")
                 return redirect("role_detail", org, role.slug)
-        context = {
-            "impact": impact_of([NewRole(role, content.mode, rules)]),
-            "stamp": f"{state}.{told}",
-            "moved": MOVED if moved else "",
-        }
-    return _role_page(request, role, form, rules, may_change, context)
+        new = NewRole(role, content.mode, rules, _keys(members.given), _keys(members.taken))
+        context = {"impact": impact_of([new]), "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
+    return _role_page(request, role, form, rules, members, may_change, context)
+
+
+def _asked_of_role(content: RoleContent, members: RoleMembers) -> list[Any]:
+    """What a role's form asks for beside words."""
+    people = [sorted(str(each.public_id) for each in some) for some in (members.given, members.taken)]
+    return [content.mode, [astuple(rule) for rule in content.rules or ()], *people]
+
+
+def _keys(members: Iterable[Membership]) -> frozenset[int]:
+    return frozenset(each.pk for each in members)
+
+
+def _member_query(request: MemberRequest) -> str:
+    return request.POST.get("member_q", "")[:100].replace("\x00", "")
 
 
 def _role_page(
     request: MemberRequest,
-    role: Role,
+    role: Role | None,
     form: RoleForm,
     rules: tuple[Rule, ...],
+    members: RoleMembers,
     may_change: bool,
     more: dict[str, Any],
 ) -> HttpResponse:
-    q = request.GET.get("q", "")[:100].replace("\x00", "")
-    members = members_for_role(role, q)
+    if "find" in request.POST:
+        form = RoleForm(initial=request.POST.dict())
+    lines = role_matrix(rules)
     context = {
         "role": role,
         "form": form,
-        "matrix": role_matrix(rules),
-        "members": members[:MEMBERS_SHOWN],
-        "has_more_members": len(members) > MEMBERS_SHOWN,
-        "q": q,
+        "matrix": lines,
+        "unlisted": sum(not line.is_listed for line in lines),
+        "members": members,
+        "member_q": _member_query(request),
         "may_change": may_change,
         **more,
     }

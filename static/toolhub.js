@@ -219,6 +219,37 @@
     for (const box of boxes) box.checked = !all;
   });
 
+  // A list that is narrowed while somebody types: lines without the words are hidden, folds with such lines are open.
+  const narrow = (box) => {
+    const root = $(box.dataset.narrow);
+    if (!root) return;
+    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (line) => words.every((word) => line.dataset.words.toLowerCase().includes(word));
+    const lines = $$("[data-words]", root);
+    for (const line of lines) {
+      const parent = line.parentElement.closest("[data-words]");
+      line.hidden = !fits(line) && !(parent && root.contains(parent) && fits(parent));
+    }
+    for (const line of lines) if (line.hidden && $("[data-words]:not([hidden])", line)) line.hidden = false;
+    for (const fold of $$("details", root)) {
+      fold.dataset.was ??= String(fold.open);
+      const own = fold.closest("[data-words]");
+      const found = $$("[data-words]:not([hidden])", fold).length > 0;
+      fold.open = words.length && !(own && fits(own)) ? found : fold.dataset.was === "true";
+      if (!words.length) delete fold.dataset.was;
+      if (!own) fold.hidden = words.length > 0 && !found;
+    }
+    const none = $("[data-narrow-none]", root);
+    if (none) none.hidden = lines.some((line) => !line.hidden);
+  };
+  document.addEventListener("input", (event) => { if (event.target.matches("[data-narrow]")) narrow(event.target); });
+  // Enter in there searches on, if there is more than what is shown, and never saves the form around it.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches?.("[data-narrow]")) return;
+    event.preventDefault();
+    if (event.target.dataset.narrowMore) $(event.target.dataset.narrowMore)?.click();
+  });
+
   // Filters apply as they are changed; without script there is a button.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-auto]");

@@ -642,11 +642,6 @@ ROUTES: dict[str, Route] = {
         ),
         right=Right.ROLES,
     ),
-    "role_members": Route(
-        (Ask("POST", 302, body=lambda side: {"members": side.member_id}, refused=302),),
-        args={"slug": "role"},
-        right=Right.ROLES,
-    ),
     "role_tools": Route((Ask(status=302),), args={"slug": "role", "name": "category"}, right=Right.ROLES),
     "role_delete": Route((Ask("POST", 302),), args={"slug": "role"}, right=Right.ROLES),
     "member_tools": Route(

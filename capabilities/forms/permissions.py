@@ -7,12 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.http import QueryDict
 
 from capabilities.grants import MAX_REASON, GrantContent
 from capabilities.models import Category, Effect, Role, RoleMode
 from capabilities.roles import RoleContent, Rule
 from toolhub.tenants.models import slug_validator
 from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.public_ids import public_id_of
 
 
 class RoleForm(forms.Form):
@@ -60,6 +62,14 @@ def posted_rules(data: Mapping[str, Any], stored: Iterable[Rule]) -> tuple[Rule,
         if effect in Effect.values:
             found[kind, name] = Rule(effect, **{kind: name})
     return tuple(sorted(found.values()))
+
+
+def posted_members(data: QueryDict) -> dict[UUID, bool]:
+    """By public id of each member that the form shows, whether the box is ticked."""
+    shown, ticked = (
+        {key for text in data.getlist(name) if (key := public_id_of(text)) is not None} for name in ("shown", "members")
+    )
+    return {key: key in ticked for key in shown | ticked}
 
 
 class GrantFilter(forms.Form):

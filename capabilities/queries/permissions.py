@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
@@ -65,6 +66,11 @@ class CategoryLine:
     tools: Sequence[ToolLine] = field(default_factory=tuple)
     is_whole: bool = True
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether a rule names the category or one of its tools."""
+        return bool(self.said) or any(tool.said for tool in self.tools)
+
 
 def role_matrix(rules: Iterable[Rule]) -> list[CategoryLine]:
     """Every category with what the rules say of it and of its tools. Two queries."""
@@ -102,15 +108,44 @@ def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
     return CategoryLine(category.name, category.title, len(names), said.get(("category", name), ""), first + differ)
 
 
-def members_for_role(role: Role, q: str = "") -> Sequence[Membership]:
-    """Members with whether each `has` the role, those who have it first. One query."""
-    has = Exists(RoleMembership.objects.filter(role=role, membership=OuterRef("pk")))
+@dataclass(frozen=True)
+class RoleMembers:
+    """The members that a role's form shows, each with whether it `has` the role in the form."""
+
+    shown: Sequence[Membership] = ()
+    has_more: bool = False
+    #: Public ids of those who are not shown and whom the form gives the role to, or takes it from.
+    hidden: Mapping[UUID, bool] = field(default_factory=dict)
+    #: Those who do not have it and would get it, and those who have it and would lose it.
+    given: Sequence[Membership] = ()
+    taken: Sequence[Membership] = ()
+
+
+def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "") -> RoleMembers:
+    """`ticks`: by public id whether the form says that the member has the role. Two queries, one without ticks."""
+    has = Exists(RoleMembership.objects.filter(role=role.pk if role else None, membership=OuterRef("pk")))
     members = Membership.objects.select_related("user").filter(ended_at=None).annotate(has=has)
-    if q:
-        members = members.filter(
-            Q(user__email__icontains=q) | Q(user__first_name__icontains=q) | Q(user__last_name__icontains=q)
+    changed: list[Any] = []
+    if ticks:
+        named = members.filter(public_id__in=list(ticks)).order_by("user__email")
+        changed = [each for each in named if ticks[each.public_id] != each.has]
+    found = members
+    for word in q.split():
+        found = found.filter(
+            Q(user__email__icontains=word) | Q(user__first_name__icontains=word) | Q(user__last_name__icontains=word)
         )
-    return list(members.order_by("-has", "user__email")[: MEMBERS_SHOWN + 1])
+    shown: list[Any] = list(found.order_by("-has", "user__email")[: MEMBERS_SHOWN + 1])
+    page = shown[:MEMBERS_SHOWN]
+    there = {each.public_id for each in page}
+    for each in page:
+        each.has = ticks.get(each.public_id, each.has)
+    return RoleMembers(
+        page,
+        len(shown) > MEMBERS_SHOWN,
+        {each.public_id: ticks[each.public_id] for each in changed if each.public_id not in there},
+        [each for each in changed if ticks[each.public_id]],
+        [each for each in changed if not ticks[each.public_id]],
+    )
 
 
 # -- Grants -----------------------------------------------------------------------------------------------------------

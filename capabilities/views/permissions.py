@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -25,17 +24,11 @@ from capabilities.queries.permissions import (
     roles_shown,
 )
 from capabilities.refused import ChangeRefused
-from capabilities.roles import (
-    assign_role,
-    delete_role,
-    rules_of,
-    unassign_role,
-)
+from capabilities.roles import delete_role, rules_of
 from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.public_ids import public_id_of
 
 
 @require_GET
@@ -57,27 +50,6 @@ def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpRe
         address = reverse("role_matrix", args=[org])
         return redirect(f"{address}?{urlencode({'roles': role.slug, 'open': line.name})}")
     return render(request, "capabilities/_role_tools.html", {"role": role, "line": line})
-
-
-@require_POST
-@signed_in
-def role_members(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """Give and take the role as the checkboxes say; members who were not shown keep what they have."""
-    actor = member_or_404(request, right=Right.ROLES)
-    role = role_or_404(slug)
-    shown, ticked = (
-        {key for text in request.POST.getlist(name) if (key := public_id_of(text)) is not None}
-        for name in ("shown", "members")
-    )
-    found = Membership.objects.select_related("user").filter(ended_at=None, public_id__in=shown | ticked)
-    try:
-        with transaction.atomic():
-            given = assign_role(role, [each for each in found if each.public_id in ticked], actor=actor)
-            taken = unassign_role(role, [each for each in found if each.public_id in shown - ticked], actor=actor)
-    except ChangeRefused as error:
-        return refused(request, error, "role_detail", org, slug)
-    messages.success(request, f"{role}: given to {given}, taken from {taken}.")
-    return redirect("role_detail", org, slug)
 
 
 @require_POST

@@ -217,7 +217,12 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
         hours = dice.choice([1, -1, None])
         until = timezone.now() + timedelta(hours=hours) if hours else None
         give(member, dice.choice(["allow", "deny"]), expires_at=until, **named)
-    wanted = [NewRole(role, "listed", tuple(lines())) for role in roles[:3]]
+    wanted = []
+    for role in roles[:3]:
+        has = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
+        given = frozenset(each.pk for each in members if each.pk not in has and dice.random() < 0.2)
+        taken = frozenset(key for key in has if dice.random() < 0.2)
+        wanted.append(NewRole(role, "listed", tuple(lines()), given, taken))
 
     def usable() -> dict[str, set[str]]:
         standings = {str(member): standing_of(member) for member in members}
@@ -229,7 +234,10 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
     impact = impact_of(wanted)
     before = usable()
     for new in wanted:
-        set_role_rules(new.role, new.rules, actor=None)
+        set_role_rules(new.role, new.rules or (), actor=None)
+        RoleMembership.objects.filter(role=new.role, membership__in=new.taken).delete()
+        for key in new.given:
+            RoleMembership.objects.create(organisation_id=current_scope(), role=new.role, membership_id=key)
     after = usable()
 
     told = {name: group for group in impact.groups for name in group.members}
@@ -339,6 +347,43 @@ def test_the_sentence_tells_three_groups_and_counts_the_others(acme: Organisatio
     impact = listed(coder, FILE, WEB)
 
     assert impact.sentence.startswith("1 member gains 3 tools, 1 member gains 3 tools, 1 member gains 3 tools, 2 more ")
+
+
+# -- Who has a role ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_who_gets_a_role_gains_and_who_loses_it_loses(alice: Membership, bob: Membership) -> None:
+    coder = make_listed("coder", [FILE], bob)
+    make_listed("surfer", [WEB], alice)
+
+    new = NewRole(coder, "listed", None, given=frozenset({alice.pk}), taken=frozenset({bob.pk}))
+    impact = impact_of([new])
+
+    files = ("file_read", "file_write")
+    assert impact.groups == (Group(("Alice",), files, ()), Group(("Bob",), (), files))
+    assert (impact.roles[0].members, impact.roles[0].given, impact.roles[0].taken) == (1, 1, 1)
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_what_another_role_or_a_grant_opens_is_not_lost_with_a_role(alice: Membership, bob: Membership) -> None:
+    coder = make_listed("coder", [FILE], alice, bob)
+    make_listed("reader", [Rule("allow", tool="file_read")], alice)
+    give(bob, "allow", tool=Tool.objects.get(name="file_write"))
+
+    impact = impact_of([NewRole(coder, "listed", None, taken=frozenset({alice.pk, bob.pk}))])
+
+    assert impact.groups == (Group(("Alice",), (), ("file_write",)), Group(("Bob",), (), ("file_read",)))
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_the_last_role_takes_the_tools_that_load_others_along(acme: Organisation, bob: Membership) -> None:
+    make_meta_tools(acme)
+    coder = make_listed("coder", [FILE], bob)
+
+    impact = impact_of([NewRole(coder, "listed", None, taken=frozenset({bob.pk}))])
+
+    assert "load_tools" in impact.groups[0].lost
 
 
 # -- How much it takes ------------------------------------------------------------------------------------------------
