@@ -23,6 +23,7 @@ from capabilities.models import (
 from capabilities.providers import MAX_ROUNDS
 from capabilities.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
 from capabilities.rights import configuration_write, require
+from capabilities.short_names import free_short_name
 from capabilities.toolkits import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
@@ -141,9 +142,10 @@ def _own_lines(agent: Agent) -> dict[str, bool]:
 
 
 def _write(agent: Agent, content: AgentContent) -> None:
-    check_slug(content.slug)
-    if Agent.objects.filter(slug=content.slug).exclude(pk=agent.pk).exists():
-        raise ChangeRefused("slug", f"There is an agent {content.slug} already.", code="taken")
+    slug = content.slug or agent.slug or free_short_name(Agent.objects.all(), "slug", content.name)
+    check_slug(slug)
+    if Agent.objects.filter(slug=slug).exclude(pk=agent.pk).exists():
+        raise ChangeRefused("slug", f"There is an agent {slug} already.", code="taken")
     if len(content.prompt) > MAX_PROMPT:
         raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
     if content.max_rounds is not None and not 1 <= content.max_rounds <= MAX_ROUNDS:
@@ -154,7 +156,7 @@ def _write(agent: Agent, content: AgentContent) -> None:
     ):
         if value not in choices.values:
             raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
-    agent.slug, agent.name, agent.description = content.slug, content.name, content.description
+    agent.slug, agent.name, agent.description = slug, content.name, content.description
     agent.prompt, agent.model, agent.starts_with_core = content.prompt, content.model, content.starts_with_core
     agent.max_rounds, agent.is_enabled = content.max_rounds, content.is_enabled
     agent.loading_mode, agent.scope = content.loading_mode, content.scope

@@ -13,6 +13,7 @@ from capabilities.catalogue import touch_registry
 from capabilities.models import Category, Tool
 from capabilities.refused import RESERVED, ChangeRefused, not_there
 from capabilities.rights import check_rank, configuration_write, require
+from capabilities.short_names import free_short_name
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -33,8 +34,9 @@ class CategoryContent:
 
 @configuration_write()
 def create_category(name: str, content: CategoryContent, *, actor: Membership) -> Category:
-    """Raises ChangeRefused for a name in use, or one that cannot be."""
+    """Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that cannot be."""
     require(actor, Right.CATALOGUE)
+    name = name or free_short_name(Category.objects.all(), "name", content.title, separator="_")
     if not CATEGORY_NAME.match(name) or name in RESERVED:
         raise ChangeRefused("name", "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -; not “new”.")
     if Category.objects.filter(name=name).exists():

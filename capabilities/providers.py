@@ -13,6 +13,7 @@ from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.refused import ChangeRefused, check_slug
 from capabilities.rights import configuration_write, require
+from capabilities.short_names import free_short_name
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
@@ -69,11 +70,13 @@ def save_provider(
     if provider is None:
         provider = Provider(organisation_id=actor.organisation_id, api_key="")
     before = {} if is_new else _told(provider)
-    _check_slug(provider, content.slug)
+    slug = content.slug or provider.slug or free_short_name(Provider.objects.all(), "slug", content.name)
+    _check_slug(provider, slug)
     if not is_new and content.api_key is None and _moves(provider.base_url, content.base_url) and _has_key(provider):
         raise ProviderRefused(
             "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
         )
+    provider.slug = slug
     _write(provider, content)
     after = _told(provider)
     if content.api_key is not None:
@@ -195,7 +198,7 @@ def _check_numbers(content: ModelContent) -> None:
 def _write(provider: Provider, content: ProviderContent) -> None:
     if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
         raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
-    provider.slug, provider.name, provider.tool_limit = content.slug, content.name, content.tool_limit
+    provider.name, provider.tool_limit = content.name, content.tool_limit
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
     if content.api_key is not None:
         provider.api_key = content.api_key

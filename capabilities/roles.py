@@ -16,13 +16,12 @@ from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from capabilities.refused import ChangeRefused, check_slug, not_there
 from capabilities.rights import check_rank, configuration_write, require
+from capabilities.short_names import MATRIX, free_short_name
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 
 #: Lines of one role.
 MAX_RULES = 5_000
-#: The page of all roles stands at this address.
-MATRIX = "matrix"
 
 
 @dataclass(frozen=True, order=True)
@@ -234,14 +233,15 @@ def _members(members: Iterable[Membership]) -> QuerySet[Membership]:
 
 
 def _write(role: Role, content: RoleContent) -> None:
-    check_slug(content.slug)
-    if content.slug == MATRIX and role.slug != MATRIX:
+    slug = content.slug or role.slug or free_short_name(Role.objects.all(), "slug", content.name)
+    check_slug(slug)
+    if slug == MATRIX and role.slug != MATRIX:
         raise ChangeRefused("slug", f"The short name {MATRIX} stands for the page of all roles; choose another.")
     if content.mode not in RoleMode.values:
         raise ChangeRefused("mode", f"The mode is one of {', '.join(RoleMode.values)}.")
-    if Role.objects.filter(slug=content.slug).exclude(pk=role.pk).exists():
-        raise ChangeRefused("slug", f"There is a role {content.slug} already.", code="taken")
-    role.slug, role.name = content.slug, content.name
+    if Role.objects.filter(slug=slug).exclude(pk=role.pk).exists():
+        raise ChangeRefused("slug", f"There is a role {slug} already.", code="taken")
+    role.slug, role.name = slug, content.name
     role.description, role.mode = content.description, content.mode
     role.save()
 

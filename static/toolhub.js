@@ -256,6 +256,26 @@
     if (form && event.target.matches("select")) form.requestSubmit();
   });
 
+  // The short name of something new follows its name until somebody types another. What was filled in here is not sent:
+  // the server makes the same, and another where a row has it already. See capabilities/short_names.py.
+  const shortName = (name, separator) => name.normalize("NFKD").replace(/[^\x00-\x7f]|'/g, "").toLowerCase()
+    .split(/[^a-z0-9]+/).filter(Boolean).join(separator).slice(0, 63);
+  const isMade = (field) => field.dataset.made !== undefined && field.value === field.dataset.made;
+  const make = (field) => {
+    const source = field.form.elements[field.dataset.shortNameOf];
+    if (field.value && !isMade(field)) return;
+    field.value = field.dataset.made = shortName(source.value, field.dataset.shortNameSeparator || "-");
+  };
+  $$("[data-short-name-of]").forEach(make);
+  document.addEventListener("input", (event) => {
+    for (const field of $$("[data-short-name-of]", event.target.form || undefined)) {
+      if (field.dataset.shortNameOf === event.target.name) make(field);
+    }
+  });
+  document.addEventListener("formdata", (event) => {
+    for (const field of $$("[data-short-name-of]", event.target)) if (isMade(field)) event.formData.set(field.name, "");
+  });
+
   // A form of many switches sends only those that were changed, and counts them. A switch's name ends with what it was.
   const isChanged = (select) => select.name.split(":")[3] !== select.value;
   document.addEventListener("formdata", (event) => {

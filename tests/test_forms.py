@@ -88,7 +88,7 @@ FORMS: dict[str, Form] = {
     "POST member_remove": Form(shows="is no longer a member"),
     "GET audit_list": Form({"q": "tool"}, "tool.update"),
     # Agents
-    "POST agent_create": Form({"name": "Fresh", "slug": "fresh"}, "Fresh"),
+    "POST agent_create": Form({"name": "Fresh"}, "Fresh"),
     "POST agent_create find": Form(shows="word_tool", writes=False),
     "POST agent_create q": Form({"q": "word"}, "word_tool", writes=False),
     "POST agent_update": Form({"name": "Fresh"}, "Fresh"),
@@ -104,7 +104,7 @@ FORMS: dict[str, Form] = {
     "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
     "POST tools_switch enabled=0": Form({"names": ["{name}"]}),
     "POST tool_try": Form({"arg-expression": "2+40"}),
-    "POST category_create": Form({"title": "Fresh", "name": "fresh"}, "Fresh"),
+    "POST category_create": Form({"title": "Fresh"}, "Fresh"),
     "POST category_update": Form({"title": "Fresh"}, "Fresh"),
     "POST category_delete": Form(shows="is removed"),
     "POST service_update": Form({"base_url": "https://search.example"}, "SearXNG"),
@@ -119,16 +119,14 @@ FORMS: dict[str, Form] = {
     "POST toolkit_update q": Form({"q": "word"}, "word_tool", writes=False),
     "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
     # Providers
-    "POST provider_create": Form(
-        {"name": "Fresh", "slug": "fresh", "model_name": "fresh-model", "context_window": "8000"}, "Fresh"
-    ),
+    "POST provider_create": Form({"name": "Fresh", "model_name": "fresh-model", "context_window": "8000"}, "Fresh"),
     "POST provider_update": Form({"name": "Fresh", "base_url": ""}, "Fresh"),
     "POST provider_delete": Form(shows="is removed"),
     "POST model_create": Form({"name": "fresh", "context_window": "8000"}, "fresh"),
     "POST model_update": Form({"context_window": "9000"}, "is saved"),
     "POST model_delete": Form(shows="is removed"),
     # Roles, grants, requests, Explain
-    "POST role_create": Form({"name": "Fresh", "slug": "fresh"}, "Fresh"),
+    "POST role_create": Form({"name": "Fresh"}, "Fresh"),
     "POST role_create preview": Form({"name": "Fresh", "slug": "fresh"}, "What saving changes", writes=False),
     "POST role_detail": Form({"name": "Fresh"}, "Fresh"),
     "POST role_detail preview": Form({"mode": "none"}, "What saving changes", writes=False),

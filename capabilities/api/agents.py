@@ -23,7 +23,7 @@ from capabilities.agents import (
     delete_agent,
     update_agent,
 )
-from capabilities.api.shared import SlugField, checked_part, refusals
+from capabilities.api.shared import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.models import Agent, AgentScope, AgentTool, AgentToolkit, LanguageModel, LoadingMode, Provider
 from capabilities.providers import (
     MAX_CONTEXT_WINDOW,
@@ -81,7 +81,7 @@ class AgentDetailOut(AgentOut):
 
 
 class AgentIn(serializers.Serializer[Any]):
-    slug = SlugField()
+    slug = SlugField(default="", help_text=MADE_FROM_NAME)
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
     prompt = serializers.CharField(max_length=MAX_PROMPT, allow_blank=True, trim_whitespace=False, default="")
@@ -137,7 +137,7 @@ class ProviderOut(serializers.Serializer[Provider]):
 
 
 class ProviderIn(serializers.Serializer[Any]):
-    slug = SlugField()
+    slug = SlugField(default="", help_text=MADE_FROM_NAME)
     name = serializers.CharField(max_length=100)
     base_url = serializers.CharField(
         max_length=500, allow_blank=True, default="", help_text="Up to the version; empty: the offline model."

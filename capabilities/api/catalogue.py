@@ -71,7 +71,9 @@ class CategoryPart(serializers.Serializer[Any]):
 
 
 class CategoryIn(CategoryPart):
-    name = serializers.CharField(max_length=64, help_text="For addresses and rules; given once.")
+    name = serializers.CharField(
+        max_length=64, default="", help_text="For addresses and rules, given once. Left out: made from the title."
+    )
 
 
 class ToolOut(serializers.Serializer[Tool]):

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.api.shared import SlugField, checked_part, refusals
+from capabilities.api.shared import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.grants import MAX_REASON, GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.models import Effect, Grant, Role, RoleMode, RoleRule
 from capabilities.roles import (
@@ -60,7 +60,7 @@ class RuleIn(serializers.Serializer[Any]):
 
 
 class RoleIn(serializers.Serializer[Any]):
-    slug = SlugField()
+    slug = SlugField(default="", help_text=MADE_FROM_NAME)
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
     mode = serializers.ChoiceField(

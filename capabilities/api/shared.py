@@ -38,6 +38,9 @@ def checked_part(serializer: type[serializers.Serializer[Any]], request: Request
     return checked(part, request)
 
 
+MADE_FROM_NAME = "Left out of something new: made from its name."
+
+
 class SlugField(serializers.CharField):
     """A short name for addresses."""
 

@@ -14,12 +14,11 @@ from capabilities.agents import (
     deferred_tools,
     own_tools,
 )
-from capabilities.forms.names import NamesField, in_places
+from capabilities.forms.names import NamesField, ShortNameField, in_places
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers import MAX_ROUNDS
 from capabilities.queries.agents import models_by_name
 from toolhub.tenants.forms import PublicIdField
-from toolhub.tenants.models import slug_validator
 
 FIELDS = (
     "name",
@@ -39,12 +38,7 @@ class AgentForm(forms.Form):
     """Choices are read when the form is made, in the scope of its organisation."""
 
     name = forms.CharField(max_length=100)
-    slug = forms.CharField(
-        max_length=63,
-        validators=[slug_validator],
-        label="Short name",
-        help_text="For addresses and the API: lower-case letters, digits and hyphens.",
-    )
+    slug = ShortNameField()
     description = forms.CharField(
         required=False, max_length=2_000, help_text="For people who choose an agent to talk to."
     )
@@ -114,7 +108,7 @@ class AgentForm(forms.Form):
     def content(self) -> AgentContent:
         data = self.cleaned_data
         return AgentContent(
-            slug=data["slug"],
+            slug=data["slug"] or self.initial.get("slug", ""),
             name=data["name"],
             description=data["description"],
             prompt=data["prompt"].replace("\r\n", "\n"),

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.core.validators import RegexValidator
 
 from capabilities.catalogue import MAX_INSTRUCTIONS
 from capabilities.categories import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
+from capabilities.forms.names import ShortNameField
 from capabilities.models import Category
 from capabilities.registry import ServiceField
 from capabilities.services import MAX_VALUE, ShownService, binding_fields
@@ -49,11 +51,12 @@ class CategoryForm(forms.Form):
     """A category; its name is asked for once."""
 
     title = forms.CharField(max_length=100)
-    name = forms.RegexField(
-        CATEGORY_NAME,
+    name = ShortNameField(
+        "title",
         max_length=64,
-        help_text="For rules and the API: letters, digits, _ and -. It stays for good.",
-        error_messages={"invalid": "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -."},
+        validators=[RegexValidator(CATEGORY_NAME, "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")],
+        help_text="For rules and the API: letters, digits, _ and -. It cannot be changed later.",
+        widget=forms.TextInput(attrs={"data-short-name-separator": "_"}),
     )
     description = forms.CharField(
         required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}), help_text="For people."

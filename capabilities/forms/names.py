@@ -8,7 +8,26 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
+from toolhub.tenants.models import slug_validator
+
 MAX_NAME = 64
+
+
+class ShortNameField(forms.CharField):
+    """A short name that may be left blank: of something new it is made from the field `source`, else it stays."""
+
+    def __init__(self, source: str = "name", **kwargs: Any) -> None:
+        self.source = source
+        if "validators" not in kwargs and "max_length" not in kwargs:
+            kwargs |= {"max_length": 63, "validators": [slug_validator]}
+        kwargs.setdefault("help_text", "For addresses and the API: lower-case letters, digits and hyphens.")
+        super().__init__(required=False, label="Short name", **kwargs)
+
+    def get_bound_field(self, form: forms.BaseForm, field_name: str) -> forms.BoundField:
+        """Only of something new does the script fill it in while the name is typed."""
+        if not form.initial.get(field_name):
+            self.widget.attrs["data-short-name-of"] = form.add_prefix(self.source)
+        return super().get_bound_field(form, field_name)
 
 
 class NamesField(forms.Field):

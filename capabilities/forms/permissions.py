@@ -9,10 +9,10 @@ from uuid import UUID
 from django import forms
 from django.http import QueryDict
 
+from capabilities.forms.names import ShortNameField
 from capabilities.grants import MAX_REASON, GrantContent
 from capabilities.models import Category, Effect, Role, RoleMode
 from capabilities.roles import RoleContent, Rule
-from toolhub.tenants.models import slug_validator
 from toolhub.tenants.places import MAX_PLACE
 from toolhub.tenants.public_ids import public_id_of
 
@@ -21,12 +21,7 @@ class RoleForm(forms.Form):
     """What a role says of itself. Its rules come beside it: a select for each category and tool that is shown."""
 
     name = forms.CharField(max_length=100)
-    slug = forms.CharField(
-        max_length=63,
-        validators=[slug_validator],
-        label="Short name",
-        help_text="For addresses and the API: lower-case letters, digits and hyphens.",
-    )
+    slug = ShortNameField()
     description = forms.CharField(required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}))
     mode = forms.ChoiceField(
         choices=[
@@ -47,7 +42,8 @@ class RoleForm(forms.Form):
 
     def content(self, rules: tuple[Rule, ...]) -> RoleContent:
         data = self.cleaned_data
-        return RoleContent(data["slug"], data["name"], data["description"], data["mode"], rules)
+        slug = data["slug"] or self.initial.get("slug", "")
+        return RoleContent(slug, data["name"], data["description"], data["mode"], rules)
 
 
 def posted_rules(data: Mapping[str, Any], stored: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from capabilities.forms.names import ShortNameField
 from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.providers import (
     MAX_CONTEXT_WINDOW,
@@ -17,7 +18,6 @@ from capabilities.providers import (
     check_base_url,
 )
 from capabilities.queries.agents import agents_by_name
-from toolhub.tenants.models import slug_validator
 
 
 class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
@@ -29,12 +29,7 @@ class ProviderForm(forms.Form):
     """A provider and, if new, its first model. The stored key is never in it, only the mask beside the field."""
 
     name = forms.CharField(max_length=100)
-    slug = forms.CharField(
-        max_length=63,
-        validators=[slug_validator],
-        label="Short name",
-        help_text="For addresses and the API: lower-case letters, digits and hyphens.",
-    )
+    slug = ShortNameField()
     base_url = forms.CharField(
         required=False,
         max_length=500,
@@ -119,7 +114,7 @@ class ProviderForm(forms.Form):
         if key is None and data.get("remove_key"):
             key = ""
         return ProviderContent(
-            slug=data["slug"],
+            slug=data["slug"] or self.initial.get("slug", ""),
             name=data["name"],
             base_url=data["base_url"],
             model_name=data.get("model_name", ""),
