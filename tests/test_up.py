@@ -19,11 +19,14 @@ from toolhub.supervisor import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Seconds for a start with an empty data folder, on a busy machine.
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 #: Seconds for an end: what DESIGN.md promises an operator.
 END_SECONDS = 20.0
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of /proc"),
+    pytest.mark.timeout(400),
+]
 
 Start = Callable[..., "Up"]
 
@@ -93,7 +96,7 @@ def test_ctrl_c_ends_all_parts_and_a_second_start_keeps_the_data(start: Start, t
     second = start(data_dir)
     second.wait_ready()
     assert second.interrupt() == 0
-    assert "admin@example.com" not in second.output  # printed once
+    assert second.output.splitlines() == [f"toolhub is ready: http://localhost:{second.port}/", "toolhub is stopping."]
     assert (data_dir / "toolhub.sqlite3").stat().st_mode & 0o077 == 0
 
 
@@ -162,9 +165,13 @@ def test_a_port_in_use_is_said_in_one_sentence_before_anything_starts(start: Sta
     assert not (tmp_path / "data" / "toolhub.sqlite3").exists()
 
 
-def test_a_stop_during_the_start_is_quiet(start: Start, tmp_path: Path) -> None:
+def test_a_stop_during_the_first_start_ends_it_at_once_and_the_next_one_goes_on(start: Start, tmp_path: Path) -> None:
     up = start(tmp_path / "data")
-    wait_for(lambda: (tmp_path / "data" / "up.lock").exists(), START_SECONDS)
+    wait_for(lambda: "Preparing the database" in up.output, START_SECONDS)
 
     assert up.interrupt() == 0
-    assert "Traceback" not in up.output
+    assert up.output == "Preparing the database ...\n"
+    again = start(tmp_path / "data")
+    again.wait_ready()
+    assert "admin@example.com" in again.output
+    assert again.interrupt() == 0

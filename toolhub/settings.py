@@ -177,7 +177,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "django.contrib.staticfiles",
+    "toolhub.static_files.StaticFiles",
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
@@ -287,11 +287,22 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
 STATIC_URL = "static/"
-#: Where an image collects them; without that folder they are served from where they are.
-COLLECTED = BASE_DIR / "staticfiles"
-STATIC_ROOT = COLLECTED if COLLECTED.is_dir() or "collectstatic" in sys.argv else None
 STATICFILES_DIRS = [BASE_DIR / "static"]
-WHITENOISE_USE_FINDERS = True
+#: Where they are collected, by the build of an image or by `manage.py up`; until then each is served from its source.
+COLLECTED = BASE_DIR / "staticfiles" if PRODUCTION else DATA_DIR / "static"
+COLLECTS = "collectstatic" in sys.argv[1:2] or ("up" in sys.argv[1:2] and not PRODUCTION)
+HASHED = COLLECTS or (COLLECTED / "staticfiles.json").is_file()
+STATIC_ROOT = COLLECTED if HASHED else None
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if HASHED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+WHITENOISE_USE_FINDERS = not HASHED
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.wire.TokenAuthentication"],

@@ -226,29 +226,36 @@ class Plan:
 
 
 class Supervisor:
-    """Migrates, starts, watches, ends. `run` returns the exit code."""
+    """Prepares, starts, watches, ends. `run` returns the exit code."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.env = dict(os.environ) | {"TOOLHUB_DATA_DIR": str(plan.data_dir), "PYTHONUNBUFFERED": "1"}
         self.env.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
         self.signals = 0
+        #: Whether a signal raises KeyboardInterrupt.
+        self.may_interrupt = False
         self.parts: list[Part] = []
         self.valkey: Part | None = None
 
-    def run(self, migrate: Callable[[], None]) -> int:
+    def run(self, prepare: Callable[[], bool]) -> int:
+        """`prepare` makes ready what the parts share; where it says that this took long, the start says so too."""
         os.umask(0o077)
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         self.catch_signals()
         with lock_data_dir(self.plan.data_dir):
             check_port(self.plan.host, self.plan.port)
-            say("Preparing the database ...")
-            migrate()
-            self.prepare()
+            try:
+                is_new = self.prepared(prepare)
+            except KeyboardInterrupt:
+                return 0
+            self.list_parts()
             try:
                 if not self.signals:
                     self.bootstrap()
                 if not self.signals:
+                    if is_new:
+                        say("Starting ...")
                     self.start()
                     self.watch()
             finally:
@@ -262,8 +269,18 @@ class Supervisor:
 
     def note_signal(self, number: int, frame: FrameType | None) -> None:
         self.signals += 1
+        if self.may_interrupt:
+            raise KeyboardInterrupt
 
-    def prepare(self) -> None:
+    def prepared(self, prepare: Callable[[], bool]) -> bool:
+        """What `prepare` returns. A signal ends it where it is: a migration is done or undone as a whole."""
+        self.may_interrupt = True
+        try:
+            return prepare()
+        finally:
+            self.may_interrupt = False
+
+    def list_parts(self) -> None:
         """Lists the parts, the last to be ended first to be started, with the addresses that they tell each other."""
         offline_model = None
         if not self.plan.offline_model_url:
@@ -298,7 +315,6 @@ class Supervisor:
         return [self.valkey, *self.parts] if self.valkey else self.parts
 
     def start(self) -> None:
-        say("Starting ...")
         for part in self.everything:
             part.start()
 

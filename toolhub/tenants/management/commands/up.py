@@ -9,9 +9,11 @@ import sys
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import connections
+from django.db import connection, connections
+from django.db.migrations.executor import MigrationExecutor
 
-from toolhub.supervisor import Plan, Supervisor
+from toolhub.static_files import collect_if_changed
+from toolhub.supervisor import Plan, Supervisor, say
 
 
 class Command(BaseCommand):
@@ -40,9 +42,17 @@ Set by the environment, among others (docs/settings.md lists all):
             offline_model_url=os.environ.get("TOOLHUB_OFFLINE_MODEL_URL", "").strip(),
             worker_concurrency=settings.WORKER_CONCURRENCY,
         )
-        sys.exit(Supervisor(plan).run(migrate))
+        sys.exit(Supervisor(plan).run(prepare))
 
 
-def migrate() -> None:
-    call_command("migrate", verbosity=0, interactive=False)
+def prepare() -> bool:
+    """Migrate the database where it is new or older than the code, and collect static files; whether it migrated."""
+    executor = MigrationExecutor(connection)
+    migrates = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    if migrates:
+        say("Preparing the database ...")
+        call_command("migrate", verbosity=0, interactive=False)
+    if not settings.PRODUCTION:  # an image has them
+        collect_if_changed()
     connections.close_all()  # the children open their own
+    return migrates
