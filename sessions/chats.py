@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from capabilities.models import Agent
+from sessions.access import may_stop
 from sessions.loading import share_loads
 from sessions.models import ChatSession
 from toolhub.tenants.models import Access, Membership
@@ -42,3 +43,9 @@ def may_write(member: Membership, session: ChatSession) -> bool:
     opened, nobody does."""
     is_own = session.membership_id == member.pk and session.parent_turn_id is None
     return is_own and member.has_access(Access.MEMBER)
+
+
+def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
+    """What a page offers this member in the session: `may_write`, and `may_stop` for its turns. One query for who
+    is neither its member nor an operator."""
+    return {"may_write": may_write(member, session), "may_stop": may_stop(member, session.membership_id)}

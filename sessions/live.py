@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import escape
 
-from sessions.chats import may_write
+from sessions.chats import rights_in
 from sessions.events import Delta, watch
 from sessions.models import Turn
 from sessions.queries import turn_or_404
@@ -109,8 +109,7 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tu
             member = _member_now(request)
             turn = turn_or_404(member, turn_id)
             shown.draw(turn)
-            may = may_write(member, turn.session)
-            context = {"turn": turn, "organisation": member.organisation, "may_write": may}
+            context = {"turn": turn, "organisation": member.organisation} | rights_in(member, turn.session)
             return turn, render_to_string("sessions/_turn.html", context)
     except Http404:
         return None, ""

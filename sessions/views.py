@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
-from sessions.chats import may_write, open_session
+from sessions.chats import may_write, open_session, rights_in
 from sessions.first_steps import first_steps
 from sessions.forms import MessageForm, NewSessionForm
 from sessions.live import watch_turn
@@ -118,8 +118,8 @@ def _session_page(
             "is_last": not before,
             "is_running": any(turn.is_open for turn in page.turns),
             "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
-            "may_write": may_write(member, session),
         }
+        | rights_in(member, session)
         | _notices(session)
     )
     return render(request, "sessions/session_detail.html", context, status=status)
@@ -140,7 +140,7 @@ def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpR
     said = _notices(session)
     if not turns and request.GET.get("newest") == said["newest"]:
         return HttpResponse(status=204)
-    context = said | {"session": session, "turns": turns, "may_write": may_write(member, session)}
+    context = said | {"session": session, "turns": turns} | rights_in(member, session)
     return render(request, "sessions/_news.html", context)
 
 
@@ -178,8 +178,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
         "session": session,
         "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
         "form": MessageForm(initial={"agent": accepted.turn.agent.slug}),
-        "may_write": True,
-    }
+    } | rights_in(member, session)
     return render(request, "sessions/_message_taken.html", context)
 
 
@@ -226,7 +225,7 @@ def _stopped(request: MemberRequest, member: Membership, turn: Turn) -> HttpResp
 
 
 def _turn_context(member: Membership, turn: Any) -> dict[str, Any]:
-    return {"turn": turn, "may_write": may_write(member, turn.session)}
+    return {"turn": turn} | rights_in(member, turn.session)
 
 
 @require_GET
