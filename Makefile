@@ -22,6 +22,7 @@ check: $(VENV)/.dev
 	$(PY) -m mypy
 	$(VENV)/bin/djlint --check --lint templates
 	$(PY) manage.py makemigrations --check --dry-run
+	$(PY) requirements/audit.py
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .

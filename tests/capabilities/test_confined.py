@@ -36,6 +36,7 @@ def is_healthy() -> bool:
 
 
 def memory_of_children() -> int:
+    """Bytes that the largest child of this process ever held, those of other tests included."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -61,13 +62,13 @@ def memory_of_children() -> int:
     ],
 )
 def test_a_hostile_text_ends_its_child_and_nobody_else(job: Job, arguments: dict[str, Any]) -> None:
-    begun = time.monotonic()
+    begun, before = time.monotonic(), memory_of_children()
 
     with pytest.raises(TooComplex, match=r"^This is too complex to check"):
         run(job, arguments, ACME, seconds=2)
 
-    assert time.monotonic() - begun < 4
-    assert memory_of_children() < confined.MEMORY + 50_000_000
+    assert time.monotonic() - begun < 20
+    assert memory_of_children() < max(before, confined.MEMORY) + 50_000_000
     assert is_healthy()
 
 
