@@ -107,6 +107,12 @@ class BuiltinTool:
         """The JSON Schema of the arguments, as canonical text."""
         return canonical_json(self.parameters)
 
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What the arguments that a call may leave out are then, where that says something."""
+        fields = self.arguments.model_fields.items()
+        return {name: field.default for name, field in fields if not field.is_required() and field.default}
+
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
         """Run it. Raises ToolError, with a sentence for the model, where the arguments or the world do not allow it."""
         try:

@@ -6,6 +6,8 @@ the turn from any point.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
@@ -13,6 +15,7 @@ from uuid import uuid4
 from django.conf import settings
 from django.utils import timezone
 
+from capabilities.kinds.builtin import display
 from capabilities.tokens import count_each
 from sessions import delegation, execution, ledger
 from sessions.batch import answer_calls, release_connection
@@ -134,9 +137,11 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
         "prompt_bytes": prefix.prompt_bytes,
         "prefix_bytes": prefix.prefix_bytes,
     }
+    endpoint = endpoint_of(turn.agent)
+    displays = displays_of(talk.messages) if endpoint.is_offline else None
     call = ModelCall(
-        endpoint=endpoint_of(turn.agent),
-        body=request_body(turn.agent.model.name, talk.messages, tool_set.wire),
+        endpoint=endpoint,
+        body=request_body(turn.agent.model.name, talk.messages, tool_set.wire, displays=displays),
         stopped=held.stopped,
         deadline=held.deadline(turn.deadline_at),
         on_text=draft.add,
@@ -152,6 +157,21 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
             raise
         raise HalfReply(step | _said(talk, tool_set.tokens, half)) from stopped
     return ledger.record_model_step(held.claim, **step, **_said(talk, tool_set.tokens, reply))
+
+
+def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Each call since the user spoke as its tool's display line, by its id; without those whose tool has none."""
+    spoken = max((index for index, each in enumerate(messages) if each["role"] == "user"), default=-1)
+    calls = [call for each in messages[spoken + 1 :] for call in each.get("tool_calls", ())]
+    lines = {call["id"]: _display_of(call["function"]) for call in calls}
+    return {call_id: line for call_id, line in lines.items() if line}
+
+
+def _display_of(function: Mapping[str, str]) -> str:
+    """Empty where there is only the tool's name to show."""
+    arguments = json.loads(function["arguments"] or "{}")
+    line = display(function["name"], arguments if isinstance(arguments, dict) else {})
+    return "" if line == function["name"] else line
 
 
 def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:

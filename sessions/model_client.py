@@ -19,7 +19,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -81,6 +81,11 @@ class Endpoint:
     #: "host:port" that our own configuration named, and that may be on this machine; empty for any other.
     trusted_origin: str = ""
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether it is the offline model: the only one that our own configuration names."""
+        return bool(self.trusted_origin)
+
 
 def endpoint_of(agent: Agent) -> Endpoint:
     """The address of the agent's model. A provider without an address is the offline model. Raises ModelError."""
@@ -93,9 +98,17 @@ def endpoint_of(agent: Agent) -> Endpoint:
     return Endpoint(offline, "offline", agent.model.name, httpx2.URL(offline).netloc.decode())
 
 
-def request_body(model: str, messages: Sequence[dict[str, Any]], tools_wire: str) -> bytes:
-    """The bytes of a streamed chat completion. `tools_wire` is the JSON array as stored, or "[]" for none."""
-    head = {"messages": list(messages), "model": model, "stream": True, "stream_options": {"include_usage": True}}
+def request_body(
+    model: str, messages: Sequence[dict[str, Any]], tools_wire: str, *, displays: Mapping[str, str] | None = None
+) -> bytes:
+    """The bytes of a streamed chat completion. `tools_wire` is the JSON array as stored, or "[]" for none.
+
+    `displays`: each call of the messages in a line for people, by its id, for the offline model.
+    """
+    head: dict[str, Any] = {"messages": list(messages), "model": model, "stream": True}
+    head["stream_options"] = {"include_usage": True}
+    if displays:
+        head["metadata"] = dict(displays)
     body = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
     if tools_wire != "[]":
         body = f'{body[:-1]},"tools":{tools_wire}}}'

@@ -49,12 +49,13 @@ def test_a_newcomer_adds_a_task_in_the_browser_and_gets_it_back(page: Page) -> N
     first = page.locator("article.turn").first
     first.get_by_text("task_create").first.wait_for(timeout=TURN_MS)
     first.locator(".answer.prose").wait_for(timeout=TURN_MS)
+    assert "not an LLM" in first.locator(".answer.prose").inner_text()
     say(page, "What is on my list?")
     second = page.locator("article.turn").nth(1)
     second.locator(".answer.prose").wait_for(timeout=TURN_MS)
 
     assert "buy milk" in second.locator(".answer.prose").inner_text()
-    assert "not an LLM" in second.locator(".answer.prose").inner_text()
+    assert "not an LLM" not in second.locator(".answer.prose").inner_text()
     assert heard == []
 
 

@@ -17,11 +17,11 @@ def run(name: str, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
 
 
 def display(name: str, arguments: Mapping[str, Any]) -> str:
-    """The call in one line for people (TX-27); the bare name where the arguments do not fill the line."""
+    """The call in one line for people (TX-27); the bare name where arguments and defaults do not fill the line."""
     tool = registry.tools.get(name)
     if tool is None:
         return name
     try:
-        return " ".join(tool.human_format.format_map(dict(arguments)).split())[:300]
+        return " ".join(tool.human_format.format_map({**tool.defaults, **arguments}).split())[:300]
     except (KeyError, IndexError, ValueError, AttributeError, TypeError):
         return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sessions.offline_model.matching import Tool
@@ -19,13 +20,14 @@ def signed(text: str) -> str:
     return f"{text}\n\n{SIGNATURE}"
 
 
-def no_match(tools: Sequence[Tool]) -> str:
-    """What can be asked, by the tools of this request."""
+def no_match(tools: Sequence[Tool], *, wanted: bool = True) -> str:
+    """What can be asked, by the tools of this request, the likeliest first. `wanted`: a message fitted none of them."""
     if not tools:
         return "I was sent no tools, so there is nothing that I can look up or do."
     lines = [f"- {tool.name}: {_first_sentence(tool.description)}" for tool in tools[:6]]
     more = [f"and {len(tools) - 6} more."] if len(tools) > 6 else []
-    return "\n".join(["I found no tool that fits this message. I can use:", *lines, *more])
+    first = "I match the words of a message with tools, and none fits well enough. I could:" if wanted else "I can use:"
+    return "\n".join([first, *lines, *more])
 
 
 def ask_for(tool: Tool, missing: Iterable[Parameter]) -> str:
@@ -39,11 +41,20 @@ def _first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".")[:160] or "no description"
 
 
-def from_results(results: Sequence[tuple[str, str]]) -> str:
-    """An answer from (tool name, content) of each result."""
-    if len(results) == 1:
-        return told(results[0][1])
-    return "\n\n".join(f"{name}:\n{told(content)}" for name, content in results)
+@dataclass(frozen=True)
+class Result:
+    """What a call gave back. `display` says the call in a line for people, where the request says it."""
+
+    name: str
+    content: str
+    display: str = ""
+
+
+def from_results(results: Sequence[Result]) -> str:
+    """An answer from the results, each under the line that says its call."""
+    if len(results) == 1 and not results[0].display:
+        return told(results[0].content)
+    return "\n\n".join(f"{each.display or each.name}:\n{told(each.content)}" for each in results)
 
 
 def told(content: str) -> str:
@@ -58,7 +69,18 @@ def told(content: str) -> str:
     error = _error(value)
     if error:
         return f"That did not work: {error}"[:MOST_CHARACTERS]
-    return _cut("\n".join(_lines(value)))
+    return _cut("\n".join(_lines(_bare(value))))
+
+
+def _bare(value: Any) -> Any:
+    """Rows without the label around them: {"tasks": [...]} as the list, {"task": {...}} as a list of one."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        [inner] = value.values()
+        if isinstance(inner, list) and any(isinstance(each, Mapping) for each in inner):
+            return inner
+        if isinstance(inner, Mapping) and inner and not any(isinstance(each, Mapping) for each in inner.values()):
+            return [inner]
+    return value
 
 
 def _error(value: Any) -> str:

@@ -50,8 +50,9 @@ def _tool_words(tool: Tool) -> frozenset[str]:
 def _fill(parameters: Sequence[Parameter], sheet: Sheet) -> dict[str, Any]:
     arguments: dict[str, Any] = _from_json(parameters, sheet)
     sheet.has_free_text = any(each.required and each.wants == "text" for each in parameters)
+    needed_first = sorted(parameters, key=lambda each: not each.required)
     for read in READERS:
-        for parameter in parameters:
+        for parameter in needed_first:
             if parameter.name not in arguments:
                 value = read(sheet, parameter)
                 if value is not None and value != "":
@@ -142,6 +143,8 @@ def _read_items(sheet: Sheet, parameter: Parameter) -> Any:
         while parameter.required and (one := choices.read_choice(sheet, parameter.items)) is not None:
             chosen.append(one)
         return chosen or None
+    if parameter.items.kind == "object":
+        return _read_rows(sheet, parameter.items) if parameter.required else None
     tagged = re.search(
         r"\b(?:tagged|tags?|labell?ed|labels?)\s+(?:as\s+|with\s+)?(.+?)(?=[.;:]|$)",
         sheet.left(0, sheet.payload),
@@ -151,16 +154,38 @@ def _read_items(sheet: Sheet, parameter: Parameter) -> Any:
         return sheet.take(Found(_items(tagged[1], parameter), tagged.start(), tagged.end()))
     if not parameter.required or parameter.items.kind != "string":
         return None
-    rest = remainder(sheet, used=True)
-    return _items(re.split(r"\s(?:to|for|on|at|in)\s", rest, maxsplit=1)[0], parameter)
+    return _items(_before_link(remainder(sheet, used=True)), parameter)
+
+
+def _before_link(text: str) -> str:
+    return re.split(r"\s(?:to|for|on|at|in)\s", text, maxsplit=1)[0]
 
 
 def _items(text: str, parameter: Parameter) -> list[str] | None:
     if parameter.items is not None and parameter.items.kind != "string":
         return None
+    return _parts(text) or None
+
+
+def _parts(text: str) -> list[str]:
+    """What an enumeration names: "eggs, flour and milk"."""
     parts = re.split(r"\s*(?:,\s*and\b|,|;|\band\b|&)\s*", text)
     found = [trimmed(part).strip("\"'") for part in parts]
-    return [each for each in found if each] or None
+    return [each for each in found if each]
+
+
+def _read_rows(sheet: Sheet, row: Parameter) -> list[dict[str, Any]] | None:
+    """Rows of one text each, as "6 eggs, flour and milk": the number goes where a row has a place for one."""
+    texts = [each for each in row.fields if each.required]
+    if len(texts) != 1 or texts[0].kind != "string":
+        return None
+    counts = [each.name for each in row.fields if each.is_named("quantity", "count", "amount")]
+    rows = []
+    for part in _parts(_before_link(remainder(sheet, used=True))):
+        number = re.match(r"(\d+)\s+(?=\D)", part) if counts else None
+        name = part[number.end() :] if number else re.sub(r"^(?:some|an?|the)\s+", "", part)
+        rows.append({texts[0].name: name} | ({counts[0]: int(number[1])} if number else {}))
+    return rows or None
 
 
 def _read_object(sheet: Sheet, parameter: Parameter) -> Any:

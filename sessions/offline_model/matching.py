@@ -48,6 +48,18 @@ class Tool:
     def kinds(self) -> frozenset[str]:
         return frozenset(words.KINDS[verb] for verb in self.verbs if verb in words.KINDS)
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether what it does changes nothing, by its words: it reads, or is called by what it tells."""
+        if self.kinds:
+            return self.kinds <= {"read", "compute"}
+        first = words.WORD.match(self.description)
+        return not self.verbs and first is not None and first[0].lower() in words.DETERMINERS
+
+    @property
+    def name_stems(self) -> tuple[str, ...]:
+        return words.stems(self.name)
+
 
 @dataclass(frozen=True)
 class Message:
@@ -78,7 +90,7 @@ def _tool(source: str) -> Tool:
     name = function["name"]
     description = function.get("description") if isinstance(function.get("description"), str) else ""
     found = parameters(function.get("parameters"))
-    summary, _, details = description.partition(". ")
+    summary, _, details = _WHOSE.sub("", description).partition(". ")
     terms: dict[str, float] = {}
     texts = [(name, IN_NAME), (summary, IN_SUMMARY), (details[:600], IN_DETAILS)]
     for parameter in found:
@@ -105,22 +117,28 @@ def _tool_shapes(found: Sequence[Parameter]) -> frozenset[str]:
 
 
 def _tool_verbs(name: str, summary: str) -> frozenset[str]:
-    """What the tool does: by its name, or where that says nothing, by how its description begins."""
+    """What the tool does: by its name, or where that says nothing, by how its description begins.
+
+    A name begins with its verb or ends in it (create_task, task_create). Where both ends could be one (list_add), the
+    description decides; where that says a third thing, any of them may be meant.
+    """
     parts = words.stems(name)
-    for stems in (parts[:1], parts[1:], words.stems(summary)[:1]):
-        found = frozenset(verb for stem in stems for verb in words.verbs(stem))
-        if found:
-            return found
-    return frozenset()
+    begins = frozenset(verb for stem in words.stems(summary)[:1] for verb in words.verbs(stem))
+    ends = [found for found in map(words.verbs, (*parts[:1], *parts[-1:])) if found]
+    agreeing = [found for found in ends if found & begins]
+    if agreeing or ends:
+        return frozenset().union(*agreeing) if agreeing else begins.union(*ends)
+    return frozenset(verb for stem in parts for verb in words.verbs(stem)) or begins
 
 
 # -- The message -----------------------------------------------------------------------------------------------------
 
 _QUOTES = re.compile(r"\"[^\"]+\"|“[^”]+”|`[^`]+`|(?<!\w)'[^']+'(?!\w)")
 _COLON = re.compile(r":\s+(?=\S)")
-_LIST_AS_NOUN = re.compile(
-    r"\b(on|my|the|our|your|a|this|to-?do|todo|task|shopping|grocery|check|wish)[ -]+list\b", re.IGNORECASE
-)
+_LIST_AS_NOUN = re.compile(r"\b(on|my|the|our|your|to-?do|todo|task|check|wish)[ -]+list\b", re.IGNORECASE)
+_A_LIST = re.compile(r"\b(an?|this|shopping|grocery)(?: \w+)?[ -]+list\b", re.IGNORECASE)
+#: Whom a tool serves, not what it is about.
+_WHOSE = re.compile(r"\bthe (?:user|member)(?:['’]s)?\b", re.IGNORECASE)
 
 
 def read_message(text: str) -> Message:
@@ -167,7 +185,7 @@ def _message_shapes(text: str) -> frozenset[str]:
 
 def _message_verbs(command: str, is_question: bool) -> frozenset[str]:
     """What is asked to be done: a question asks for reading, else the first verb says it."""
-    plain = _LIST_AS_NOUN.sub(r"\1", command)
+    plain = _A_LIST.sub(r"\1", _LIST_AS_NOUN.sub(r"\1", command))
     stems = words.stems(plain)
     if is_question:
         counting = {"count"} if re.match(r"how many", command, re.IGNORECASE) else set()
@@ -233,18 +251,20 @@ def _score(message: Message, tool: Tool, rarity: Mapping[str, float]) -> float:
             substance = max(substance, gained)
     shaped = 3.0 * len(message.shapes & tool.shapes)
     total += shaped
-    if _is_named(tool.name, message.text):
+    if is_named(tool.name, message.text):
         return total + 20.0
     # Only a word of substance makes a match: "show", or a word of the payload, is in too many mouths.
     return total + _verb_score(message, tool) if substance + shaped >= 0.7 else 0.0
 
 
-def _is_named(name: str, text: str) -> bool:
+def is_named(name: str, text: str) -> bool:
     return ("_" in name or "-" in name) and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def _verb_score(message: Message, tool: Tool) -> float:
     """Doing the same speaks for a tool; deleting where showing was asked for speaks strongly against it."""
+    if not tool.verbs and tool.only_reads:
+        return 1.0 if message.is_question or not message.verbs else 0.0
     if not message.verbs or not tool.verbs:
         return 0.0
     # Losing what is there has to be asked for in so many words.
@@ -257,3 +277,42 @@ def _verb_score(message: Message, tool: Tool) -> float:
     if message.shapes & tool.shapes:  # "what is" asks for reading, but with a sum behind it for the sum
         return 0.0
     return -1.0 if tool.kinds <= {"compute", "read"} or not tool.is_named_by_verb else -2.5
+
+
+# -- What a write needs ----------------------------------------------------------------------------------------------
+
+#: Objects that a verb names by itself: a meeting is scheduled, somebody is reminded by a reminder.
+_OBJECT_OF_VERB = {"schedul": "#event", "remind": "remind", "rememb": "#memory", "memoriz": "#memory"}
+
+
+def is_strong(message: Message, tool: Tool) -> bool:
+    """Whether the message asks for just this deed, in so many words: what a tool that may change something needs.
+
+    The verb has to be the tool's or of its kind, and the object has to stand in the tool's name, its summary or its
+    choices, or to be in a notation that the tool cannot do without. Naming the tool itself is enough.
+    """
+    if is_named(tool.name, message.text):
+        return True
+    stems = words.stems(_LIST_AS_NOUN.sub(r"\1 todo", message.command))
+    return _verb_fits(message, tool) and _object_fits(message, tool, stems)
+
+
+def _verb_fits(message: Message, tool: Tool) -> bool:
+    first = words.WORD.match(message.command)
+    if first and words.stem(first[0]) in (*tool.name_stems, *words.stems(tool.description)[:1]):
+        return not message.is_question
+    kinds = frozenset(words.KINDS[verb] for verb in message.verbs if verb in words.KINDS)
+    return bool(
+        message.verbs & tool.verbs or (kinds & tool.kinds) - {"read", "compute"} or message.shapes & tool.shapes
+    )
+
+
+def _object_fits(message: Message, tool: Tool, stems: Sequence[str]) -> bool:
+    if message.shapes & tool.shapes:
+        return True
+    verb = next((stem for stem in stems[:5] if words.verbs(stem)), stems[0] if stems else "")
+    nouns = {stem for stem in stems if not words.is_weak(stem) and (stem != verb or not words.verbs(stem))}
+    # A word of the same group has to be in the name: "item" in a summary is said of many things.
+    kin = {group for stem in (*nouns, verb) for group in words.groups(stem) if group[0] == "#"}
+    named = any(tool.terms.get(key, 0.0) >= IN_NAME for key in (*kin, _OBJECT_OF_VERB.get(verb, "")))
+    return named or any(tool.terms.get(stem, 0.0) >= IN_CHOICES for stem in nouns)

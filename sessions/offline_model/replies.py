@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessions.offline_model import answers, words
+from sessions.offline_model.answers import Result
 from sessions.offline_model.arguments import Filled, fill
-from sessions.offline_model.matching import THRESHOLD, Message, Ranked, Tool, rank, read_message, read_tools
+from sessions.offline_model.matching import THRESHOLD, Message, Ranked, Tool, is_strong, rank, read_message, read_tools
+from sessions.offline_model.small_talk import asks_for_help, small_talk
 
 #: How many of the best ranked tools are tried on the message's arguments.
 TRIED = 8
@@ -43,22 +45,39 @@ class Choice:
 
 def reply(request: Mapping[str, Any]) -> Reply:
     """The reply to a chat-completions request whose messages are a list."""
+    answer = _reply(request)
+    if not answer.text or _has_signed(request["messages"]):
+        return answer
+    return Reply(answers.signed(answer.text))
+
+
+def _has_signed(messages: Sequence[Any]) -> bool:
+    """Whether an earlier answer of the conversation says already that this is no LLM."""
+    said = (text_of(each) for each in messages if isinstance(each, dict) and each.get("role") == "assistant")
+    return any(answers.SIGNATURE in text for text in said)
+
+
+def _reply(request: Mapping[str, Any]) -> Reply:
     messages = [message for message in request["messages"] if isinstance(message, dict)]
     tools = [] if request.get("tool_choice") == "none" else read_tools(request.get("tools"))
     place = max((index for index, each in enumerate(messages) if each.get("role") == "user"), default=None)
     if place is None:
-        return Reply(answers.signed(answers.no_match(tools)))
-    results, called = _results(messages[place + 1 :])
+        return Reply(answers.no_match(tools))
+    results, called = _results(messages[place + 1 :], request.get("metadata"))
     text = _question(messages, place)
     if results:
         more = _after_loading(text, tools, called)
-        return more or Reply(answers.signed(answers.from_results(results)))
+        return more or Reply(answers.from_results(results))
     return _first(text, tools, request)
 
 
 def _first(text: str, tools: Sequence[Tool], request: Mapping[str, Any]) -> Reply:
     now = datetime.datetime.now().astimezone()
     tools, floor = _demanded(tools, request.get("tool_choice"))
+    if not floor and (sentence := small_talk(text)):
+        return Reply(sentence)
+    if not floor and asks_for_help(text):
+        return Reply(answers.no_match(tools, wanted=False))
     if request.get("parallel_tool_calls") is not False and not floor:
         clauses = [clause for clause in CLAUSES.split(text) if clause.strip()]
         several = [choose(clause, tools, now) for clause in clauses[:8]] if len(clauses) > 1 else []
@@ -66,10 +85,16 @@ def _first(text: str, tools: Sequence[Tool], request: Mapping[str, Any]) -> Repl
             return Reply(calls=tuple(Call(each.tool.name, each.filled.arguments) for each in several if each))
     choice = choose(text, tools, now, demanded=floor)
     if choice is None:
-        return Reply(answers.signed(answers.no_match(tools)))
+        return Reply(answers.no_match(_nearest_first(text, tools)))
     if choice.filled.missing:
-        return Reply(answers.signed(answers.ask_for(choice.tool, choice.filled.missing)))
+        return Reply(answers.ask_for(choice.tool, choice.filled.missing))
     return Reply(calls=(Call(choice.tool.name, choice.filled.arguments),))
+
+
+def _nearest_first(text: str, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools that a message has anything in common with, then the others."""
+    near = [each.tool for each in rank(read_message(text), tools)][:TRIED]
+    return [*near, *(tool for tool in tools if tool not in near)]
 
 
 def _demanded(tools: Sequence[Tool], choice: object) -> tuple[Sequence[Tool], bool]:
@@ -87,6 +112,8 @@ def choose(text: str, tools: Sequence[Tool], now: datetime.datetime, *, demanded
     ranked = rank(message, tools)[:TRIED]
     if demanded and not ranked:
         ranked = [Ranked(tool, 0.0) for tool in tools[:TRIED]]
+    if not demanded:
+        ranked = [each for each in ranked if each.tool.only_reads or is_strong(message, each.tool)]
     choices = [_weighed(each, fill(each.tool, text, now), message) for each in ranked]
     best = max(choices, key=lambda choice: choice.score, default=None)
     return best if best and (demanded or best.score >= THRESHOLD) else None
@@ -126,8 +153,9 @@ def _question(messages: Sequence[Mapping[str, Any]], place: int) -> str:
     return text
 
 
-def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The results since the user spoke, each with its tool's name; and the names of the tools called."""
+def _results(messages: Sequence[Mapping[str, Any]], displays: object) -> tuple[list[Result], list[str]]:
+    """The results since the user spoke; and the names of the tools called. `displays`: lines for people, by call id."""
+    lines = displays if isinstance(displays, dict) else {}
     names: dict[str, str] = {}
     results = []
     for message in messages:
@@ -136,7 +164,10 @@ def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str
             if isinstance(call, dict) and isinstance(call.get("function"), dict):
                 names[str(call.get("id"))] = str(call["function"].get("name"))
         if message.get("role") == "tool":
-            results.append((names.get(str(message.get("tool_call_id")), "tool"), text_of(message)))
+            call_id = str(message.get("tool_call_id"))
+            line = lines.get(call_id)
+            display = " ".join(line.split())[:300] if isinstance(line, str) else ""
+            results.append(Result(names.get(call_id, "tool"), text_of(message), display))
     return results, list(names.values())
 
 

@@ -122,7 +122,8 @@ DATES: list[tuple[re.Pattern[str], Reading]] = [
 ]
 TIME = re.compile(
     r"(?:\b(?:at|by|around|from|until)\s+)?\b(?:(?P<h>\d{1,2}):(?P<m>\d{2})(?:\s*(?P<half>[ap])\.?m\b\.?)?"
-    r"|(?P<h2>\d{1,2})\s*(?P<half2>[ap])\.?m\b\.?|(?P<word>noon|midnight)\b)",
+    r"|(?P<h2>\d{1,2})\s*(?P<half2>[ap])\.?m\b\.?|(?P<word>noon|midnight)\b)"
+    r"|\bat\s+(?P<h3>\d{1,2})(?=\s*(?:[.,;!?]?\s*$|(?:to|on|that|for|tomorrow|today)\b))",
     re.IGNORECASE,
 )
 SOON = re.compile(r"\bin\s+" + _COUNT + r"\s+(?P<unit>minutes?|mins?|hours?)\b", re.IGNORECASE)
@@ -145,7 +146,9 @@ def dates(text: str, today: datetime.date) -> list[Found]:
 def times(text: str) -> list[Found]:
     found = []
     for match in TIME.finditer(text):
-        hour = {"noon": 12, "midnight": 0}.get((match["word"] or "").lower(), int(match["h"] or match["h2"] or 0))
+        hour = {"noon": 12, "midnight": 0}.get(
+            (match["word"] or "").lower(), int(match["h"] or match["h2"] or match["h3"] or 0)
+        )
         half = (match["half"] or match["half2"] or "").lower()
         if half:
             hour = hour % 12 + (12 if half == "p" else 0)

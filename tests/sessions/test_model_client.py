@@ -23,6 +23,7 @@ from pytest_django import Settings
 from capabilities.contract.wire import canonical_json, tool_wire
 from capabilities.models import Provider
 from sessions import ledger
+from sessions.loop import displays_of
 from sessions.model_client import (
     MAX_RETRY_AFTER,
     CallStopped,
@@ -668,3 +669,24 @@ def test_second_opinion_a_broken_tool_call(second_opinion: ChatSession, llmock: 
 
     assert (turn.status, turn.error_code) == (TurnStatus.DONE, "")
     llmock.assert_resilient(strict=True)
+
+
+def test_the_offline_model_alone_is_told_each_call_in_a_line_for_people() -> None:
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for name, arguments in (("task_list", "{}"), ("task_create", '{"title": "x"}'), ("own_tool", "{}"))
+    ]
+    messages: list[Any] = [
+        {"role": "user", "content": "before"},
+        {"role": "assistant", "content": None, "tool_calls": [{**calls[0], "id": "older"}]},
+        {"role": "user", "content": "now"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    ]
+
+    lines = displays_of(messages)
+
+    assert lines == {"task_list": "Listing open tasks", "task_create": "Adding task: x"}
+    assert json.loads(request_body("m", messages, "[]", displays=lines))["metadata"] == lines
+    assert "metadata" not in json.loads(request_body("m", messages, "[]"))
+    assert not Endpoint("https://api.example.org/v1", "key", "m").is_offline
+    assert Endpoint("http://127.0.0.1:1/v1", "offline", "m", "127.0.0.1:1").is_offline

@@ -268,26 +268,121 @@ def test_date_and_time_become_one_moment() -> None:
     assert (name, arguments["at"][:19]) == ("set_alarm", f"{in_days(1)}T07:00:00")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Hello!",
-        "how are you?",
-        "Tell me a joke",
-        "thanks, that is all",
-        "good night",
-        "",
-        "???",
-        "日本語",
-        "🙂",
-    ],
-)
-def test_small_talk_calls_nothing_and_says_what_can_be_asked(message: str) -> None:
+@pytest.mark.parametrize("message", ["what can you do?", "help", "", "???", "日本語", "🙂"])
+def test_a_message_without_a_deed_calls_nothing_and_learns_what_can_be_asked(message: str) -> None:
     answer = ask(message)
 
     assert answer.calls == ()
     assert "- book_room: Reserve a meeting room for a day" in answer.text
     assert answer.text.endswith(answers.SIGNATURE)
+
+
+SMALL_TALK = [
+    ("Hello!", "Hello! What can I do for you?"),
+    ("hi there", "Hello! What can I do for you?"),
+    ("Hey, how are you?", "I am ready to work, thank you. What can I do for you?"),
+    ("Tell me a joke", "I know none: I only match words with tools."),
+    ("thanks, that is all", "You are welcome."),
+    ("good night", "Goodbye!"),
+    ("Are you an AI?", "I am the offline model: I match the words of a message with the tools at hand."),
+    ("That's great!", "Good. What is next?"),
+    ("ok", "All right."),
+]
+
+
+@pytest.mark.parametrize("tools", [ALL, []], ids=["tools", "none"])
+@pytest.mark.parametrize(("message", "sentence"), SMALL_TALK, ids=[each[0] for each in SMALL_TALK])
+def test_small_talk_is_answered_in_a_sentence(message: str, sentence: str, tools: list[dict[str, Any]]) -> None:
+    assert ask(message, tools) == Reply(answers.signed(sentence))
+
+
+def test_it_says_once_a_conversation_that_it_is_no_llm() -> None:
+    first = ask("Hello!")
+    messages = [
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": first.text},
+        {"role": "user", "content": "thanks"},
+    ]
+
+    assert first.text.count(answers.SIGNATURE) == 1
+    assert reply({"messages": messages, "tools": ALL}) == Reply("You are welcome.")
+
+
+# -- A deed that changes something -----------------------------------------------------------------------------------
+
+#: Tools that write, as a personal assistant has them.
+DIARY = [
+    tool("meal_log_add", "Write down what the user ate.", "food", food=text("What was eaten.")),
+    tool("todo_create", "Add a task to the user's list.", "title", title=text("What.")),
+    tool(
+        "grocery_add",
+        "Put things on the user's shopping list.",
+        "items",
+        items={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": text(), "quantity": number("", "number")},
+                "required": ["name"],
+            },
+        },
+    ),
+    tool("grocery_list", "List the user's groceries."),
+    tool("list_add", "Add items to a list.", "name", name=text("Which list."), item=text("What.")),
+    tool("list_remove", "Remove items from a list.", "name", name=text("Which list.")),
+    tool("page_write", "Replace the whole page with this text.", "text", text=text("The text.")),
+    tool("memory_store", "Remember something about the user.", "text", text=text("What.")),
+]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Write me a poem about autumn",
+        "write a letter to my grandmother",
+        "Compose a haiku about rain",
+        "Make me a sandwich",
+        "Plan my life",
+        "create a website for me",
+        "add spice to my life",
+        "Can you write a python function?",
+        "I finished my homework",
+        "My task is hard",
+        "the groceries were expensive",
+        "my list of fears is long",
+        "keep it short",
+        "put the cat out",
+        "remove the doubt",
+    ],
+)
+def test_a_write_needs_its_verb_and_its_object(message: str) -> None:
+    answer = ask(message, DIARY)
+
+    assert answer.calls == ()
+    assert answer.text.startswith("I match the words of a message with tools, and none fits well enough. I could:")
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "arguments"),
+    [
+        ("add milk and eggs to the grocery list", "grocery_add", {"items": [{"name": "milk"}, {"name": "eggs"}]}),
+        ("Add 6 eggs to my groceries", "grocery_add", {"items": [{"name": "eggs", "quantity": 6}]}),
+        ("What is on the shopping list?", "grocery_list", {}),
+        ("Add a task: write a poem", "todo_create", {"title": "write a poem"}),
+        ("add fix the bike to my todo list", "todo_create", {"title": "fix the bike"}),
+        ("write down that I ate a banana", "meal_log_add", {"food": "I ate a banana"}),
+        ("Remember that I like poems", "memory_store", {"text": "I like poems"}),
+        ("memory_store: the sea", "memory_store", {"text": "the sea"}),
+    ],
+)
+def test_a_write_that_is_asked_for_is_made(message: str, name: str, arguments: dict[str, Any]) -> None:
+    assert called(message, DIARY) == (name, arguments)
+
+
+def test_the_nearest_tools_are_offered_first() -> None:
+    answer = ask("My task is hard", DIARY)
+
+    assert answer.text.splitlines()[1] == "- todo_create: Add a task to the user's list"
 
 
 def test_without_tools_it_says_so() -> None:
@@ -495,6 +590,20 @@ def after(*results: str, names: tuple[str, ...] = ("list_invoices",) * 9, messag
     return reply({"messages": [*said, *told], "tools": ALL})
 
 
+def test_a_result_is_told_under_the_line_that_says_its_call() -> None:
+    listing = json.dumps({"tasks": [{"number": 1, "title": "buy milk", "due": "2031-01-02"}]})
+    call = {"id": "c0", "type": "function", "function": {"name": "chores", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "what chores do I have"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c0", "content": listing},
+    ]
+    answer = reply({"messages": messages, "tools": ALL, "metadata": {"c0": "Listing open\ntasks", "c9": 3}})
+
+    assert answer.text == answers.signed("Listing open tasks:\n- buy milk (number: 1, due: 2031-01-02)")
+    assert reply({"messages": messages, "tools": ALL, "metadata": ["c0"]}).text.startswith("- buy milk")
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -505,6 +614,8 @@ def after(*results: str, names: tuple[str, ...] = ("list_invoices",) * 9, messag
         ("[]", "Nothing was found."),
         ("{}", "Nothing was found."),
         ('{"invoices": []}', "- invoices: none"),
+        ('{"task": {"number": 1, "title": "buy milk"}}', "- buy milk (number: 1)"),
+        ('{"totals": {"open": {"eur": 5}}}', "- totals:\n  - open:\n    - eur: 5"),
         ('["a", "b"]', "- a\n- b"),
         ('[{"title": "Sweep", "due": "2031-01-01", "notes": ""}]', "- Sweep (due: 2031-01-01)"),
         ('{"invoices": [{"id": 1, "paid": true}], "total": 1}', "- invoices:\n  - id: 1, paid: yes\n- total: 1"),
