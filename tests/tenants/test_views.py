@@ -363,6 +363,36 @@ def test_who_has_an_account_signs_in_first_then_joins(admin: Client, client: Cli
     assert client.get(link).status_code == 404
 
 
+def test_whose_address_has_an_account_is_said_to_nobody_who_holds_a_link(
+    admin: Client, charlie: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page, refusals and the work behind them are the same; only who makes an account learns that there was none."""
+    hashed: list[str] = []
+    monkeypatch.setattr(User, "set_password", lambda self, password: hashed.append(self.email))
+    answers = []
+    for email in ("charlie@example.com", "nobody12@example.com"):
+        link, browser = invited(admin, email), Client()
+        door, mark = opened(browser, link)
+        page = browser.get(door)
+        weak = browser.post(door, {"link": mark, "first_name": "X", "password": "short"})
+        answers.append(
+            [
+                re.sub(r'"X-CSRFToken".*|.*csrfmiddleware.*', "", each.content.decode())
+                .replace(email, "")
+                .replace(mark, "")
+                for each in (page, weak)
+            ]
+        )
+    taken = send(Client(), invited(admin, "charlie@example.com"), first_name="X", password=NEW)
+    made = send(Client(), invited(admin, "nobody12@example.com"), first_name="X", password=NEW)
+
+    assert answers[0] == answers[1]
+    assert "Sign in to join" in answers[0][0]
+    assert (taken.status_code, made.status_code) == (422, 302)
+    assert b"No account was made: there may be one for this address." in taken.content
+    assert hashed == ["charlie@example.com", "nobody12@example.com"]
+
+
 def test_somebody_else_who_is_signed_in_is_told_to_switch(admin: Client, client: Client, charlie: Membership) -> None:
     link = invited(admin)
     client.force_login(charlie.user)

@@ -26,12 +26,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 from toolhub.tenants.access import secret_digest
 from toolhub.tenants.forms import NewcomerForm, ResetForm
 from toolhub.tenants.invitations import (
+    AddressTaken,
     LinkDead,
     Newcomer,
     invitation_by_digest,
     join_as,
     join_as_newcomer,
-    user_of_address,
 )
 from toolhub.tenants.models import Invitation, ResetLink, User
 from toolhub.tenants.resets import reset_link_by_digest, reset_password
@@ -42,6 +42,10 @@ COOKIE = "toolhub_link"
 COOKIE_SECONDS = 3600
 #: Field of each form that names the link which the form was shown for.
 MARK = "link"
+NOT_MADE = (
+    "No account was made: there may be one for this address. If it is yours, sign in with it; if you cannot, ask the "
+    "operator of this service to hand it back to you."
+)
 
 View = Callable[..., HttpResponse]
 
@@ -133,7 +137,11 @@ def _done(request: HttpRequest, door: str, target: str, *args: str) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @one_answer_to_dead_links
 def join(request: HttpRequest) -> HttpResponse:
-    """Join with a new account, or with the one that is signed in; others are told to switch or to sign in."""
+    """Join with a new account, or with the one that is signed in; who is signed in as somebody else is told to switch.
+
+    Whoever is not signed in gets the same page, whether the address has an account or not: admins of any organisation
+    can invite any address, and open the link themselves.
+    """
     digest = _opened_link(request, "join")
     invitation = invitation_by_digest(digest)
     is_post = request.method == "POST" and _is_for(request, digest)
@@ -147,8 +155,6 @@ def join(request: HttpRequest) -> HttpResponse:
         join_as(invitation, user)
         messages.success(request, f"You belong to {invitation.organisation} now.")
         return _done(request, "join", "organisation_home", invitation.organisation.slug)
-    if user_of_address(invitation.email) is not None:
-        return render(request, "tenants/join_sign_in.html", context)
     form = NewcomerForm(request.POST if is_post else None)
     if form.is_valid():
         data = form.cleaned_data
@@ -157,6 +163,8 @@ def join(request: HttpRequest) -> HttpResponse:
             member = join_as_newcomer(invitation, newcomer)
         except ValidationError as error:
             form.add_error("password", error)
+        except AddressTaken:
+            form.add_error(None, NOT_MADE)
         else:
             login(request, member.user, backend=BACKEND)
             return _done(request, "join", "organisation_home", invitation.organisation.slug)
