@@ -71,13 +71,30 @@ STARTER_TOOLKITS = (
     StarterToolkit("research", "Web search and academic paper tools", ("duckduckgo", "arxiv", "wikipedia")),
 )
 
-#: The one to begin with, and the six of 004_674c0e77c8340e61.txt, phase 1 (CX-04). What that document marks "(admin)"
-#: is left to the member's role: an agent offers, a role allows.
+#: The one to begin with, one with all core tools, and the six of 004_674c0e77c8340e61.txt, phase 1 (CX-04). What that
+#: document marks "(admin)" is left to the member's role: an agent offers, a role allows.
 STARTER_AGENTS = (
+    # The first one is what "New session" proposes. Few tools, so that little is sent and the first answers are quick.
+    StarterAgent(
+        "everyday",
+        "Everyday",
+        "Tasks, reminders, the calendar and groceries, with few tools.",
+        categories=("tasks",),
+        tools=(
+            "reminders_add",
+            "reminders_list",
+            "calendar_list",
+            "calendar_add",
+            "grocery_list",
+            "grocery_add",
+            "calculator",
+            "current_time",
+        ),
+    ),
     StarterAgent(
         "starter",
         "Starter",
-        "Tasks, reminders, notes, memory, files and the web.",
+        "All core tools: tasks, reminders, notes, memory, files, the web and more.",
         with_core=True,
         categories=("scratchpad", "session", "cron"),
     ),

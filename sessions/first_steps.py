@@ -29,7 +29,7 @@ def first_steps(organisation: Organisation) -> list[FirstStep]:
     return [
         FirstStep(
             "Say something to an agent",
-            "The offline model answers at once; it matches words, and shows every step of a turn.",
+            "Write: Add a task: buy milk tomorrow. The offline model matches words; each step is shown.",
             "session_list",
             "Open a session",
             done["turn"],

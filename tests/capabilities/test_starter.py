@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from pytest_django import Settings
 
@@ -16,6 +19,8 @@ from capabilities.starter import (
     use_provider_of_environment,
 )
 from capabilities.toolkits import content_of
+from sessions.offline_model.replies import reply
+from sessions.queries import agents_to_talk_to
 from sessions.starts import start_of
 from toolhub.tenants.models import Access, AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
@@ -62,6 +67,44 @@ def test_cx_04_the_coder_has_files_and_git_and_the_admin_has_all(admin: Membersh
     assert "web_search" not in tools_of(admin, "coder")
     # What loads other tools is given by the service, where there is something to load.
     assert tools_of(admin, "admin") == everything - META_TOOLS
+
+
+def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(admin: Membership) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    with organisation_scope(admin.organisation):
+        agent = agents_to_talk_to().first()
+        assert agent is not None
+        start = start_of(agent, admin)
+    wires = [json.loads(each.spec.wire) for each in start.sent]
+
+    def ask(message: str) -> list[str]:
+        answer = reply({"messages": [{"role": "user", "content": message}], "tools": wires})
+        return [call.name for call in answer.calls]
+
+    assert (agent.slug, len(start.sent), start.tokens < 1_600) == ("everyday", 12, True)
+    assert list(start.kept_back) == []
+    assert ("Add a task: buy milk tomorrow" in readme, ask("Add a task: buy milk tomorrow")) == (True, ["task_create"])
+    assert ("What is on my list?" in readme, ask("What is on my list?")) == (True, ["task_list"])
+    assert ('{"agent": "everyday"}' in readme, ask("Add a task: water the plants on Friday")) == (
+        True,
+        ["task_create"],
+    )
+    assert ask("Remind me to call Ann tomorrow at 9") == ["reminders_add"]
+    assert ask("What is on my calendar?") == ["calendar_list"]
+
+
+def test_an_organisation_with_a_starter_keeps_it_and_gets_the_new_agent_beside_it(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        for agent in Agent.objects.filter(slug="everyday"):
+            agent.delete()
+        for entry in AuditEntry.objects.filter(action="agent.create"):
+            if entry.after["slug"] == "everyday":
+                AuditEntry._base_manager.filter(pk=entry.pk)._raw_delete("default")
+
+        add_new_starters(admin.organisation)
+
+        assert list(agents_to_talk_to().values_list("slug", flat=True)[:1]) == ["starter"]
+        assert Agent.objects.filter(slug="everyday", model=Agent.objects.get(slug="starter").model).count() == 1
 
 
 def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
