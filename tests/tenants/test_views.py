@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
@@ -391,6 +392,18 @@ def test_whose_address_has_an_account_is_said_to_nobody_who_holds_a_link(
     assert (taken.status_code, made.status_code) == (422, 302)
     assert b"No account was made: there may be one for this address." in taken.content
     assert hashed == ["charlie@example.com", "nobody12@example.com"]
+
+
+def test_who_joins_with_an_account_sees_first_what_opens_it(admin: Client, client: Client, charlie: Membership) -> None:
+    key = {"name": "Not mine", "credential": {}}
+    Authenticator.objects.create(user=charlie.user, type=Authenticator.Type.WEBAUTHN, data=key)
+    client.force_login(charlie.user)
+    door, _ = opened(client, invited(admin, "charlie@example.com"))
+
+    page = client.get(door).content.decode()
+
+    assert "the passkey or security key Not mine, added" in page
+    assert "authenticator app" not in page
 
 
 def test_somebody_else_who_is_signed_in_is_told_to_switch(admin: Client, client: Client, charlie: Membership) -> None:

@@ -24,6 +24,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods
 
 from toolhub.tenants.access import secret_digest
+from toolhub.tenants.account import sign_in_of
 from toolhub.tenants.forms import NewcomerForm, ResetForm
 from toolhub.tenants.invitations import (
     AddressTaken,
@@ -151,7 +152,7 @@ def join(request: HttpRequest) -> HttpResponse:
         if user.email.lower() != invitation.email:
             return render(request, "tenants/join_switch.html", context)
         if not is_post:
-            return render(request, "tenants/join_confirm.html", context)
+            return render(request, "tenants/join_confirm.html", context | {"sign_in": sign_in_of(user)})
         join_as(invitation, user)
         messages.success(request, f"You belong to {invitation.organisation} now.")
         return _done(request, "join", "organisation_home", invitation.organisation.slug)

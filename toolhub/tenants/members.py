@@ -137,6 +137,23 @@ def _change_rights(
 def remove_member(member: Membership, *, actor: Membership) -> None:
     """End the membership, with its rights, tokens and open links. Chats and the record of turns stay."""
     member, actor = _as_they_are(member, actor)
+    _end_membership(member, actor)
+
+
+def remove_by_operator(member: Membership) -> None:
+    """The same by the operator of the service, inside a transaction. Raises MemberRefused for the last admin."""
+    hold_organisation(member.organisation_id)
+    _end_membership(member, None)
+
+
+def end_made_links(member: Membership, actor: Membership | None) -> None:
+    """End every link that the member made, to join or to reset a password."""
+    for invitation in Invitation.objects.filter(created_by=member, accepted_at=None, revoked_at=None):
+        _end_invitation(invitation, actor)
+    ResetLink.objects.filter(created_by=member, ended_at=None).update(ended_at=timezone.now())
+
+
+def _end_membership(member: Membership, actor: Membership | None) -> None:
     _check_admin_stays(member)
     before = {"access": member.access, "rights": _told(held_rights(member))}
     now = timezone.now()
@@ -210,18 +227,22 @@ def _check_admin_stays(member: Membership) -> None:
         raise MemberRefused("access", "This is the last admin; make another one first.", "last_admin")
 
 
-def _end_links_beyond(member: Membership, actor: Membership) -> None:
+def _end_links_beyond(member: Membership, actor: Membership | None) -> None:
     """End the links that the member made and, as they are now, could not make any more."""
     now = timezone.now()
     may_invite = member.has_right(Right.MEMBERS)
     for invitation in Invitation.objects.filter(created_by=member, accepted_at=None, revoked_at=None):
         if not may_invite or not member.has_access(Access(invitation.access)):
-            invitation.revoked_at = now
-            invitation.save(update_fields=["revoked_at"])
-            record("invitation.revoke", invitation, actor=actor, before={"email": invitation.email})
+            _end_invitation(invitation, actor)
     for link in ResetLink.objects.filter(created_by=member, ended_at=None).select_related("membership"):
         if not may_manage(member, link.membership):
             ResetLink.objects.filter(pk=link.pk).update(ended_at=now)
+
+
+def _end_invitation(invitation: Invitation, actor: Membership | None) -> None:
+    invitation.revoked_at = timezone.now()
+    invitation.save(update_fields=["revoked_at"])
+    record("invitation.revoke", invitation, actor=actor, before={"email": invitation.email})
 
 
 def held_rights(member: Membership) -> set[GivenRight]:
