@@ -99,7 +99,7 @@ def _run(context: ToolContext, sql: str, parameters: Sequence[str] = ()) -> Tabl
     )
     url = context.service.get("url", "").strip()
     if _dialect(context) is _sqlite:
-        return _sqlite.run(context.workspace, _path(context.workspace, url), sql, parameters, limits)
+        return _sqlite.run(context, _path(context.workspace, url), sql, parameters, limits)
     return _postgres.run(url, sql, parameters, limits)
 
 

@@ -3,10 +3,13 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +17,12 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from capabilities import confined
 from capabilities.builtin import _postgres, _sqlite, aether_db
-from capabilities.contract.context import ToolContext
+from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import registry
 from tests.capabilities.builtin.remote import call_with, refused
+from tests.capabilities.test_confined import memory_of_children
 from tests.postgres import running_postgres
 
 SCHEMA = """
@@ -278,6 +283,150 @@ def test_the_services_own_database_is_never_read(
     os.link(own, context.workspace / "shop.sqlite3")
 
     assert told({"url": "sqlite:///shop.sqlite3"}, "SELECT 1") == "This service's own database cannot be read."
+
+
+#: Each ran in this process once: beyond its time, as a single step never looks at the clock, or with all memory.
+HOSTILE = [
+    pytest.param("SELECT printf('%.*c', 1000000000, 'x')", id="a value of a gigabyte"),
+    pytest.param("SELECT instr(zeroblob(900000), zeroblob(400000) || 'x')", id="a search in one step"),
+    pytest.param(ENDLESS.replace("count(*)", "json_group_array(i)"), id="an endless list"),
+    pytest.param(ENDLESS.replace("count(*)", "i") + " ORDER BY randomblob(900000) || i", id="a sort of all memory"),
+    pytest.param(ENDLESS.replace("*", "DISTINCT zeroblob(900000) || i"), id="distinct values of all memory"),
+    pytest.param(
+        "WITH t0 AS (SELECT 1), "
+        + ", ".join(f"t{n} AS (SELECT * FROM t{n - 1} UNION ALL SELECT * FROM t{n - 1})" for n in range(1, 40))
+        + " SELECT count(*) FROM t39",
+        id="tables that double",
+    ),
+    pytest.param("SELECT " + "(" * 9_000 + "1" + ")" * 9_000, id="deep brackets"),
+    pytest.param("SELECT " + "1+" * 9_000 + "1", id="a deep sum"),
+    pytest.param("SELECT zeroblob(900000000)", id="zeroes"),
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_a_hostile_query_ends_its_child_and_nobody_else(
+    query: Callable[..., Any], told: Callable[..., str], sqlite: Values, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    monkeypatch.setattr(_sqlite, "MARGIN", 1.0)
+    started, before = time.monotonic(), memory_of_children()
+
+    sentence = told(sqlite | {"timeout": "1"}, sql)
+
+    assert sentence.endswith((": ask for less.", "parser stack overflow.", "maximum depth 1000).", "too big."))
+    assert time.monotonic() - started < 6
+    assert memory_of_children() < max(before, confined.MEMORY) + 50_000_000
+    assert query(sqlite, "SELECT name FROM shop WHERE id = 1")["rows"] == [["apple"]]
+
+
+def crafted(data: bytes) -> Iterator[bytes]:
+    """Files that were a database once."""
+    yield data[:150]
+    yield data[:100] + b"\xff" * (len(data) - 100)
+    yield data[:16] + b"\x02\x00" + data[18:]  # pages of 512 bytes, which are 4,096
+    yield data[:28] + b"\xff\xff\xff\xff" + data[32:]  # more pages than there are
+    yield data[:103] + b"\xff\xff" + data[105:]  # more cells in the schema than fit
+    yield data[:4096] + b"\x05" + data[4097:]  # a table whose page points to others
+    randomly = Random(1)
+    for _ in range(12):
+        broken = bytearray(data)
+        for _ in range(60):
+            broken[randomly.randrange(100, len(data))] = randomly.randrange(256)
+        yield bytes(broken)
+
+
+def test_a_crafted_file_ends_in_a_sentence_or_in_rows(
+    context: ToolContext, query: Callable[..., Any], sqlite: Values
+) -> None:
+    shop = context.workspace / "data" / "shop.sqlite3"
+    whole = shop.read_bytes()
+
+    for data in crafted(whole):
+        shop.write_bytes(data)
+        for sql in ("SELECT * FROM shop ORDER BY name", "SELECT * FROM cheap, sqlite_master"):
+            with suppress(ToolError):
+                query(sqlite, sql)
+
+    shop.write_bytes(whole)
+    assert query(sqlite, "SELECT count(*) FROM shop")["rows"] == [[3]]
+
+
+def test_a_library_that_crashes_takes_its_child_alone(
+    told: Callable[..., str], query: Callable[..., Any], sqlite: Values, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    with monkeypatch.context() as patch:
+        patch.setattr(confined, "CHILD", child)
+        sentence = told(sqlite, "SELECT 1")
+
+    assert sentence == "The query, or the file of the database, is too complex to read: ask for less."
+    assert query(sqlite, "SELECT 1")["rows"] == [[1]]
+
+
+def test_sqlite_is_never_opened_by_this_process(
+    query: Callable[..., Any], sqlite: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", None)
+
+    assert query(sqlite, "SELECT count(*) FROM shop")["rows"] == [[3]]
+
+
+def test_a_slow_query_keeps_nobody_from_a_check(context: ToolContext, sqlite: Values, settings: Any) -> None:
+    settings.TOOLHUB_CHILD_PROCESSES = settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 1
+    answers: list[str] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(refused(context, "ae_db_query", sqlite | {"timeout": "3"}, {"sql": ENDLESS}))
+    )
+    thread.start()
+    time.sleep(0.3)
+
+    checked = confined.run("syntax", {"language": "json", "text": "{}"}, context.organisation_id, wait=2.5)
+
+    assert (checked, answers) == (None, [])
+    thread.join()
+    assert "was stopped" in answers[0]
+
+
+def test_a_closed_database_with_a_write_ahead_log_is_read_and_nothing_is_left_beside_it(
+    query: Callable[..., Any], sqlite: Values, context: ToolContext
+) -> None:
+    folder = context.workspace / "data"
+    writer = sqlite3.connect(folder / "shop.sqlite3")
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("INSERT INTO shop (id) VALUES (4)")
+    writer.commit()
+    writer.close()
+
+    assert query(sqlite, "SELECT count(*) FROM shop")["rows"] == [[4]]
+    assert [path.name for path in folder.iterdir()] == ["shop.sqlite3"]
+
+
+@pytest.mark.parametrize("beside", ["-wal", "-shm", "-journal"])
+def test_a_link_beside_the_file_is_not_followed(
+    told: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, beside: str
+) -> None:
+    (context.workspace / "data" / f"shop.sqlite3{beside}").symlink_to(tmp_path / "other")
+
+    assert told(sqlite, "SELECT 1") == "A file beside the database of the set-up is a link, which is not followed."
+
+
+def test_a_file_that_was_swapped_after_the_look_is_not_read(
+    told: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, other = context.workspace / "data" / "shop.sqlite3", tmp_path / "other.sqlite3"
+    other.write_bytes(shop.read_bytes())
+    look = _sqlite._looked_at
+
+    def looked_at_and_swapped(workspace: Path, path: str) -> os.stat_result:
+        status = look(workspace, path)
+        shop.rename(shop.with_name("moved"))
+        shop.symlink_to(other)
+        return status
+
+    monkeypatch.setattr(_sqlite, "_looked_at", looked_at_and_swapped)
+
+    assert told(sqlite, "SELECT name FROM shop").startswith("The file of the database changed while it was opened")
 
 
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
