@@ -126,8 +126,11 @@ def standings_of(stored: Stored, members: Mapping[int, Membership]) -> dict[int,
     }
 
 
-def read_stored(holders: QuerySet[Any], roles: Collection[Role] = ()) -> Stored:
-    """What these members have, and the rules of these roles even if none of them has one. Three queries."""
+def read_stored(holders: QuerySet[Any], roles: Collection[Role] = (), *, without: Grant | None = None) -> Stored:
+    """What these members have, and the rules of these roles even if none of them has one. Three queries.
+
+    `without`: as if this grant were not there.
+    """
     modes = {role.pk: (role.slug, role.mode) for role in roles}
     roles_of: dict[int, set[int]] = {}
     held = RoleMembership.objects.filter(membership__in=holders)
@@ -146,12 +149,14 @@ def read_stored(holders: QuerySet[Any], roles: Collection[Role] = ()) -> Stored:
         holders,
         {key: RoleRules(slug, mode, *rules[key]) for key, (slug, mode) in modes.items()},
         {member: frozenset(roles) for member, roles in roles_of.items()},
-        _grants(holders),
+        _grants(holders, without),
     )
 
 
-def _grants(holders: QuerySet[Any]) -> dict[int, Said]:
+def _grants(holders: QuerySet[Any], without: Grant | None) -> dict[int, Said]:
     in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), membership__in=holders)
+    if without is not None:
+        in_force = in_force.exclude(pk=without.pk)
     found: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {}
     rows = in_force.values_list("membership_id", "category_id", "tool_id", "effect")
     for member, category_id, tool_id, effect in rows:

@@ -8,7 +8,7 @@ no role that lists them; a role's deny counts. Eight or nine queries, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from capabilities.active import is_meta_tool
 from capabilities.contract.permission import OPENING, Decision, RoleRules, ToolKey
-from capabilities.models import AgentTool, Role, RoleMembership, Tool
+from capabilities.models import AgentTool, Grant, Role, RoleMembership, Tool
 from capabilities.roles import Rule
 from sessions.concerned import (
     Bits,
@@ -27,6 +27,7 @@ from sessions.concerned import (
     Grouped,
     Keys,
     Stored,
+    Usable,
     decision,
     grouped,
     live_sessions,
@@ -156,6 +157,49 @@ def impact_of(wanted: Sequence[NewRole]) -> Impact:
         unchanged=len(differences) - found.members,
         sessions=_live_sessions(before, differences, bits) if found.groups else 0,
     )
+
+
+def impact_of_revoking(grant: Grant) -> Impact:
+    """What the member of a grant gains and loses when it is revoked. Twelve queries at most."""
+    catalogue = _read_catalogue()
+    named = {
+        key
+        for key, line in catalogue.tools.items()
+        if line.is_meta or key == grant.tool_id or line.category_id == grant.category_id
+    }
+    bits = Bits(catalogue.tools, named)
+    holders = Membership.objects.filter(pk=grant.membership_id, ended_at=None, user__is_active=True).values("pk")
+    members = members_in(holders)
+    before, after = read_stored(holders), read_stored(holders, without=grant)
+    was, will = _usable(before, bits, members), _usable(after, bits, members)
+    differences = {key: (will[key] & ~was[key], was[key] & ~will[key]) for key in members}
+    found = grouped(differences, bits, members)
+    return Impact((), found, sessions=_live_sessions(before, differences, bits) if found.groups else 0)
+
+
+def impact_of_switching_off(names: Collection[str]) -> Impact:
+    """Who may use these tools now and could not any more, were they switched off. Ten queries at most."""
+    catalogue = _read_catalogue()
+    bits = Bits(
+        catalogue.tools, [key for key, line in catalogue.tools.items() if line.name in names and line.is_enabled]
+    )
+    holders = Membership.objects.filter(ended_at=None, user__is_active=True).values("pk")
+    members = members_in(holders)
+    stored = read_stored(holders)
+    differences = {key: (0, usable) for key, usable in _usable(stored, bits, members).items()}
+    found = grouped(differences, bits, members)
+    return Impact((), found, sessions=_live_sessions(stored, differences, bits) if found.groups else 0)
+
+
+def _usable(stored: Stored, bits: Bits[Line], members: Mapping[int, Membership]) -> dict[int, int]:
+    """Bits of the tools that each member may use. One query."""
+    usable = Usable(stored, bits)
+    meta = {key: ToolKey(key, line.category_id, line.name, True) for key, line in bits.lines.items() if line.is_meta}
+    every = bits.of(meta)
+    return {
+        key: usable.by(key) & ~every | bits.of(tool for tool, of in meta.items() if standing.decide(of).allowed)
+        for key, standing in standings_of(stored, members).items()
+    }
 
 
 # -- The catalogue ----------------------------------------------------------------------------------------------------

@@ -250,6 +250,14 @@
     if (event.target.dataset.narrowMore) $(event.target.dataset.narrowMore)?.click();
   });
 
+  // The reader's time zone, for days that end at midnight there.
+  const fillZones = () => {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    for (const field of $$("[data-zone]")) { field.value = zone || "UTC"; delete field.dataset.zone; }
+  };
+  fillZones();
+  document.addEventListener("htmx:afterSwap", fillZones);
+
   // Filters apply as they are changed; without script there is a button.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-auto]");

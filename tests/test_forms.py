@@ -139,9 +139,12 @@ FORMS: dict[str, Form] = {
     "GET member_tools": Form({"q": "word"}, "No tool here"),
     "GET grant_list": Form({"q": "word"}, "word"),
     "POST grant_create": Form(
-        {"member": "{email}", "effect": "deny", "category": "{category}", "reason": "Fresh"}, "Fresh"
+        {"member": "{email}", "effect": "deny", "category": "{category}", "until": "tonight", "reason": "Fresh"},
+        "Fresh",
     ),
     "POST grant_revoke": Form(),
+    "POST member_roles": Form({"roles": ["{listed}"]}, "What saving changes", writes=False),
+    "POST member_grant": Form({"until": "tonight", "reason": "Fresh"}, "Saved:"),
     "POST request_list": Form({"category": "{empty_category}", "reason": "Fresh"}, "Fresh"),
     "POST request_grant": Form({"hours": "8"}, "Granted for 8 hours"),
     "POST request_refuse": Form({"answer": "Fresh"}, "Refused"),
@@ -290,6 +293,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
     pages = (
         ("tool_try", reverse("tool_try", args=["acme", "calculator"])),
         ("service_update", reverse("service_update", args=["acme", "searxng"])),
+        ("member_tools", reverse("member_tools", args=["acme", alice.public_id]) + "?show=all"),
         ("join", reverse("join_link", args=[switching])),
     )
     outside = (

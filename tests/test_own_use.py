@@ -323,7 +323,7 @@ def test_a_page_says_so_beside_the_form(acme: Organisation, web: Role, bob: Memb
     client.login(email="bob@example.com", password=PASSWORD)
     words = "only an admin may. Ask an admin."
 
-    form = {"member": "bob@example.com", "effect": "allow", "tool": "file_read", "reason": "mine"}
+    form = {"member": "bob@example.com", "effect": "allow", "tool": "file_read", "reason": "mine", "until": "8h"}
     reply = client.post("/o/acme/grants/new/", form)
     assert (reply.status_code, words in reply.content.decode()) == (422, True)
 

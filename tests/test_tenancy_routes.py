@@ -262,7 +262,7 @@ def stale(form: Named) -> Named:
 
 
 def grant_form(side: Side) -> dict[str, Any]:
-    return {"member": side.email, "effect": "deny", "category": side.category, "reason": "None."}
+    return {"member": side.email, "effect": "deny", "category": side.category, "reason": "None.", "until": "8h"}
 
 
 def schedule_body(side: Side) -> dict[str, Any]:
@@ -646,6 +646,14 @@ ROUTES: dict[str, Route] = {
     "role_delete": Route((Ask("POST", 302),), args={"slug": "role"}, right=Right.ROLES),
     "member_tools": Route(
         (Ask(), Ask(query=lambda side: {"q": side.name, "category": side.category, "show": "all"}, refused=200)),
+        args=COLLEAGUE,
+        right=Right.ROLES,
+    ),
+    "member_roles": Route(
+        (Ask("POST", body=lambda side: {"roles": side.listed}, refused=302),), args=COLLEAGUE, right=Right.ROLES
+    ),
+    "member_grant": Route(
+        (Ask("POST", 302, body=lambda side: {"tool": side.name, "effect": "deny", "until": "8h"}, refused=302),),
         args=COLLEAGUE,
         right=Right.ROLES,
     ),

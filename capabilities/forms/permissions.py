@@ -8,8 +8,10 @@ from uuid import UUID
 
 from django import forms
 from django.http import QueryDict
+from django.utils.http import urlencode
 
 from capabilities.forms.names import ShortNameField
+from capabilities.forms.until import CHOICES, NEVER, UntilForm
 from capabilities.grants import MAX_REASON, GrantContent
 from capabilities.models import Category, Effect, Role, RoleMode
 from capabilities.roles import RoleContent, Rule
@@ -95,8 +97,27 @@ class UsableFilter(forms.Form):
         self.full_clean()
         return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
+    def query(self) -> str:
+        """The same as the query of an address."""
+        return urlencode({name: value for name, value in self.values().items() if value})
 
-class GrantForm(forms.Form):
+
+class ToolGrantForm(UntilForm):
+    """One member's own allow or deny of the tool that it stands beside."""
+
+    tool = forms.CharField(max_length=64, widget=forms.HiddenInput())
+    effect = forms.ChoiceField(choices=Effect.choices, widget=forms.HiddenInput())
+    until = forms.ChoiceField(label="For how long", choices=[*CHOICES, (NEVER, "No end")], initial="8h")
+    reason = forms.CharField(
+        required=False, max_length=MAX_REASON, widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+
+    def content(self, member: UUID) -> GrantContent:
+        data = self.cleaned_data
+        return GrantContent(member, data["effect"], data["tool"], reason=data["reason"], expires_at=data["expires_at"])
+
+
+class GrantForm(UntilForm):
     """One member's own allow or deny. Names are typed, with the organisation's own as suggestions."""
 
     member = forms.EmailField(
@@ -125,12 +146,7 @@ class GrantForm(forms.Form):
     reason = forms.CharField(
         max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 2}), help_text="Who reads the audit will ask."
     )
-    expires_at = forms.DateTimeField(
-        required=False,
-        label="Expires",
-        help_text="Blank: when it is revoked. In UTC.",
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-    )
+    until = forms.ChoiceField(label="For how long", choices=[*CHOICES, (NEVER, "No end")], initial=NEVER)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

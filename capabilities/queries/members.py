@@ -110,5 +110,9 @@ def roles_of_member(member: Membership) -> Sequence[Role]:
 def grants_of_member(member: Membership) -> Sequence[Grant]:
     """Newest first, with whether each is `in_force`. One query."""
     now = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), pk=OuterRef("pk"))
-    grants = Grant.objects.filter(membership=member).select_related("tool", "category").annotate(in_force=Exists(now))
+    grants = (
+        Grant.objects.filter(membership=member)
+        .select_related("tool__category", "category")
+        .annotate(in_force=Exists(now))
+    )
     return list(grants.order_by("-pk")[:GRANTS_SHOWN])

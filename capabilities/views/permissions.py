@@ -11,12 +11,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.forms.permissions import GrantFilter, GrantForm, UsableFilter
-from capabilities.grants import give_grant, revoke_grant
-from capabilities.queries.members import grants_of_member, roles_of_member, shown_member_or_404, usable_tools
+from capabilities.forms.permissions import GrantFilter, GrantForm
+from capabilities.grants import give_grant
 from capabilities.queries.permissions import (
     grant_numbers,
-    grant_or_404,
     grants_page,
     names_to_suggest,
     role_category,
@@ -26,7 +24,7 @@ from capabilities.queries.permissions import (
 from capabilities.refused import ChangeRefused
 from capabilities.roles import delete_role, rules_of
 from capabilities.views.shared import refused, show_refusal, status_of
-from toolhub.tenants.access import MemberRequest, check_right, member_or_404
+from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -107,49 +105,3 @@ def grant_create(request: MemberRequest, org: str) -> HttpResponse:
     emails, tools = names_to_suggest()
     context = {"form": form, "emails": emails, "tools": tools}
     return render(request, "capabilities/grant_form.html", context, status=status_of(form))
-
-
-@require_POST
-@signed_in
-def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpResponse:
-    actor = member_or_404(request, right=Right.ROLES, category=None)
-    grant = grant_or_404(grant_id)
-    told = str(grant)
-    try:
-        revoke_grant(grant, actor=actor)
-    except ChangeRefused as error:
-        return refused(request, error, "grant_list", org)
-    messages.success(request, f"Revoked: {told}.")
-    return redirect("grant_list", org)
-
-
-@require_GET
-@signed_in
-def member_tools(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
-    """What a member may use and why: for the member, and for those with the right `roles` or `members`."""
-    actor = member_or_404(request)
-    if actor.public_id != member_id and not actor.reach(Right.MEMBERS):
-        check_right(actor, Right.ROLES, None)
-    shown = shown_member_or_404(member_id)
-    chosen = UsableFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "category", "show")}
-    page = usable_tools(
-        shown,
-        q=chosen["q"],
-        category=chosen["category"],
-        only_allowed=chosen["show"] != "all",
-        after=chosen["after"],
-    )
-    context = {
-        "shown": shown,
-        "page": page,
-        "roles": roles_of_member(shown),
-        "grants": grants_of_member(shown),
-        "rights": shown.admin_rights.order_by("right", "category"),
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
-        "may_see_roles": bool(actor.reach(Right.ROLES)),
-        "may_see_member": actor.has_right(Right.MEMBERS),
-    }
-    return render(request, "capabilities/member_tools.html", context)

@@ -54,7 +54,7 @@ def test_one_sees_what_one_may_use_and_why(client: Client, bob: Membership) -> N
     assert "fetch denied by a grant of this member" in every
     assert "Web 1 of 2 ·" in allowed
     assert "Reader Listed tools" in allowed
-    assert "Audit everywhere" in allowed
+    assert "Audit every category" in allowed
 
 
 @pytest.mark.usefixtures("tools")

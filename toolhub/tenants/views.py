@@ -63,8 +63,8 @@ class MembersPage:
 
 
 def members_page(*, q: str, access: str, after: str, before: str, limit: int = MEMBERS_A_PAGE) -> MembersPage:
-    """Two queries: members with users, and their rights."""
-    members = current_members()
+    """Four queries: members with users, their rights, and their roles."""
+    members = current_members().prefetch_related("role_memberships__role")
     for word in q.split():
         names = (
             Q(user__email__icontains=word) | Q(user__first_name__icontains=word) | Q(user__last_name__icontains=word)
