@@ -39,7 +39,8 @@ def provider_or_404(slug: str) -> Provider:
 
 
 def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
-    model = LanguageModel.objects.filter(provider=provider, public_id=model_id).first()
+    """Of this provider, whose key is not read."""
+    model = models_by_name().filter(provider=provider, public_id=model_id).first()
     if model is None:
         raise Http404("No such model.")
     return model

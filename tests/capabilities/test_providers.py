@@ -3,6 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
+from django.db import connection
+from django.test import Client
 
 from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.providers import (
@@ -14,8 +17,11 @@ from capabilities.providers import (
     save_provider,
 )
 from capabilities.refused import ChangeRefused
-from tests.cast import make_agent
+from tests.cast import make_agent, make_token
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
+from toolhub.tenants.scope import organisation_scope
+
+JSON = "application/json"
 
 
 @pytest.fixture
@@ -91,5 +97,44 @@ def test_what_nobody_uses_goes(alice: Membership, provider: Provider) -> None:
     delete_model(provider.models.get(), actor=alice)
     delete_provider(provider, actor=alice)
 
-    assert not Provider.objects.exists()
+    assert not Provider.objects.filter(slug="openai").exists()
     assert [row.action for row in AuditEntry.objects.order_by("pk")][2:] == ["model.delete", "provider.delete"]
+
+
+def test_everything_but_the_key_can_be_changed_when_the_stored_one_cannot_be_read(
+    client: Client, alice: Membership, provider: Provider, acme: Organisation
+) -> None:
+    """What an admin does after TOOLHUB_FIELD_KEYS was lost: change, use, remove, and enter the key again."""
+    agent, model = make_agent(acme), provider.models.get()
+    lost = Fernet(Fernet.generate_key()).encrypt(b"sk-lost").decode()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE capabilities_provider SET api_key = %s WHERE id = %s", [lost, provider.pk])
+    client.force_login(alice.user)
+    at, rest = "/o/acme/providers/openai", Client(headers={"Authorization": f"Bearer {make_token(alice)}"})
+    limits = {"name": "changed", "context_window": "9000"}
+
+    page = client.get(f"{at}/edit/").content.decode()
+    answers = [
+        client.post(f"{at}/models/{model.public_id}/", limits | {"agents": [agent.slug]}),
+        client.post(f"{at}/models/new/", limits | {"name": "second", "agents": [agent.slug]}),
+        client.post(f"{at}/models/{model.public_id}/delete/"),
+        client.post(f"{at}/edit/", {"slug": "openai", "name": "Renamed", "tool_limit": "9"}),
+        rest.patch("/api/v1/providers/openai", {"name": "By REST"}, JSON),
+        rest.post("/api/v1/models", {"provider": "openai", "name": "third"}, JSON),
+        rest.get("/api/v1/models"),
+    ]
+    third = answers[-2].json()["id"]
+    answers.append(rest.patch(f"/api/v1/models/{third}", {"context_window": 5000}, JSON))
+    answers.append(rest.delete(f"/api/v1/models/{third}"))
+
+    assert "a key that cannot be read any more; enter it again" in page
+    assert [answer.status_code for answer in answers] == [302, 302, 302, 302, 200, 201, 200, 200, 204]
+    again = {"slug": "openai", "name": "OpenAI", "api_key": "sk-entered-again-1", "tool_limit": "9"}
+    assert client.post(f"{at}/edit/", again).status_code == 302
+    assert Provider.objects.get(slug="openai").api_key == "sk-entered-again-1"
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE capabilities_provider SET api_key = %s WHERE id = %s", [lost, provider.pk])
+    with organisation_scope(acme):
+        Agent.objects.update(model=LanguageModel.objects.exclude(provider=provider)[0])
+    assert client.post(f"{at}/delete/").status_code == 302
+    assert not Provider.objects.filter(slug="openai").exists()
