@@ -615,7 +615,7 @@ def test_zk_39_an_administrator_loads_a_category_and_its_tools_can_be_called(
     assert (step.tool_name, step.status) == (tool, StepStatus.DONE)
 
 
-def test_zk_39_what_was_loaded_is_found_by_a_search_where_tools_never_change(
+def test_zk_39_a_search_says_how_to_load_what_is_not_loaded_and_how_to_call_what_is(
     alices: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     set_mode(alices.agent, LoadingMode.CONSTANT)
@@ -624,8 +624,11 @@ def test_zk_39_what_was_loaded_is_found_by_a_search_where_tools_never_change(
 
     (after,) = ask(alices, provider, call("search_tools", {"query": "series"}))
 
-    assert [each["name"] for each in before["tools"]] == []
-    assert [each["name"] for each in after["tools"]] == ["series_list"]
+    def how(found: Json) -> list[tuple[str, str | None, str | None]]:
+        return [(each["name"], each.get("load_with"), each.get("call_with")) for each in found["tools"]]
+
+    assert how(before) == [("series_list", "load_tool_category", None)]
+    assert how(after) == [("series_list", None, "call_tool")]
 
 
 # -- Extras -----------------------------------------------------------------------------------------------------------
