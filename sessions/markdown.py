@@ -12,19 +12,59 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from sessions.models import Step, StepKind, Turn
+
 TAGS = {
     *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "pre", "code"),
     *("em", "strong", "s", "a", "span", "table", "thead", "tbody", "tr", "th", "td"),
 }
 ATTRIBUTES = {"a": {"href", "title", "target"}, "ol": {"start"}}
 SCHEMES = {"http", "https", "mailto"}
-#: Longer answers are shown as they are: nobody reads them for their headings, and parsing them would hold the page.
-MAX_MARKDOWN = 100_000
+#: The attribute of a turn or a step that says how many characters of its text are taken.
+ROOM = "markdown_room"
+#: Characters of one text, and of all texts of one page, that are taken as Markdown: what is made to be slow takes 15
+#: microseconds a character. What is beyond is shown as it was written.
+MAX_MARKDOWN = 20_000
+MAX_MARKDOWN_OF_PAGE = 60_000
 
 
-def render_markdown(text: str) -> SafeString:
-    if len(text) > MAX_MARKDOWN:
-        return format_html('<pre class="plain">{}</pre>', text)
+def share_markdown(turns: Sequence[Turn]) -> None:
+    """Note on turns in order, and on their steps, how much of their texts one page takes as Markdown.
+
+    The last texts come first: they are what is read.
+    """
+    left = MAX_MARKDOWN_OF_PAGE
+    for turn in reversed(turns):
+        texts: list[tuple[Turn | Step, str]] = [(turn, turn.answer)]
+        texts += [(step, step.text) for step in reversed(turn.steps.all()) if _is_shown(step, turn)]
+        for row, text in texts:
+            room = min(MAX_MARKDOWN, left)
+            setattr(row, ROOM, room)
+            left -= min(len(text), room)
+
+
+def _is_shown(step: Step, turn: Turn) -> bool:
+    """Whether the step is a model call that wrote something else than the turn's answer."""
+    return step.kind == StepKind.MODEL and bool(step.text) and step.text != turn.answer
+
+
+def render_row(row: Turn | Step, text: str) -> SafeString:
+    """The text of a row, within what share_markdown noted on it."""
+    return render_markdown(text, getattr(row, ROOM, MAX_MARKDOWN))
+
+
+def render_markdown(text: str, most: int = MAX_MARKDOWN) -> SafeString:
+    """HTML of the first `most` characters, to the end of a paragraph or a line, and the rest as it was written."""
+    if len(text) <= most:
+        return _html(text)
+    end = max(text.rfind("\n\n", most // 2, most), text.rfind("\n", most * 3 // 4, most))
+    end = most if end < 0 else end
+    return _html(text[:end]) + format_html('<div class="plain">{}</div>', text[end:].strip("\n"))
+
+
+def _html(text: str) -> SafeString:
+    if not text:
+        return SafeString("")
     html = nh3.clean(
         _markdown.render(text),
         tags=TAGS,

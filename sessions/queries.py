@@ -15,6 +15,7 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from sessions.ledger import earlier_open_turn
+from sessions.markdown import share_markdown
 from sessions.models import ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from toolhub.tenants.models import Membership, Right
 
@@ -56,6 +57,7 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     turn = shown_turns().filter(pk=turn_id, session__in=visible_sessions(member)).first()
     if turn is None:
         raise Http404("No such turn.")
+    share_markdown([turn])
     return turn
 
 
@@ -125,12 +127,15 @@ def turns_page(session: ChatSession, *, before: int | None = None, limit: int = 
         turns = turns.filter(seq__lt=before)
     found = list(turns[: limit + 1])
     page = found[:limit][::-1]
+    share_markdown(page)
     return TurnsPage(page, page[0].seq if len(found) > limit else None)
 
 
 def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:
     """The session's turns behind a number, in order, as pages show them. One query where there are none, else two."""
-    return list(shown_turns().filter(session=session, seq__gt=seq).order_by("seq")[:TURNS_A_PAGE])
+    turns = list(shown_turns().filter(session=session, seq__gt=seq).order_by("seq")[:TURNS_A_PAGE])
+    share_markdown(turns)
+    return turns
 
 
 def notices_of(session: ChatSession) -> Sequence[Notice]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from sessions.loads import Line
-from sessions.markdown import render_markdown
+from sessions.markdown import render_row
 from sessions.models import LoadedToolkit, LoadSource, Step, StepKind, StepStatus, Turn, TurnStatus, UnloadReason
 from sessions.queries import SHOWN_CHARS
 
@@ -38,8 +38,13 @@ STEP_STATES = {
 
 
 @register.filter
-def markdown(text: str) -> SafeString:
-    return render_markdown(text)
+def answer_html(turn: Turn) -> SafeString:
+    return render_row(turn, turn.answer)
+
+
+@register.filter
+def text_html(step: Step) -> SafeString:
+    return render_row(step, step.text)
 
 
 @register.filter

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
-from sessions import ledger, live
+from sessions import ledger, live, markdown
 from sessions.events import Delta, Event
 from sessions.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
@@ -600,5 +600,52 @@ def test_a_link_that_is_its_own_text_is_left_alone() -> None:
     assert "link-host" not in render_markdown("<https://example.org/a>")
 
 
-def test_a_very_long_answer_is_shown_as_it_is() -> None:
-    assert render_markdown("*a*" * 40_000).startswith('<pre class="plain">*a**a*')
+def test_what_is_beyond_the_limit_of_an_answer_is_shown_as_it_was_written() -> None:
+    html = render_markdown("**a**\n\n" * 3_000 + "**<end>**")
+
+    assert html.startswith("<p><strong>a</strong></p>")
+    assert html.endswith("**a**\n\n**&lt;end&gt;**</div>")
+    assert html.count("<strong>") == markdown.MAX_MARKDOWN // 7
+
+
+def test_an_answer_within_the_limit_is_markdown_to_its_end() -> None:
+    html = render_markdown("**a**\n\n" * 2_800)
+
+    assert (html.count("<strong>"), html.count("plain")) == (2_800, 0)
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were handed to the renderer."""
+    texts: list[str] = []
+    render = markdown._markdown.render
+    monkeypatch.setattr(markdown._markdown, "render", lambda text: texts.append(text) or render(text))  # type: ignore[func-returns-value]
+    return texts
+
+
+def test_a_page_of_hostile_answers_hands_few_characters_to_the_renderer(
+    as_bob: Client, session: ChatSession, parsed: list[str]
+) -> None:
+    for number in range(20):
+        turn = make_turn(session, status=TurnStatus.DONE, answer="[" * 30_000 + f"end {number}.")
+    for number in range(10):
+        add_step(turn, kind=StepKind.MODEL, text=f"{number}" + "|a" * 10_000)
+
+    page = as_bob.get(page_of(session)).content.decode()
+
+    assert sum(map(len, parsed)) == markdown.MAX_MARKDOWN_OF_PAGE
+    assert max(map(len, parsed)) == markdown.MAX_MARKDOWN
+    assert [f"end {number}." in page for number in range(20)] == [True] * 20
+    parsed.clear()
+    assert b"end 19." in as_bob.get(turn_url(turn), headers=HTMX).content
+    assert sum(map(len, parsed)) == markdown.MAX_MARKDOWN_OF_PAGE
+
+
+def test_the_last_answers_of_a_long_page_are_markdown(as_bob: Client, session: ChatSession) -> None:
+    for number in range(5):
+        make_turn(session, status=TurnStatus.DONE, answer=f"**number {number}**\n\n" + "word " * 4_000)
+
+    page = as_bob.get(page_of(session)).content.decode()
+
+    assert [f"<strong>number {number}</strong>" in page for number in range(5)] == [False, False, True, True, True]
+    assert "**number 0**" in page
