@@ -6,8 +6,11 @@ class CapabilitiesConfig(AppConfig):
 
     def ready(self) -> None:
         from capabilities.powers import read_powers  # noqa: PLC0415 -- app ready
+        from capabilities.queries.grant_requests import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
         register_powers(read_powers)
+        register_waiting("request_list", count_waiting_for)

@@ -48,9 +48,27 @@ class WaitingRequests:
 
 def waiting_for(member: Membership) -> WaitingRequests:
     """Others' requests that this member may decide, of people who are still here. One query."""
-    waiting = requests_seen_by(member).filter(status=RequestStatus.WAITING, membership__ended_at=None)
-    found = list(waiting.exclude(membership=member).order_by("pk")[: WAITING_SHOWN + 1])
+    found = list(_waiting_for(member).order_by("pk")[: WAITING_SHOWN + 1])
     return WaitingRequests(found[:WAITING_SHOWN], len(found) > WAITING_SHOWN)
+
+
+def count_waiting_for(member: Membership) -> tuple[int, str]:
+    """How many requests this member may decide, counted to one more than a page shows, and a sentence that says so.
+
+    One query; none for a member who may decide nothing.
+    """
+    if not member.reach(Right.ROLES):
+        return 0, ""
+    count = _waiting_for(member).order_by()[: WAITING_SHOWN + 1].count()
+    if not count:
+        return 0, ""
+    shown = f"More than {WAITING_SHOWN}" if count > WAITING_SHOWN else str(count)
+    return count, f"{shown} {'request for access is' if count == 1 else 'requests for access are'} waiting for you"
+
+
+def _waiting_for(member: Membership) -> QuerySet[GrantRequest]:
+    waiting = requests_seen_by(member).filter(status=RequestStatus.WAITING, membership__ended_at=None)
+    return waiting.exclude(membership=member)
 
 
 @dataclass(frozen=True)

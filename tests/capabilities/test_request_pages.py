@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -100,13 +102,13 @@ def test_who_may_decide_grants_for_the_hours_that_the_form_says(
 ) -> None:
     asked = ask(bob, hours=5)
     page = page_of(as_alice)
-    assert "1 waits for your word" in page
+    assert "1 request is waiting for you" in page
     assert "Bob bob@example.com asks for http_post for 5 hours" in page
 
     answer = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
 
     assert "Granted for 2 hours: Bob may use http_post." in text_of(answer.content)
-    assert "Nobody waits." in text_of(answer.content)
+    assert "No request is waiting." in text_of(answer.content)
     assert "Alice: Only today. Granted until an hour from now" in page_of(as_bob)
     with organisation_scope(acme):
         grant = Grant.objects.get()
@@ -163,7 +165,7 @@ def test_nobody_is_offered_to_decide_on_a_request_of_their_own(bob: Membership, 
 
     client = signed_in(bob)
 
-    assert "Nobody waits." in page_of(client)
+    assert "No request is waiting." in page_of(client)
     assert client.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}).status_code == 403
     assert "Withdrawn" in text_of(client.post(f"{REQUESTS}{asked.public_id}/withdraw/", follow=True).content)
 
@@ -190,7 +192,7 @@ def test_a_viewer_reads_the_page_and_is_offered_no_form(acme: Organisation) -> N
 
     assert 'id="ask"' not in client.get(REQUESTS).content.decode()
     assert client.post(REQUESTS, posted()).status_code == 403
-    assert "Ask for access" not in page_of(client, f"{ACME}tools/http_post/")
+    assert "Request access" not in page_of(client, f"{ACME}tools/http_post/")
 
 
 def test_the_page_is_told_on_by_keyset(as_alice: Client, bob: Membership, web: Category, acme: Organisation) -> None:
@@ -222,7 +224,7 @@ def test_the_page_takes_the_same_queries_for_one_and_three(
                 with organisation_scope(acme):
                     grant_request(asked, hours=1, actor=alice)
 
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):  # one of them for the menu's badge
         as_alice.get(REQUESTS)
 
 
@@ -244,7 +246,7 @@ def test_the_page_of_a_tool_offers_to_ask_for_it_and_shows_that_it_waits(
     assert "for 8 hours: that waits for an answer." in page
     as_bob.post(f"{REQUESTS}{asked.public_id}/withdraw/")
     make_role(acme, bob)
-    assert "Ask for access" not in page_of(as_bob, f"{ACME}tools/http_post/")
+    assert "Request access" not in page_of(as_bob, f"{ACME}tools/http_post/")
 
 
 @pytest.mark.usefixtures("web")
@@ -277,3 +279,54 @@ def test_mr_41_instructions_that_are_too_long_come_back(as_alice: Client) -> Non
     assert answer.status_code == 422
     assert "Keep the instructions under 4,000 characters." in text_of(answer.content)
     assert "y" * 4001 in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+def test_waiting_requests_are_counted_in_the_menu_and_told_on_home(
+    as_alice: Client, as_bob: Client, alice: Membership, bob: Membership, acme: Organisation
+) -> None:
+    quiet = page_of(as_alice, ACME)
+    ask(bob)
+    ask(make_member(acme, "carol"))
+    ask(alice)
+
+    assert "waiting for you" not in quiet
+    assert "2 requests for access are waiting for you." in page_of(as_alice, ACME)
+    assert "Requests 2 waiting" in page_of(as_alice, f"{ACME}tools/")
+    assert "waiting" not in page_of(as_bob, f"{ACME}tools/").partition("Explain")[0]
+    assert "waiting for you" not in page_of(as_bob, ACME)
+
+
+@pytest.mark.usefixtures("web")
+def test_the_badge_counts_what_a_limited_right_may_decide(as_bob: Client, bob: Membership, acme: Organisation) -> None:
+    other = make_tool(acme, "file_read", category=make_category(acme, "file")).name
+    carol = make_member(acme, "carol")
+    with organisation_scope(acme):
+        AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES, category="web")
+    ask(carol)
+    ask(carol, tool=other)
+
+    assert "1 request for access is waiting for you." in page_of(as_bob, ACME)
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("page", ["", "tools/"])
+def test_the_badge_takes_one_query_for_any_number(as_alice: Client, acme: Organisation, page: str) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as log:
+            as_alice.get(f"{ACME}{page}")
+        return len(log)
+
+    none = queries()
+    for number in range(3):
+        ask(make_member(acme, f"m{number}"))
+
+    assert queries() == none
+
+
+@pytest.mark.usefixtures("charlie", "web")
+def test_another_organisations_requests_are_not_counted(as_alice: Client, charlie: Membership) -> None:
+    make_tool(charlie.organisation, "http_post")
+    ask(make_member(charlie.organisation, "dave"))
+
+    assert "waiting for you" not in page_of(as_alice, ACME)

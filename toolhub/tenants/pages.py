@@ -83,6 +83,9 @@ class Entry:
     icon: str
     url: str
     is_current: bool
+    #: What waits for the member on that page, and the sentence that says so; 0 and "" for nothing.
+    waiting: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,16 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
 )
 
 
+#: Counts what waits for a member on a page, and says it in a sentence. At most one query.
+Waiting = Callable[[Membership], tuple[int, str]]
+_waiting: dict[str, Waiting] = {}
+
+
+def register_waiting(view: str, count: Waiting) -> None:
+    """Show on the menu's entry of this view how much waits there. Called once, when the apps are ready."""
+    _waiting[view] = count
+
+
 def frame(request: HttpRequest) -> dict[str, Any]:
     """Context of every page. Nothing is read until a template asks: partials that show no frame pay nothing."""
     member = cast("Membership | None", getattr(request, "membership", None))
@@ -141,13 +154,20 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 
 
 def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
-    """The entries whose pages would let this member in, if only for one category. At most one query."""
+    """The entries whose pages would let this member in, if only for one category, and what waits there. At most one
+    query, and one for each kind of thing that may wait."""
     here = getattr(request.resolver_match, "url_name", None) or ""
     slug = member.organisation.slug
     sections = []
     for heading, lines in MENU:
         entries = tuple(
-            Entry(title, icon, reverse(view, args=[slug]), here.partition("_")[0] == word)
+            Entry(
+                title,
+                icon,
+                reverse(view, args=[slug]),
+                here.partition("_")[0] == word,
+                *(_waiting[view](member) if view in _waiting else ()),
+            )
             for title, icon, view, word, right in lines
             if right is None or member.reach(right)
         )
