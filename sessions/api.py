@@ -18,13 +18,13 @@ from capabilities.models import Agent
 from capabilities.queries.agents import agent_or_404
 from sessions import ledger
 from sessions.active_tools import compute_definitions
-from sessions.chats import change_session, open_session
+from sessions.chats import change_session, delete_session, open_session
 from sessions.fencing import RETRY_AFTER
 from sessions.loads_api import AGENT_PARAMETER, agent_of
-from sessions.models import ChatSession
-from sessions.queries import session_or_404, session_place, sessions_page
+from sessions.models import KEPT, ChatSession
+from sessions.queries import MAX_SEARCH, session_or_404, session_place, sessions_page
 from sessions.selection import new_session
-from sessions.turns_api import TurnOut, shown
+from sessions.turns_api import TurnOut, check_may_touch, shown
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.paging import MAX_PAGE, PAGE, PAGE_PARAMETERS, integer_parameter, only_parameters, page
@@ -91,7 +91,9 @@ class ActiveToolsOut(serializers.Serializer[Any]):
 
 def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
     """The member's own session, with its first agent. Who may read everybody's is told that another's is not theirs."""
-    session = ChatSession.objects.select_related("agent", "membership").filter(pk=session_id, membership=member).first()
+    session = (
+        ChatSession.objects.select_related("agent", "membership").filter(KEPT, pk=session_id, membership=member).first()
+    )
     if session is None:
         session_or_404(member, session_id)
         raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
@@ -109,15 +111,26 @@ class SessionList(APIView):
     write_scope = Scope.CHAT
 
     @extend_schema(
-        operation_id="sessions_list", summary="Sessions", parameters=PAGE_PARAMETERS, responses=paged(SessionOut)
+        operation_id="sessions_list",
+        summary="Sessions",
+        parameters=[
+            OpenApiParameter(
+                "q",
+                {"type": "string", "maxLength": MAX_SEARCH},
+                description="Words: each occurs in the title, in a message or in an answer.",
+            ),
+            *PAGE_PARAMETERS,
+        ],
+        responses=paged(SessionOut),
     )
     def get(self, request: Request) -> Response:
         """Your sessions, and with the right `sessions` everybody's; the last used first."""
         member = api_member(request)
-        only_parameters(request, "cursor", "limit")
+        only_parameters(request, "q", "cursor", "limit")
         found = sessions_page(
             member,
             everyone=True,
+            q=request.query_params.get("q", "")[:MAX_SEARCH],
             cursor=session_cursor(request),
             limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
         )
@@ -156,6 +169,20 @@ class SessionDetail(APIView):
         member = api_member(request, at_least=Access.MEMBER)
         session = session_to_write(member, session_id)
         return Response(SessionOut(change_session(session, actor=member, **checked_part(SessionPart, request))).data)
+
+    @extend_schema(
+        operation_id="sessions_delete",
+        summary="Delete a session",
+        responses={204: None, 403: ErrorOut, 404: ErrorOut},
+    )
+    def delete(self, request: Request, session_id: UUID) -> Response:
+        """With its turns and the sessions that its agents opened. Open turns are stopped first; schedules and reminders
+        stay. Its own member deletes it, or somebody with the right `sessions`."""
+        member = api_member(request)
+        session = session_or_404(member, session_id)
+        check_may_touch(request, member, session.membership_id)
+        delete_session(session, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class SessionTurns(APIView):

@@ -19,7 +19,7 @@ from django.utils import timezone
 from capabilities.active import Standing
 from capabilities.contract.permission import Decision, Rights, RoleRules
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
-from sessions.models import OPEN_STATUSES, ChatSession, Turn
+from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Turn
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
 #: A session counts as live for so long after its last turn was accepted.
@@ -39,7 +39,7 @@ Difference = tuple[int, int]
 def live_sessions() -> QuerySet[ChatSession]:
     """With an open turn, or one accepted in the last 24 hours; not those that agents opened by delegation."""
     is_open = Exists(Turn.objects.filter(session=OuterRef("pk"), status__in=OPEN_STATUSES))
-    return ChatSession.objects.filter(Q(active_at__gt=timezone.now() - LIVE) | Q(is_open), parent_turn=None)
+    return ChatSession.objects.filter(KEPT, Q(active_at__gt=timezone.now() - LIVE) | Q(is_open), parent_turn=None)
 
 
 # -- Sets of tools ----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from capabilities.views.shared import show_refusal, status_of
 from sessions.explain import STAGES, Asked
 from sessions.explain_fixes import fix, may_fix
 from sessions.models import ChatSession
+from sessions.queries import kept_sessions_of
 from sessions.single_changes import Change
 from sessions.why import MAX_MESSAGE, Explained, Subject, explain, subject_of
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -163,7 +164,7 @@ def _sessions(subject: Subject | None) -> list[ChatSession]:
     """The member's last ones, with the one that was asked for among them."""
     if subject is None:
         return []
-    rows = ChatSession.objects.filter(membership=subject.member, parent_turn=None).select_related("agent")
+    rows = kept_sessions_of(subject.member).select_related("agent")
     found = list(
         rows.only("organisation_id", "title", "agent__organisation_id", "agent__name").order_by("-active_at")[
             :SESSIONS_OFFERED

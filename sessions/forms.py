@@ -30,6 +30,17 @@ class NewSessionForm(forms.Form):
         self.fields["agent"].queryset = agents_to_talk_to()  # type: ignore[attr-defined]
 
 
+class SessionForm(forms.Form):
+    """What a session is called."""
+
+    title = forms.CharField(
+        label="Title",
+        max_length=200,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        error_messages={"required": "Give it a title."},
+    )
+
+
 class MessageForm(forms.Form):
     """What the member says, and to which agent. `key` tells a second click from a second message."""
 

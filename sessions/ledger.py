@@ -39,7 +39,7 @@ from sessions.fencing import (
     hold,
     insert_event,
 )
-from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.parking import resume_forgotten
 from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
@@ -86,7 +86,8 @@ def accept(
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
-    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, and `child_session`;
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
+    `deleted`;
     QueueFull where too many turns of the member or of the organisation wait already.
     """
     agent = agent or session.agent
@@ -102,6 +103,8 @@ def accept(
                     return Accepted(_insert(session, agent, message, member, keys), created=True)
             except QueueFull as error:
                 full = error
+            except ChatSession.DoesNotExist as gone:
+                raise Conflict("deleted", "This session was deleted.") from gone
             except IntegrityError:
                 pass
         # The key is taken, or (then once more) another request took the number between our look and our insert.
@@ -122,7 +125,7 @@ def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
     queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
     waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
     mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
-    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(pk=session.pk).values_list(
+    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(KEPT, pk=session.pk).values_list(
         Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
     )
     found: tuple[int, int, int] = places.get()
@@ -151,7 +154,9 @@ def _insert(session: ChatSession, agent: Agent, message: str, member: Membership
         **keys,
     )
     insert_turn(turn)
-    ChatSession.objects.filter(pk=session.pk).update(active_at=Now(), title=session.title or title_of(message))
+    kept = ChatSession.objects.filter(KEPT, pk=session.pk)
+    if not kept.update(active_at=Now(), title=session.title or title_of(message)):
+        raise ChatSession.DoesNotExist  # deleted between our look and our insert
     return turn
 
 

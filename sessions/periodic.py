@@ -20,7 +20,7 @@ from capabilities.models import Agent
 from sessions import ledger
 from sessions.access import member_ending, member_may_not_chat
 from sessions.chats import open_session, own_session
-from sessions.models import OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
+from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
 from sessions.sweeping import Backoff, each_item, each_step
 from sessions.text import storable
 from toolhub.tenants.audit import record
@@ -111,7 +111,7 @@ def tell(session: ChatSession, text: str) -> Notice:
 
 
 def last_session(membership_id: int) -> ChatSession | None:
-    own = ChatSession.objects.filter(membership=membership_id, parent_turn=None)
+    own = ChatSession.objects.filter(KEPT, membership=membership_id, parent_turn=None)
     return own.order_by("-active_at", "-pk").first()
 
 

@@ -14,9 +14,10 @@ from django.db.models.functions import Coalesce, Left, Length
 from django.http import Http404
 
 from capabilities.models import Agent
+from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.ledger import earlier_open_turn
 from sessions.markdown import share_markdown
-from sessions.models import ChatSession, Notice, Step, StepKind, Turn, TurnEvent
+from sessions.models import KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -24,6 +25,8 @@ SHOWN_CHARS = 1_500
 #: Characters that "Show all" shows, at most.
 ALL_CHARS = 200_000
 TURNS_A_PAGE = 20
+#: Characters of a search.
+MAX_SEARCH = 100
 NOTICES_SHOWN = 10
 SESSIONS_A_PAGE = 30
 #: Calls that a tool's page shows.
@@ -33,8 +36,13 @@ CALLS_SHOWN = 20
 def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
     """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
     if member.has_right(Right.SESSIONS):
-        return ChatSession.objects.all()
-    return ChatSession.objects.filter(membership=member)
+        return ChatSession.objects.filter(KEPT)
+    return ChatSession.objects.filter(KEPT, membership=member)
+
+
+def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own that nobody deleted, without those that agents opened."""
+    return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None)
 
 
 def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
@@ -145,6 +153,10 @@ def notices_of(session: ChatSession) -> Sequence[Notice]:
     return list(Notice.objects.filter(session=session).order_by("-pk")[:NOTICES_SHOWN])[::-1]
 
 
+def turn_count(session: ChatSession) -> int:
+    return Turn.objects.filter(session=session).count()
+
+
 @dataclass(frozen=True)
 class SessionsPage:
     """Some sessions, newest first; the cursor of the next page, or None."""
@@ -154,14 +166,18 @@ class SessionsPage:
 
 
 def sessions_page(
-    member: Membership, *, everyone: bool = False, cursor: str = "", limit: int = SESSIONS_A_PAGE
+    member: Membership, *, everyone: bool = False, q: str = "", cursor: str = "", limit: int = SESSIONS_A_PAGE
 ) -> SessionsPage:
     """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's.
 
-    Those that an agent opened are found at the call that opened them.
+    `q`: each of its words occurs in the title, in a message or in an answer. Those that an agent opened are found at
+    the call that opened them.
     """
-    sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(membership=member)
+    sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(KEPT, membership=member)
     sessions = sessions.filter(parent_turn=None)
+    for word in q.split()[:MOST_WORDS]:
+        turns = Turn.objects.filter(holds_word(("message", "answer"), word), session=OuterRef("pk"))
+        sessions = sessions.filter(holds_word(("title",), word) | Exists(turns))
     place = session_place(cursor)
     if place is not None:
         moment, key = place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -16,20 +17,22 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
-from sessions.chats import may_write, open_session, rights_in
+from sessions.chats import change_session, delete_session, may_delete, may_write, open_session, rights_in
 from sessions.first_steps import first_steps
-from sessions.forms import MessageForm, NewSessionForm
+from sessions.forms import MessageForm, NewSessionForm, SessionForm
 from sessions.live import watch_turn
 from sessions.loads import around
 from sessions.loads_views import panel_of
-from sessions.models import ChatSession, Turn
+from sessions.models import ChatSession, Schedule, Turn
 from sessions.queries import (
     ALL_CHARS,
+    MAX_SEARCH,
     notices_of,
     session_or_404,
     sessions_page,
     shown_turns,
     step_or_404,
+    turn_count,
     turn_or_404,
     turns_after,
     turns_page,
@@ -85,8 +88,12 @@ def _session_list(request: MemberRequest, member: Membership, form: NewSessionFo
     sees_all = member.has_right(Right.SESSIONS)
     everyone = sees_all and request.GET.get("whose") == "all"
     cursor = request.GET.get("cursor", "")
+    q = request.GET.get("q", "").strip()[:MAX_SEARCH]
+    kept = [("whose", "all")] if everyone else []
     context = {
-        "page": sessions_page(member, everyone=everyone, cursor=cursor),
+        "page": sessions_page(member, everyone=everyone, q=q, cursor=cursor),
+        "q": q,
+        "query": urlencode([*kept, ("q", q)] if q else kept),
         "form": form,
         "sees_all": sees_all,
         "everyone": everyone,
@@ -123,6 +130,46 @@ def _session_page(
         | _notices(session)
     )
     return render(request, "sessions/session_detail.html", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def session_update(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """Where a session is renamed, which its own member does, and deleted."""
+    is_post = request.method == "POST"
+    member = member_or_404(request, at_least=Access.MEMBER if is_post else Access.VIEWER)
+    session = session_or_404(member, session_id)
+    can_rename = may_write(member, session)
+    if not (can_rename or (not is_post and may_delete(member, session))):
+        raise PermissionDenied("Only its member renames a session.")
+    form = SessionForm(request.POST if is_post else None, initial={"title": session.title})
+    if form.is_valid():
+        change_session(session, actor=member, title=form.cleaned_data["title"])
+        messages.success(request, "The session is renamed.")
+        return redirect("session_detail", org, session.pk)
+    context = {
+        "session": session,
+        "form": form,
+        "can_rename": can_rename,
+        "can_delete": may_delete(member, session),
+        "turns": turn_count(session),
+        "schedules": Schedule.objects.filter(session=session).order_by("name"),
+    }
+    return render(request, "sessions/session_update.html", context, status=422 if is_post else 200)
+
+
+@require_POST
+@signed_in
+def session_delete(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    session = session_or_404(member, session_id)
+    title, is_own = str(session), session.membership_id == member.pk
+    delete_session(session, actor=member)
+    messages.success(request, f"{title} is deleted.")
+    response = redirect("session_list", org)
+    if not is_own:
+        response["Location"] += "?whose=all"
+    return response
 
 
 @require_GET

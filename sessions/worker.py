@@ -26,6 +26,7 @@ from django.db.models.functions import Now
 
 from capabilities.tokens import count_tokens
 from sessions import bell, ledger, periodic, trial_runs
+from sessions.chats import remove_deleted
 from sessions.held import held_turns
 from sessions.loop import run_turn
 from sessions.models import Turn, TurnStatus
@@ -119,8 +120,10 @@ class Housekeeper:
             ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
 
     def sweep(self) -> None:
-        """End what nobody will, do what is due by the clock, and call a worker for each turn that waits for one."""
-        each_step((ledger.reap, periodic.sweep, trial_runs.sweep, self.call_workers, self.call_workers_for_trials))
+        """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, and remove
+        what was deleted."""
+        clock = (periodic.sweep, trial_runs.sweep)
+        each_step((ledger.reap, *clock, self.call_workers, self.call_workers_for_trials, remove_deleted))
 
     def call_workers(self) -> None:
         """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""

@@ -152,6 +152,9 @@ FORMS: dict[str, Form] = {
     "GET explain": Form(shows="word agent sends"),
     # Chats
     "POST session_list": Form(),
+    "GET session_list": Form({"q": "talk"}, "talk"),
+    "POST session_update": Form({"title": "Fresh"}, "Fresh"),
+    "POST session_delete": Form(shows="is deleted"),
     "POST turn_create": Form({"message": "hello fresh"}, "hello fresh"),
     "POST schedule_list": Form({"name": "Fresh", "message": "Fresh", "cron": "0 9 * * *"}, "Fresh"),
     "POST schedule_update": Form({"name": "Fresh", "cron": "0 9 * * *", "timezone": "UTC"}, "Fresh"),

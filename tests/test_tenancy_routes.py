@@ -332,7 +332,7 @@ ROUTES: dict[str, Route] = {
     "home": Route((Ask(status=302),)),
     # REST: chats
     "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),
-    "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}))),
+    "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}), Ask("DELETE", 204))),
     "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
     "api-session-tools": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}))),
     "api-session-toolkits": Route(
@@ -530,12 +530,14 @@ ROUTES: dict[str, Route] = {
     "session_list": Route(
         (
             Ask(),
-            Ask(query=lambda side: {"whose": "all"}),
+            Ask(query=lambda side: {"whose": "all", "q": side.name}, refused=200),
             Ask("POST", 302, body=lambda side: {"agent": side.agent}, refused=422),
         )
     ),
     "session_detail": Route((Ask(), Ask(query=lambda side: {"before": "1"}))),
     "first_steps": Route(),
+    "session_update": Route((Ask(), Ask("POST", 302, body=lambda side: {"title": "Renamed"}, refused=422))),
+    "session_delete": Route((Ask("POST", 302),)),
     "session_notices": Route(),
     "session_toolkits": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}, refused=404))),
     "session_load": Route(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -41,20 +41,24 @@ def count_rows(kinds: Sequence[Kind], owner: Owner) -> list[tuple[Kind, int]]:
 
 
 def matching(kind: Kind, words: str) -> Q:
-    """Rows in which each of the words occurs.
+    """Rows in which each of the words occurs."""
+    found = Q()
+    for word in words.split()[:MOST_WORDS]:
+        found &= holds_word(kind.searched, word)
+    return found
+
+
+def holds_word(fields: Iterable[str], word: str) -> Q:
+    """Rows in which the word occurs in one of these fields.
 
     SQLite knows the case of ASCII letters only: a word is looked for as it is written, in small and in capital letters,
     and with a capital at its beginning.
     """
-    found = Q()
-    for word in words.split()[:MOST_WORDS]:
-        spellings = {word, word.lower(), word.upper(), word.capitalize()}
-        anywhere = Q()
-        for field in kind.searched:
-            for spelling in spellings:
-                anywhere |= Q(**{f"{field}__icontains": spelling})
-        found &= anywhere
-    return found
+    anywhere = Q()
+    for field in fields:
+        for spelling in sorted({word, word.lower(), word.upper(), word.capitalize()}):
+            anywhere |= Q(**{f"{field}__icontains": spelling})
+    return anywhere
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
-from sessions.models import ChatSession, Turn
+from sessions.models import KEPT, ChatSession, Turn
 
 CATEGORY = CategorySpec(
     name="session",
@@ -66,12 +66,12 @@ def session_search(
 
 
 def _own_sessions(context: ToolContext) -> QuerySet[ChatSession]:
-    return ChatSession.objects.filter(membership=context.membership_id)
+    return ChatSession.objects.filter(KEPT, membership=context.membership_id)
 
 
 def _other_turns(context: ToolContext) -> QuerySet[Turn]:
     """The member's turns but the one that is running."""
-    turns = Turn.objects.filter(membership=context.membership_id)
+    turns = Turn.objects.filter(membership=context.membership_id, session__deleted_at=None)
     return turns.exclude(pk=context.turn_id) if context.turn_id else turns
 
 

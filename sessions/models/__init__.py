@@ -1,6 +1,6 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
-from sessions.models.chats import ChatSession, Notice
+from sessions.models.chats import KEPT, ChatSession, Notice
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
@@ -16,6 +16,7 @@ from sessions.models.turns import (
 )
 
 __all__ = [
+    "KEPT",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
     "ChatSession",

@@ -5,10 +5,14 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
+from django.db.models import Q
 
 from capabilities.models import Agent
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+
+#: Sessions that nobody deleted: what every page, the REST API and the tools show.
+KEPT = Q(deleted_at=None)
 
 
 class ChatSession(TenantModel):
@@ -21,6 +25,8 @@ class ChatSession(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     #: When its last turn was accepted.
     active_at = models.DateTimeField(auto_now_add=True)
+    #: Since when nobody sees it. The row itself goes when none of its turns is open any more.
+    deleted_at = models.DateTimeField(null=True, blank=True)
 
     #: Whether what one agent loaded is there for the session's other agents too, as far as they may load it.
     shares_loads = models.BooleanField(default=False)
@@ -40,7 +46,10 @@ class ChatSession(TenantModel):
     delegated_tools = models.JSONField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
-        indexes = (models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),)
+        indexes = (
+            models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),
+            models.Index(fields=["deleted_at"], condition=~KEPT, name="sessions_to_remove"),
+        )
 
     def __str__(self) -> str:
         return self.title or "New session"

@@ -25,7 +25,7 @@ def no_match(tools: Sequence[Tool], *, wanted: bool = True) -> str:
     if not tools:
         return "I was sent no tools, so there is nothing that I can look up or do."
     lines = [f"- {tool.name}: {_first_sentence(tool.description)}" for tool in tools[:6]]
-    more = [f"and {len(tools) - 6} more."] if len(tools) > 6 else []
+    more = ["", f"And {len(tools) - 6} more."] if len(tools) > 6 else []
     first = "I match the words of a message with tools, and none fits well enough. I could:" if wanted else "I can use:"
     return "\n".join([first, *lines, *more])
 
