@@ -102,14 +102,20 @@ class Housekeeper:
 
     def _repeat(self, work: Callable[[], None], every: float) -> None:
         count_tokens("")  # the table is loaded once, before the first turn needs it
-        while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
-            try:
-                work()
-            except (DatabaseError, InterfaceError) as error:  # the second is no DatabaseError: a connection that broke
-                logger.warning("The database is out of reach: %s", error)
-                connection.close()
-            except Exception:
-                logger.exception("Housekeeping failed")
+        try:
+            while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
+                self._once(work)
+        finally:
+            connection.close()  # a pool counts it as lent until then
+
+    def _once(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (DatabaseError, InterfaceError) as error:  # the second is no DatabaseError: a connection that broke
+            logger.warning("The database is out of reach: %s", error)
+            connection.close()
+        except Exception:
+            logger.exception("Housekeeping failed")
 
     def hold(self) -> None:
         """Tell the turns here what happened to them, and now and then renew their leases."""

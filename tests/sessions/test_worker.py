@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from sessions import bell, ledger, worker
 from sessions.held import Held, HeldTurns
@@ -213,6 +214,27 @@ def test_a_sweep_rings_for_what_was_missed(
     housekeeper.sweep()
 
     assert rung == [turn.pk, turn.pk]  # when it was accepted, and by the sweep
+
+
+def test_both_threads_give_their_connections_back_at_the_end(
+    housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[BaseDatabaseWrapper] = set()
+
+    def look() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        used.add(connections["default"])  # one a thread
+
+    monkeypatch.setattr(worker, "HOLD_EVERY", 0.01)
+    monkeypatch.setattr(worker, "SWEEP_EVERY", 0.01)
+    monkeypatch.setattr(housekeeper, "hold", look)
+    monkeypatch.setattr(housekeeper, "sweep", look)
+    housekeeper.start()
+    wait_for(lambda: len(used) == 2, 10)
+    housekeeper.stop()
+
+    assert [each.connection for each in used] == [None, None]
 
 
 def test_a_sweep_that_fails_is_not_the_last(
