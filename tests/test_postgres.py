@@ -1,4 +1,7 @@
-"""What must hold on PostgreSQL: its own tests once more, in a process whose DATABASE_URL names one."""
+"""What must hold on PostgreSQL: its own tests once more, in a process whose DATABASE_URL names one.
+
+The first file migrates the database, the others find it there: the server is new with each run of the tests.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,19 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
         ("tests/sessions/test_periodic.py", 20),
         ("tests/capabilities/test_grant_requests.py", 40),
         ("tests/sessions/test_loading_at_once.py", 6),
+        ("tests/sessions/test_drafts.py", 22),
+        ("tests/sessions/test_trying.py", 25),
+        ("tests/sessions/test_sweeping.py", 16),
+        ("tests/sessions/test_queue_limits.py", 6),
+        ("tests/sessions/test_lives_that_end.py", 25),
+        ("tests/capabilities/test_tool_search.py", 17),
+        ("tests/capabilities/test_records.py", 140),
         ("tests/tenants/test_guarded.py", 10),
         ("tests/tenants/test_chain.py", 40),
     ],
 )
 def test_the_same_tests_hold_on_postgresql(path: str, at_least: int, postgres_url: str) -> None:
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", path]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reuse-db", path]
     ran = subprocess.run(
         argv, cwd=ROOT, env=os.environ | {"DATABASE_URL": postgres_url}, capture_output=True, text=True, check=False
     )
