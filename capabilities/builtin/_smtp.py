@@ -38,6 +38,8 @@ class MaybeSent(ToolError):
 
 def send(server: MailServer, message: EmailMessage, seconds: float) -> list[str]:
     """Hand the mail over; answers the recipients that the server refused. Raises ToolError where it took none."""
+    if not (server.user + server.password).isascii():  # smtplib sends no other
+        raise ToolError("The mail server's user and password may have only ASCII characters.")
     until = time.monotonic() + seconds
     try:
         addresses = resolve_checked(server.host, server.port, timeout=seconds, ports=PORTS)
