@@ -371,7 +371,7 @@ def effects(alice: Membership, bob: Membership, world: World) -> dict[str, Any]:
         asked_for = AuditEntry.objects.filter(action__startswith="service.ask_")
         return {
             "http_post": [(asked.method, asked.json) for asked in world.web.asked if asked.method != "GET"],
-            "email_send": [(mail.recipients, mail.message.get_content().strip()) for mail in world.mail.mails],
+            "email_send": [(mail.recipients, mail.data.split(b"\r\n\r\n")[1].strip()) for mail in world.mail.mails],
             "message_send": list(Message.objects.filter(membership=bob).values_list("sender", "text")),
             "automation_run": Turn.objects.filter(message="List my tasks.", session__membership=alice).count(),
             "spawn_agent": Turn.objects.filter(message="Add it up.", parent_step__isnull=False).count(),
@@ -394,7 +394,7 @@ def test_every_tool_that_works_is_called_through_a_real_turn(
 
     assert effects(alice, bob, world) == {
         "http_post": [("POST", {"a": 1})],
-        "email_send": [(["bob@example.org"], "Hello")],
+        "email_send": [(["bob@example.org"], b"Hello")],
         "message_send": [(alice.pk, "Hello")],
         "automation_run": 1,
         "spawn_agent": 1,
