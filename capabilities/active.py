@@ -172,6 +172,11 @@ def may_use(membership: Membership | int, tool: Permittable) -> Permission:
     return standing_of(membership).decide(tool)
 
 
+def may_use_nothing(membership: Membership | int) -> bool:
+    """Whether no role and no grant allows the member anything now. One query."""
+    return standing_of(membership).rights.allows_nothing
+
+
 def permission_for(membership: Membership | int, tool: Tool) -> Permission:
     """The same of a row. One query."""
     return may_use(membership, key_of(tool))

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods
 
+from capabilities.active import may_use_nothing
 from capabilities.forms.catalogue import CatalogueFilter
 from capabilities.queries.agents import agent_or_404
 from capabilities.queries.catalogue import catalogue_numbers, categories, shown_tool_or_404, tools_page
@@ -56,6 +57,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "is_filtered": any(filters[name] for name in ("q", "category", "state", "agent")),
         "query": urlencode({name: value for name, value in filters.items() if value}),
         "may_switch": bool(reach),
+        "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),
     }
     return render(request, "capabilities/tool_list.html", context)

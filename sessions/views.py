@@ -15,6 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.active import may_use_nothing
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
 from sessions.chats import change_session, delete_session, may_delete, may_write, open_session, rights_in
@@ -52,6 +53,7 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
         "page": sessions_page(member, limit=6),
         "form": NewSessionForm(),
         "can_chat": member.has_access(Access.MEMBER),
+        "may_use_nothing": may_use_nothing(member),
     }
     if member.has_access(Access.OPERATOR):
         steps = first_steps(member.organisation)
@@ -124,6 +126,7 @@ def _session_page(
             "page": page,
             "is_last": not before,
             "is_running": any(turn.is_open for turn in page.turns),
+            "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
             "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
         }
         | rights_in(member, session)

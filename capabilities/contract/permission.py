@@ -82,6 +82,15 @@ class Rights:
         allowed = {*self.tool_grants.values(), *self.category_grants.values()}
         return "allow" not in allowed and not any(role.mode in OPENING for role in self.roles)
 
+    @property
+    def allows_nothing(self) -> bool:
+        """Whether no role and no grant allows anything. One that allows what another denies counts as allowing."""
+        if "allow" in {*self.tool_grants.values(), *self.category_grants.values()}:
+            return False
+        listed = (role for role in self.roles if role.mode == "listed")
+        allowed = {effect for role in listed for effect in (*role.categories.values(), *role.tools.values())}
+        return "allow" not in allowed and not any(role.mode == "all" for role in self.roles)
+
     def denies(self, tool_id: int, category_id: int) -> bool:
         """Whether a grant of this member's own denies it."""
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
+from capabilities.models import Grant, Role, RoleMembership, RoleRule
 from sessions import ledger, live, markdown
 from sessions.events import Delta, Event
 from sessions.markdown import render_markdown
@@ -225,7 +226,7 @@ def test_a_session_takes_the_same_queries_for_one_and_three_turns(
             add_step(turn)
             add_step(turn, kind=StepKind.MODEL, tool_set=sent)
 
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(13):
         as_bob.get(page_of(session))
 
 
@@ -649,3 +650,52 @@ def test_the_last_answers_of_a_long_page_are_markdown(as_bob: Client, session: C
 
     assert [f"<strong>number {number}</strong>" in page for number in range(5)] == [False, False, True, True, True]
     assert "**number 0**" in page
+
+
+# -- Who may use nothing ----------------------------------------------------------------------------------------------
+
+NOTHING = "You cannot use any tool yet"
+
+
+@pytest.mark.parametrize("rules", ["no role", "mode none", "nothing listed", "denies alone"])
+def test_who_may_use_nothing_is_told_so_and_can_ask(as_bob: Client, session: ChatSession, rules: str) -> None:
+    tool = make_tool(session.organisation, "calculator")
+    with organisation_scope(session.organisation):
+        if rules != "no role":
+            mode = "none" if rules == "mode none" else "listed"
+            role = Role.objects.create(organisation=session.organisation, slug="r", name="R", mode=mode)
+            RoleMembership.objects.create(organisation=session.organisation, role=role, membership=session.membership)
+            if rules == "denies alone":
+                RoleRule.objects.create(
+                    organisation=session.organisation, role=role, category=tool.category, effect="deny"
+                )
+
+    for path in ("/o/acme/", page_of(session), "/o/acme/tools/"):
+        page = as_bob.get(path).content.decode()
+        assert (NOTHING in page, "/o/acme/access-requests/#ask" in page) == (True, True), path
+
+
+@pytest.mark.parametrize("opened", ["role", "rule", "grant"])
+def test_who_may_use_something_is_not_told_so(as_bob: Client, session: ChatSession, opened: str) -> None:
+    own = {"organisation": session.organisation}
+    tool = make_tool(session.organisation, "calculator")
+    with organisation_scope(session.organisation):
+        if opened == "grant":
+            Grant.objects.create(**own, membership=session.membership, tool=tool, effect="allow")
+        else:
+            role = Role.objects.create(**own, slug="r", name="R", mode="all" if opened == "role" else "listed")
+            RoleMembership.objects.create(**own, role=role, membership=session.membership)
+            RoleRule.objects.create(**own, role=role, category=tool.category, effect="allow")
+
+    for path in ("/o/acme/", page_of(session), "/o/acme/tools/"):
+        assert NOTHING not in as_bob.get(path).content.decode(), path
+
+
+def test_a_session_of_somebody_else_says_nothing_of_oneself(
+    client: Client, alice: Membership, session: ChatSession
+) -> None:
+    client.force_login(alice.user)
+
+    answer = client.get(page_of(session))
+
+    assert (answer.status_code, NOTHING in answer.content.decode()) == (200, False)
