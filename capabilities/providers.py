@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from capabilities.catalogue import touch_registry
 from capabilities.egress import EgressRefused, Guard, check_url
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.refused import ChangeRefused, check_slug
 from capabilities.rights import configuration_write, require
 from capabilities.short_names import free_short_name
@@ -78,6 +78,7 @@ def save_provider(
         )
     provider.slug = slug
     _write(provider, content)
+    ConnectionTest.objects.filter(language_model__provider=provider).delete()
     after = _told(provider)
     if content.api_key is not None:
         after["api_key"] = "changed" if content.api_key else "removed"
@@ -129,6 +130,7 @@ def save_model(
     model.name, model.context_window = content.name, content.context_window
     model.tool_limit, model.max_rounds = content.tool_limit, content.max_rounds
     model.save()
+    ConnectionTest.objects.filter(language_model=model).delete()
     after = _model_told(model)
     if before != after:
         record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)

@@ -67,6 +67,8 @@ class ServiceSpec:
     fields: tuple[ServiceField, ...]
     #: False for what a later version brings: its tools are listed, with their final texts, and never sent.
     is_available: bool = True
+    #: One harmless read call, for its Test button: it returns anything, or raises ToolError.
+    test: Callable[[ToolContext], object] | None = field(default=None, compare=False)
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
         """Labels of the fields that still need a value."""

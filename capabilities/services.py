@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField
 from django.db.models.functions import Cast
+from django.http import Http404
 
 from capabilities.catalogue import touch_registry
-from capabilities.models import ServiceSetting, Tool
+from capabilities.models import ConnectionTest, ServiceSetting, Tool
 from capabilities.refused import ChangeRefused
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
 from capabilities.rights import configuration_write, require
@@ -94,6 +95,8 @@ class ShownService:
     updated_at: datetime | None = None
     #: What is stored cannot be read with any key of ours: it has to be entered again.
     is_unreadable: bool = False
+    #: What the last test showed; None before one, and after a change.
+    test: ConnectionTest | None = None
 
     @property
     def name(self) -> str:
@@ -109,24 +112,36 @@ class ShownService:
 
 
 def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
-    """Every service that tools need, by title, and those set up once that no tool needs any more. Two queries."""
+    """Every service that tools need, by title, and those set up once that no tool needs any more. Three queries."""
     rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
     tools = Tool.objects.exclude(service="").values_list("service")
     if only is not None:
         rows, tools = rows.filter(service=only), tools.filter(service=only)
     counts = dict(tools.annotate(count=Count("pk")))
     settings = {row.service: row for row in rows}
+    tests = {test.service: test for test in ConnectionTest.objects.exclude(service="")}
     specs = {name: spec for name, spec in source.services.items() if only in (None, name)}
     for name in settings.keys() | counts.keys():
         specs.setdefault(name, ServiceSpec(name, name, "No tool of this version talks to it.", (), is_available=False))
     known = source.services
-    found = [_shown_service(spec, settings.get(name), counts.get(name, 0), known) for name, spec in specs.items()]
+    found = [
+        replace(_shown_service(spec, settings.get(name), counts.get(name, 0), known), test=tests.get(name))
+        for name, spec in specs.items()
+    ]
     return sorted(found, key=lambda each: (each.title.casefold(), each.name))
 
 
 def shown_service(name: str) -> ShownService | None:
-    """Two queries."""
+    """Three queries."""
     return next(iter(shown_services(only=name)), None)
+
+
+def shown_service_or_404(name: str) -> ShownService:
+    """Three queries."""
+    shown = shown_service(name)
+    if shown is None:
+        raise Http404("No such service.")
+    return shown
 
 
 def _shown_service(spec: ServiceSpec, row: Any, tools: int, known: Mapping[str, ServiceSpec]) -> ShownService:
@@ -179,6 +194,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     row.is_complete = spec.is_available and not spec.missing(after)
     row.holds_secret = any(field.is_secret and after.get(field.name) for field in spec.fields)
     row.save()
+    ConnectionTest.objects.filter(service=spec.name).delete()
     record("service.save", row, actor=actor, before=_shown(spec, before), after=_shown(spec, after))
     touch_registry(actor.organisation_id)
     return row
@@ -193,6 +209,7 @@ def clear_service(spec: ServiceSpec, *, actor: Membership) -> None:
         return
     record("service.clear", row, actor=actor, before=_shown(spec, before))
     row.delete()
+    ConnectionTest.objects.filter(service=spec.name).delete()
     touch_registry(actor.organisation_id)
 
 

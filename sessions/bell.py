@@ -17,9 +17,10 @@ from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
 
-#: The Celery tasks that run a turn, and a tool by hand.
+#: The Celery tasks that run a turn, a tool by hand, and the test of a connection.
 TASK = "sessions.run_turn"
 TRIAL_TASK = "sessions.run_trial"
+CONNECTION_TASK = "sessions.test_connection"
 #: Seconds without trying, after a try that failed.
 PAUSE = 5.0
 
@@ -52,6 +53,11 @@ def ring(turn_id: UUID) -> bool:
 def ring_for_trial(public_id: UUID) -> bool:
     """The same for a run of a tool by hand."""
     return _ring(TRIAL_TASK, public_id)
+
+
+def ring_for_connection_test(public_id: UUID) -> bool:
+    """The same for the test of a service or a model."""
+    return _ring(CONNECTION_TASK, public_id)
 
 
 def _ring(task: str, row_id: UUID) -> bool:

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -185,15 +185,28 @@ def run_tool(
 ) -> Outcome:
     """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
     did is unknown. With too many left behind, the organisation's next call is refused."""
+    return run_bounded(
+        spec.name,
+        lambda: RUNNERS[spec.kind](spec.name, context, arguments),
+        context,
+        turn_stopped,
+        is_read=spec.effect == "read",
+    )
+
+
+def run_bounded(
+    name: str, function: Callable[[], Any], context: ToolContext, turn_stopped: threading.Event, *, is_read: bool
+) -> Outcome:
+    """Call the function in a thread of its own as `run_tool` says; the outcome is masked."""
     returned: list[str | ToolError] = []
 
     def run() -> None:
         try:
-            returned.append(as_text(RUNNERS[spec.kind](spec.name, context, arguments)))
+            returned.append(as_text(function()))
         except ToolError as error:
             returned.append(error)
         except BaseException as error:  # SystemExit and its like must not reach the worker either
-            logger.exception("The tool %s failed", spec.name)
+            logger.exception("The tool %s failed", name)
             returned.append(ToolError(f"The tool failed ({type(error).__name__})."))
         finally:
             connection.close()
@@ -202,13 +215,13 @@ def run_tool(
         return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
     if left_behind.is_full(context.organisation_id):
         return failure(STILL_RUNNING, status=StepStatus.REFUSED)
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {spec.name}", daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {name}", daemon=True)
     thread.start()
     _wait(thread, context.timeout, turn_stopped)
     if not returned:
         context.stopped.set()
         left_behind.add(context.organisation_id, thread)
-        if spec.effect == "read":
+        if is_read:
             return failure(f"The tool did not answer within {context.timeout:g} seconds.")
         return outcome_unknown()
     result = returned[0]

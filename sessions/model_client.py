@@ -30,7 +30,7 @@ import openai
 from django.conf import settings
 
 from capabilities.egress import EgressRefused, guarded_client
-from capabilities.models import Agent
+from capabilities.models import Agent, LanguageModel
 from sessions.replies import Reply, ReplyBuilder
 from sessions.text import storable
 
@@ -88,14 +88,19 @@ class Endpoint:
 
 
 def endpoint_of(agent: Agent) -> Endpoint:
-    """The address of the agent's model. A provider without an address is the offline model. Raises ModelError."""
-    provider = agent.model.provider
+    """The address of the agent's model. Raises ModelError."""
+    return endpoint_of_model(agent.model)
+
+
+def endpoint_of_model(model: LanguageModel) -> Endpoint:
+    """Its address. A provider without one is the offline model. Raises ModelError."""
+    provider = model.provider
     if not provider.is_enabled:
         raise ModelError("provider_disabled", f"The provider {provider.name} is switched off.")
     if provider.base_url:
-        return Endpoint(provider.base_url, provider.api_key, agent.model.name)
+        return Endpoint(provider.base_url, provider.api_key, model.name)
     offline = settings.TOOLHUB_OFFLINE_MODEL_URL
-    return Endpoint(offline, "offline", agent.model.name, httpx2.URL(offline).netloc.decode())
+    return Endpoint(offline, "offline", model.name, httpx2.URL(offline).netloc.decode())
 
 
 def request_body(

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from celery import shared_task
 
-from sessions.bell import TASK, TRIAL_TASK
-from sessions.worker import work_on, work_on_trial
+from sessions.bell import CONNECTION_TASK, TASK, TRIAL_TASK
+from sessions.worker import work_on, work_on_connection_test, work_on_trial
 
 
 @shared_task(name=TASK, ignore_result=True)
@@ -18,3 +18,8 @@ def run_turn(turn_id: str) -> None:
 @shared_task(name=TRIAL_TASK, ignore_result=True)
 def run_trial(trial_id: str) -> None:
     work_on_trial(UUID(trial_id))
+
+
+@shared_task(name=CONNECTION_TASK, ignore_result=True)
+def test_connection(test_id: str) -> None:
+    work_on_connection_test(UUID(test_id))

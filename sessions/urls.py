@@ -7,6 +7,7 @@ from django.urls import path, re_path
 from capabilities.urls import TOOL, TOOLKIT
 from sessions import (
     agent_views,
+    connection_views,
     explain_views,
     loads_views,
     matrix_views,
@@ -37,6 +38,8 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("services/<str:service>/test/", connection_views.service_test, name="service_test"),
+    path("providers/<slug:slug>/models/<uuid:model_id>/test/", connection_views.model_test, name="model_test"),
     path("schedules/", schedules_views.schedule_list, name="schedule_list"),
     path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
     path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),

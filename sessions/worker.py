@@ -25,7 +25,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.tokens import count_tokens
-from sessions import bell, ledger, periodic, trial_runs
+from sessions import bell, connection_tests, ledger, periodic, trial_runs
 from sessions.chats import remove_deleted
 from sessions.held import held_turns
 from sessions.loop import run_turn
@@ -81,6 +81,19 @@ def work_on_trial(public_id: UUID) -> None:
         connection.close()
 
 
+def work_on_connection_test(public_id: UUID) -> None:
+    """Test a service or a model, if the test is free. One that falls over has failed when its time is up."""
+    try:
+        if not held_turns.draining:
+            connection_tests.run_connection_test(public_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The connection test %s lost the database: %s", public_id, error)
+    except Exception:
+        logger.exception("The connection test %s fell over", public_id)
+    finally:
+        connection.close()
+
+
 class Housekeeper:
     """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
 
@@ -128,8 +141,9 @@ class Housekeeper:
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, and remove
         what was deleted."""
-        clock = (periodic.sweep, trial_runs.sweep)
-        each_step((ledger.reap, *clock, self.call_workers, self.call_workers_for_trials, remove_deleted))
+        clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
+        calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
+        each_step((ledger.reap, *clock, *calls, remove_deleted))
 
     def call_workers(self) -> None:
         """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""
@@ -139,6 +153,10 @@ class Housekeeper:
         """The same for each run of a tool by hand."""
         each_step(partial(self._call_worker_for_trial, public_id) for public_id in trial_runs.unrung(RING_AGAIN))
 
+    def call_workers_for_connection_tests(self) -> None:
+        """The same for each test of a service or a model."""
+        each_step(partial(self._call_worker_for_test, public_id) for public_id in connection_tests.unrung(RING_AGAIN))
+
     def _call_worker(self, turn_id: UUID) -> None:
         if not bell.ring(turn_id):
             self._run_here(turn_id, work_on)
@@ -146,6 +164,10 @@ class Housekeeper:
     def _call_worker_for_trial(self, public_id: UUID) -> None:
         if not bell.ring_for_trial(public_id):
             self._run_here(public_id, work_on_trial)
+
+    def _call_worker_for_test(self, public_id: UUID) -> None:
+        if not bell.ring_for_connection_test(public_id):
+            self._run_here(public_id, work_on_connection_test)
 
     def _run_here(self, row_id: UUID, work_on_row: Callable[[UUID], None]) -> None:
         """Nobody can be rung: do the work ourselves."""

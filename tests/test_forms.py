@@ -108,6 +108,7 @@ FORMS: dict[str, Form] = {
     "POST category_update": Form({"title": "Fresh"}, "Fresh"),
     "POST category_delete": Form(shows="is removed"),
     "POST service_update": Form({"base_url": "https://search.example"}, "SearXNG"),
+    "POST service_test": Form(shows="Testing"),
     "POST service_clear": Form(shows="is forgotten"),
     # Toolkits
     "POST toolkit_create": Form({"name": "fresh"}, "fresh"),
@@ -124,6 +125,7 @@ FORMS: dict[str, Form] = {
     "POST provider_delete": Form(shows="is removed"),
     "POST model_create": Form({"name": "fresh", "context_window": "8000"}, "fresh"),
     "POST model_update": Form({"context_window": "9000"}, "is saved"),
+    "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),
     # Roles, grants, requests, Explain
     "POST role_create": Form({"name": "Fresh"}, "Fresh"),
@@ -297,6 +299,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("tool_try", reverse("tool_try", args=["acme", "calculator"])),
         ("service_update", reverse("service_update", args=["acme", "searxng"])),
         ("member_tools", reverse("member_tools", args=["acme", alice.public_id]) + "?show=all"),
+        ("service_ready", reverse("service_update", args=["acme", "wikipedia"])),
         ("join", reverse("join_link", args=[switching])),
     )
     outside = (

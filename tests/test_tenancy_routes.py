@@ -31,6 +31,7 @@ from pytest_django import DjangoDbBlocker
 from capabilities.models import (
     AgentTool,
     AgentToolkit,
+    ConnectionTest,
     Grant,
     GrantRequest,
     LanguageModel,
@@ -390,6 +391,7 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("PUT", 400, body=lambda side: {"values": {}}), Ask("DELETE", 204)),
         right=Right.CATALOGUE,
     ),
+    "api-service-test": Route((Ask(), Ask("POST", 409)), right=Right.CATALOGUE),
     "api-toolkits": Route((Ask(), Ask("POST", 201, body=toolkit_body, right=Right.TOOLKITS))),
     "api-toolkit": Route(
         (
@@ -421,6 +423,7 @@ ROUTES: dict[str, Route] = {
     "api-model": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"max_rounds": 3}), Ask("DELETE", 204)), right=Right.PROVIDERS
     ),
+    "api-model-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
     "api-roles": Route((Ask(), Ask("POST", 201, body=lambda side: role_body(side))), right=Right.ROLES),
     "api-role": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"rules": [{"category": side.category}]}), Ask("DELETE", 204)),
@@ -609,6 +612,7 @@ ROUTES: dict[str, Route] = {
     "service_list": Route(right=Right.CATALOGUE),
     # Nothing can be said of a service that this version does not know.
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
+    "service_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
     "service_clear": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "agent_list": Route(),
     "agent_create": Route((Ask(), Ask("POST", 302, body=agent_form, refused=422)), right=Right.AGENTS),
@@ -626,6 +630,7 @@ ROUTES: dict[str, Route] = {
     "provider_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     "model_create": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
     "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
+    "model_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
     "model_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     # Pages: permissions
     "role_list": Route(right=Right.ROLES),
@@ -835,6 +840,9 @@ def fill(member: Membership, word: str) -> Side:
             last_error=word, next_at=timezone.now() + timedelta(days=1),
         )  # fmt: skip
         ServiceSetting.objects.create(**own, service=word)
+        ConnectionTest.objects.create(
+            **own, language_model=model_row, membership=member, status="failed", reason=word, deadline_at=timezone.now()
+        )
         AdminRight.objects.create(**own, membership=member, right=Right.AUDIT)
         Task.objects.create(**own, membership=member, number=1, title=word, notes=word)
         Scratchpad.objects.create(**own, membership=member, text=word)

@@ -23,6 +23,7 @@ api = [
     path("", include("sessions.loads_api")),
     path("", include("sessions.schedules_api")),
     path("", include("sessions.explain_api")),
+    path("", include("sessions.connection_api")),
     path("", include("capabilities.api")),
     path("", include("capabilities.records.api")),
     path("", include("toolhub.tenants.routes")),

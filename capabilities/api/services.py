@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -12,7 +11,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.api.shared import refusals
-from capabilities.services import MAX_VALUE, ShownService, clear_service, save_service, shown_service, shown_services
+from capabilities.services import (
+    MAX_VALUE,
+    ShownService,
+    clear_service,
+    save_service,
+    shown_service_or_404,
+    shown_services,
+)
 from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import only_parameters
@@ -58,27 +64,20 @@ class ServiceDetail(APIView):
     def get(self, request: Request, service: str) -> Response:
         """Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
-        return Response(ServiceOut(_shown_or_404(service)).data)
+        return Response(ServiceOut(shown_service_or_404(service)).data)
 
     @extend_schema(operation_id="services_set", summary="Set a service up", request=ServiceIn, responses=ServiceOut)
     def put(self, request: Request, service: str) -> Response:
         """A stored secret never goes to another host than it was entered for: give it again with a new address."""
         member = api_member(request, right=Right.CATALOGUE)
-        spec = _shown_or_404(service).spec
+        spec = shown_service_or_404(service).spec
         with refusals():
             save_service(spec, checked(ServiceIn, request)["values"], actor=member)
-        return Response(ServiceOut(_shown_or_404(service)).data)
+        return Response(ServiceOut(shown_service_or_404(service)).data)
 
     @extend_schema(operation_id="services_clear", summary="Forget what was set up", responses={204: None})
     def delete(self, request: Request, service: str) -> Response:
         """The credentials too; its tools are not sent from then on."""
         member = api_member(request, right=Right.CATALOGUE)
-        clear_service(_shown_or_404(service).spec, actor=member)
+        clear_service(shown_service_or_404(service).spec, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _shown_or_404(name: str) -> ShownService:
-    shown = shown_service(name)
-    if shown is None:
-        raise Http404("No such service.")
-    return shown

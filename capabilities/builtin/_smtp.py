@@ -38,6 +38,20 @@ class MaybeSent(ToolError):
 
 def send(server: MailServer, message: EmailMessage, seconds: float) -> list[str]:
     """Hand the mail over; answers the recipients that the server refused. Raises ToolError where it took none."""
+    with _signed_in(server, seconds) as (backend, line):
+        message.connection = backend
+        message.send()
+    return sorted(line.refused)
+
+
+def sign_in(server: MailServer, seconds: float) -> None:
+    """Connect as for a mail, and send none. Raises ToolError where the server does not take it."""
+    with _signed_in(server, seconds):
+        pass
+
+
+@contextmanager
+def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, Line]]:
     if not (server.user + server.password).isascii():  # smtplib sends no other
         raise ToolError("The mail server's user and password may have only ASCII characters.")
     until = time.monotonic() + seconds
@@ -50,12 +64,10 @@ def send(server: MailServer, message: EmailMessage, seconds: float) -> list[str]
     with _explained(server, line), line.cut_at_the_end():
         try:
             backend.open()
-            message.connection = backend
-            message.send()
+            yield backend, line
         finally:
             with suppress(OSError, smtplib.SMTPException):
                 backend.close()
-    return sorted(line.refused)
 
 
 class Line:

@@ -36,6 +36,7 @@ SQL_DATABASE = ServiceSpec(
         ServiceField("row_limit", "Rows of one answer", "1 to 1000.", default="200", binds_secrets=False),
         ServiceField("timeout", "Seconds of one query", "1 to 60.", default="10", binds_secrets=False),
     ),
+    test=lambda context: ae_db_query(context, "SELECT 1"),
 )
 SERVICES = (SQL_DATABASE,)
 POSTGRES, SQLITE = ("postgres", "postgresql"), "sqlite"

@@ -42,12 +42,14 @@ GITHUB = ServiceSpec(
         ServiceField("base_url", "Address", "Of GitHub Enterprise: ends in /api/v3.", default="https://api.github.com"),
         ServiceField("token", "Token", "Give it the right to read only.", is_secret=True, is_required=False),
     ),
+    test=lambda context: _hub(context).json("GET", "rate_limit", shape=dict),
 )
 DOCKER = ServiceSpec(
     name="docker",
     title="Docker",
     description="A Docker Engine that listens on HTTP, best behind a proxy that lets through only what tools need.",
     fields=(ServiceField("base_url", "Address", "Such as http://docker.internal:2375."),),
+    test=lambda context: docker(context, "containers"),
 )
 AWS = ServiceSpec(
     name="aws",
@@ -59,6 +61,7 @@ AWS = ServiceSpec(
         ServiceField("secret_key", "Secret key", is_secret=True),
         ServiceField("endpoint_url", "Address", "Only where it is not AWS itself.", is_required=False),
     ),
+    test=lambda context: aws_lambda(context, "list"),
 )
 SERVICES = (GITHUB, DOCKER, AWS)
 
@@ -81,9 +84,7 @@ def github(
     count: Annotated[int, Field(ge=1, le=30)] = 10,
 ) -> dict[str, Any]:
     """Read GitHub: a repository, its issues and pull requests, a file or folder, or search."""
-    headers = bearer(context.service.get("token", "")) | {"X-GitHub-Api-Version": "2022-11-28"}
-    hub = remote(context, GITHUB, headers=headers)
-    return _github.ACTIONS[action](hub, _github.Wanted(repo.strip(), query, number, path, ref, state, count))
+    return _github.ACTIONS[action](_hub(context), _github.Wanted(repo.strip(), query, number, path, ref, state, count))
 
 
 @tool(category="devops", effect="external", service="docker", timeout=40.0, human_format="Docker: {action} {container}")
@@ -121,6 +122,11 @@ def aws_lambda(
     return _invoked(
         cloud, function, cloud.good(answer, f"There is no function {function}: the action list shows them.")
     )
+
+
+def _hub(context: ToolContext) -> Remote:
+    headers = bearer(context.service.get("token", "")) | {"X-GitHub-Api-Version": "2022-11-28"}
+    return remote(context, GITHUB, headers=headers)
 
 
 def _lambda(context: ToolContext) -> Remote:

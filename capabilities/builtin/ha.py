@@ -39,6 +39,7 @@ HOME_ASSISTANT = ServiceSpec(
         ServiceField("base_url", "Address", "Such as https://home.example.org or http://10.0.0.5:8123."),
         ServiceField("token", "Access token", is_secret=True),
     ),
+    test=lambda context: _home(context).json("GET", "api", "config", shape=dict),
 )
 SERVICES = (HOME_ASSISTANT,)
 

@@ -45,6 +45,7 @@ SMTP = ServiceSpec(
         ServiceField("password", "Password", is_secret=True, is_required=False),
         ServiceField("from", "Sender", "Such as assistant@example.org.", binds_secrets=False),
     ),
+    test=lambda context: _smtp.sign_in(_mail_server(context), context.timeout * 0.9),
 )
 NEXTCLOUD = ServiceSpec(
     name="nextcloud",
@@ -55,6 +56,7 @@ NEXTCLOUD = ServiceSpec(
         ServiceField("user", "User", binds_secrets=False),
         ServiceField("password", "App password", is_secret=True),
     ),
+    test=lambda context: _rooms(_cloud(context)),
 )
 WEB_PUSH = ServiceSpec(
     name="web_push",
@@ -161,8 +163,7 @@ def _cloud(context: ToolContext) -> Remote:
 
 def _room(cloud: Remote, conversation: str) -> tuple[str, str]:
     """Token and name of a conversation of the user's, by either of them."""
-    rooms = dicts(_data(cloud.json("GET", *TALK, "v4", "room", shape=dict, missing="This Nextcloud has no Talk.")))
-    known = [(short(room.get("token"), 60), short(room.get("displayName"), 255)) for room in rooms]
+    known = [(short(room.get("token"), 60), short(room.get("displayName"), 255)) for room in _rooms(cloud)]
     wanted = " ".join(conversation.split()).casefold()
     found = [room for room in known if wanted in {room[0].casefold(), room[1].casefold()} and room[0]]
     if len(found) == 1:
@@ -172,6 +173,10 @@ def _room(cloud: Remote, conversation: str) -> tuple[str, str]:
     raise ToolError(
         f"There is no conversation {conversation}; there is {names([room[1] for room in known]) or 'none'}."
     )
+
+
+def _rooms(cloud: Remote) -> list[dict[str, Any]]:
+    return dicts(_data(cloud.json("GET", *TALK, "v4", "room", shape=dict, missing="This Nextcloud has no Talk.")))
 
 
 def _data(answer: Mapping[str, Any]) -> Any:

@@ -38,6 +38,7 @@ ARXIV = ServiceSpec(
     title="arXiv",
     description="Preprints. It works without set-up.",
     fields=(ServiceField("base_url", "Address", default="https://export.arxiv.org"),),
+    test=lambda context: arxiv(context, "electron", 1),
 )
 WIKIPEDIA = ServiceSpec(
     name="wikipedia",
@@ -51,12 +52,14 @@ WIKIPEDIA = ServiceSpec(
             default="https://{language}.wikipedia.org",
         ),
     ),
+    test=lambda context: wikipedia(context, "Earth", count=1),
 )
 DUCKDUCKGO = ServiceSpec(
     name="duckduckgo",
     title="DuckDuckGo",
     description="Instant answers. It works without set-up.",
     fields=(ServiceField("base_url", "Address", default="https://api.duckduckgo.com"),),
+    test=lambda context: duckduckgo(context, "Earth", 1),
 )
 SERVICES = (ARXIV, WIKIPEDIA, DUCKDUCKGO)
 

@@ -27,6 +27,7 @@ OPEN_METEO = ServiceSpec(
         ServiceField("geocoding_url", "Address of places", default="https://geocoding-api.open-meteo.com"),
         ServiceField("api_key", "Key", is_secret=True, is_required=False),
     ),
+    test=lambda context: weather_current(context, latitude=52.5, longitude=13.4),
 )
 SERVICES = (OPEN_METEO,)
 

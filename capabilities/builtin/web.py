@@ -46,6 +46,7 @@ SEARXNG = ServiceSpec(
     fields=(
         ServiceField("base_url", "Address", "Such as https://search.example.org; `json` must be in search.formats."),
     ),
+    test=lambda context: web_search(context, "weather", 1),
 )
 SERVICES = (SEARXNG,)
 

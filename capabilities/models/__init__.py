@@ -18,10 +18,11 @@ from capabilities.models.permissions import (
     RoleMode,
     RoleRule,
 )
-from capabilities.models.services import ServiceSetting
+from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
 __all__ = [
+    "OPEN_CONNECTION_TESTS",
     "Agent",
     "AgentNote",
     "AgentScope",
@@ -30,6 +31,8 @@ __all__ = [
     "CalendarEvent",
     "CalendarFeed",
     "Category",
+    "ConnectionStatus",
+    "ConnectionTest",
     "Effect",
     "Entity",
     "FoodEntry",

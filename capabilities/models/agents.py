@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.db import models
 
 from capabilities.models.catalogue import Tool
 from capabilities.secrets import EncryptedTextField
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import slug_validator
+
+if TYPE_CHECKING:
+    from capabilities.models.services import ConnectionTest
 
 
 class Provider(PublicModel):
@@ -46,6 +51,11 @@ class LanguageModel(PublicModel):
 
     def __str__(self) -> str:
         return f"{self.provider.name}: {self.name}"
+
+    @property
+    def connection_test(self) -> ConnectionTest | None:
+        """What the last test showed, of rows that were fetched with the model; None before one and after a change."""
+        return next(iter(self.connection_tests.all()), None)
 
 
 class LoadingMode(models.TextChoices):

@@ -1,11 +1,15 @@
-"""What an organisation set up of the world outside: addresses and credentials, a row a service."""
+"""What an organisation set up of the world outside: addresses and credentials, a row a service; and what a test of it
+showed."""
 
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 
+from capabilities.models.agents import LanguageModel
 from capabilities.secrets import EncryptedTextField
 from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.models import Membership
 
 
 class ServiceSetting(PublicModel):
@@ -24,3 +28,66 @@ class ServiceSetting(PublicModel):
 
     def __str__(self) -> str:
         return self.service
+
+
+class ConnectionStatus(models.TextChoices):
+    """Where the test of a connection stands."""
+
+    #: It waits for a worker.
+    QUEUED = "queued", "Waiting for a worker"
+    #: A worker has it; nobody else ever takes it.
+    RUNNING = "running", "Testing"
+    WORKS = "works", "Works"
+    #: The other side refused, did not answer, or could not be asked; `reason` says which.
+    FAILED = "failed", "Failed"
+
+
+#: A test in one of these may still move on.
+OPEN_CONNECTION_TESTS = (ConnectionStatus.QUEUED, ConnectionStatus.RUNNING)
+
+
+class ConnectionTest(PublicModel):
+    """The last test of a service or of a model. It goes when what was tested is changed, and with the next test."""
+
+    #: Either the name of a service or a model.
+    service = models.CharField(max_length=64, blank=True, default="")
+    language_model = models.ForeignKey(
+        LanguageModel, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
+    )
+    #: Who asked for it.
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
+    status = models.CharField(max_length=12, choices=ConnectionStatus, default=ConnectionStatus.QUEUED)
+    #: One sentence, where it failed.
+    reason = models.CharField(max_length=500, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: It has its result by then, or has failed.
+    deadline_at = models.DateTimeField()
+    #: When a worker was last called for it.
+    rang_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(PublicModel.Meta):
+        constraints = (
+            models.UniqueConstraint(
+                fields=["organisation", "service"], condition=~Q(service=""), name="connection_test_service_once"
+            ),
+            models.UniqueConstraint(
+                fields=["language_model"], condition=Q(language_model__isnull=False), name="connection_test_model_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(service="", language_model__isnull=False) | (~Q(service="") & Q(language_model=None)),
+                name="connection_test_of_one",
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["deadline_at"], condition=Q(status__in=("queued", "running")), name="connection_tests_open"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.service or str(self.language_model)
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_CONNECTION_TESTS

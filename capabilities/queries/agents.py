@@ -18,9 +18,10 @@ TOOLS_FOUND = 50
 
 
 def providers_shown() -> Sequence[Provider]:
-    """Providers with their models and these models' agents; keys stay where they are. Three queries."""
+    """Providers with their models, these models' agents and tests; keys stay where they are. Four queries."""
     models = LanguageModel.objects.order_by("pk").prefetch_related(
-        Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name"))
+        Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")),
+        "connection_tests",
     )
     return list(
         Provider.objects.defer("api_key")
@@ -53,9 +54,10 @@ def models_by_name() -> QuerySet[LanguageModel]:
 
 
 def models_of(provider: Provider) -> Sequence[LanguageModel]:
-    """With the agents that use each. Two queries."""
+    """With the agents that use each, and what its last test showed. Three queries."""
     agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
-    models = LanguageModel.objects.filter(provider=provider).prefetch_related(Prefetch("agents", agents))
+    models = LanguageModel.objects.filter(provider=provider)
+    models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
     return list(models.order_by("pk"))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.forms.catalogue import ServiceForm
 from capabilities.queries.catalogue import tools_of_service
 from capabilities.refused import ChangeRefused
-from capabilities.services import ShownService, clear_service, save_service, shown_service, shown_services
+from capabilities.services import clear_service, save_service, shown_service_or_404, shown_services
 from capabilities.views.shared import ask_secrets_again, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
@@ -36,7 +36,7 @@ def service_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def service_update(request: MemberRequest, org: str, service: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    shown = _service_or_404(service)
+    shown = shown_service_or_404(service)
     form = ServiceForm(request.POST if request.method == "POST" else None, service=shown)
     if form.is_valid():
         try:
@@ -52,6 +52,8 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
         "form": form,
         "service": shown,
         "tools": tools_of_service(service),
+        "test": shown.test,
+        "may_test": member.has_right(Right.CATALOGUE),
         "may_save": member.has_right(Right.CATALOGUE),
     }
     return render(request, "capabilities/service_form.html", context, status=status_of(form))
@@ -61,14 +63,7 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
 @signed_in
 def service_clear(request: MemberRequest, org: str, service: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
-    shown = _service_or_404(service)
+    shown = shown_service_or_404(service)
     clear_service(shown.spec, actor=member)
     messages.success(request, f"What was set up of {shown.title} is forgotten.")
     return redirect("service_list", org)
-
-
-def _service_or_404(name: str) -> ShownService:
-    shown = shown_service(name)
-    if shown is None:
-        raise Http404("No such service.")
-    return shown

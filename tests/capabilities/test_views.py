@@ -531,8 +531,8 @@ def test_the_list_shows_models_agents_and_whether_there_is_a_key(as_alice: Clien
     text = text_of(as_alice.get(PROVIDERS).content)
 
     assert "2 providers" in text
-    assert "Scripted the built-in offline model scripted 128,000 tok Starter no key On" in text
-    assert "OpenAI https://api.openai.com/v1 gpt-5-mini 400,000 tok stored On" in text
+    assert "Scripted the built-in offline model scripted 128,000 tok Not tested Starter no key On" in text
+    assert "OpenAI https://api.openai.com/v1 gpt-5-mini 400,000 tok Not tested stored On" in text
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -545,7 +545,7 @@ def test_the_providers_take_the_same_queries_for_one_and_three(
             model = LanguageModel.objects.create(organisation=acme, provider=provider, name="m")
             make_agent(acme, slug=f"a{number}", model=model)
 
-    with django_assert_num_queries(8):  # one of them for the menu's badge
+    with django_assert_num_queries(9):  # one of them for the menu's badge
         as_alice.get(PROVIDERS)
 
 
