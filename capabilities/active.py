@@ -48,6 +48,8 @@ class ToolSpec:
     instructions: str = ""
     #: Whether it acts with a credential that the whole organisation shares (MR-35).
     acts_as_organisation: bool = False
+    #: What people call the category.
+    category_title: str = ""
     #: What of `timeout` and `max_result_chars` is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
 
@@ -62,6 +64,12 @@ class ToolSpec:
             max_result_chars=self.max_result_chars if chars is None else chars,
             overrides=overrides,
         )
+
+    def in_titles(self, source: str) -> str:
+        """What brings the tool (a Candidate's source), for people: its category by the title."""
+        if source in (f"core category {self.category}", f"loaded category {self.category}"):
+            return source.removesuffix(self.category) + self.category_title
+        return source
 
     @property
     def is_meta(self) -> bool:
@@ -100,6 +108,7 @@ SPEC = (
     "is_ready",
     "current_version__instructions",
     "acts_as_organisation",
+    "category__title",
 )
 
 

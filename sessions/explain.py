@@ -240,11 +240,12 @@ def _state_of(world: World, tool_id: int) -> str:
 def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:
     own = world.gathered.get(listed.spec.name)
     if own is not None:
+        told = listed.spec.in_titles(own.source)
         shorts = {"agent": "its own", "meta-tool": "by itself"}
-        source = "it is one of the agent’s own" if own.source == "agent" else f"{own.source} brings it"
+        source = "it is one of the agent’s own" if own.source == "agent" else f"{told} brings it"
         if own.source == "meta-tool":
             source = "it comes by itself, as there is something to load"
-        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, own.source)
+        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
         return Cell("loaded", True, source, short)
     reason, short = _why_nothing_brings(world, listed, row)
     return Cell("loaded", False, reason, short, stops=True)
@@ -263,7 +264,7 @@ def _why_nothing_brings(world: World, listed: Listed, row: Row | None) -> tuple[
     if row is not None and row.is_deferred:
         return f"it is deferred: sent once it is loaded as {spec.name}", "deferred"
     if ways:
-        return f"{ways[0].source} would bring it, and is not loaded", "not loaded"
+        return f"{spec.in_titles(ways[0].source)} would bring it, and is not loaded", "not loaded"
     if listed.toolkits:
         names = ", ".join(listed.toolkits[:NAMED])
         return f"nothing offers it to this agent; it is in {names}, which the agent may not load", "not offered"

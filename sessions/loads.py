@@ -81,6 +81,8 @@ class Line:
     """Something that is loaded or could be, with those of its tools that the session's member may use."""
 
     name: str
+    #: The name, and of a category the title.
+    title: str
     kind: str
     description: str
     tools: tuple[str, ...]
@@ -146,6 +148,7 @@ def _line(reading: Reading, bundle: Bundle, load: Load | None = None, *, is_load
     specs = [each.spec for each in reading.usable_of(bundle)]
     return Line(
         name=bundle.name,
+        title=next((spec.category_title for spec in specs if bundle.kind == "category"), bundle.name),
         kind=bundle.kind,
         description=bundle.description,
         tools=tuple(spec.name for spec in specs),
@@ -224,7 +227,7 @@ def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
     ]
     rows = LoadedToolkit.objects.filter(session=session)
     return rows.select_related(
-        "agent", "loaded_by__user", "unloaded_by__user", "loaded_in__turn", "unloaded_in__turn"
+        "agent", "category", "loaded_by__user", "unloaded_by__user", "loaded_in__turn", "unloaded_in__turn"
     ).defer(
         "agent__prompt",
         *heavy,

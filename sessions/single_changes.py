@@ -165,7 +165,7 @@ class Changes:
             return
         deny = denies[0]
         if self._sends_with(tool, _without(self.world.standing.rights, deny, tool), deny.category_id):
-            what = "it" if deny.tool_id is not None else f"the category {tool.spec.category}"
+            what = "it" if deny.tool_id is not None else f"the category {tool.spec.category_title}"
             text = f"the grant that denies {what} to {self.member} is revoked"
             query = {"q": tool.spec.name if deny.tool_id is not None else tool.spec.category}
             yield Change("revoke_grant", text, "grant_list", query=query, right=Right.ROLES, row=deny.id)

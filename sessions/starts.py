@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from capabilities.active import ToolSpec
 from capabilities.models import Agent
+from capabilities.offers import OWN
 from capabilities.queries.agents import deferred_tools_of
 from sessions.selection import Verdict, starting_selection
 from toolhub.tenants.models import Membership
@@ -18,6 +19,13 @@ class StartingTool:
 
     spec: ToolSpec
     source: str
+
+    @property
+    def because(self) -> str:
+        """The source, for people: a category by its title."""
+        if self.source == OWN:
+            return "its own"
+        return self.spec.in_titles(self.source)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def test_a_category_is_offered_to_who_may_load_it(as_bob: Client, bob: Membershi
     answer = as_bob.post(url_of(session, "toolkits/load/"), {"category": "ops"}, headers=HTMX)
 
     assert b'<option value="ops">' in page
-    assert re.search(r"ops \d+ tok category, by Bob Unload", text_of(answer.content))
+    assert re.search(r"Ops \d+ tok category, by Bob Unload", text_of(answer.content))
     assert b'<option value="ops">' not in answer.content
 
 
