@@ -3,3 +3,5 @@
 from tests.settings import *  # noqa: F403
 
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+#: A login of minutes ago is as good as a new one, so that pages which ask for one show their forms.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 86_400

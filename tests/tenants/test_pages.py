@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 
 from tests.cast import make_member, make_organisation
@@ -124,6 +125,11 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         "Explain",
         "Audit",
     ]
+
+
+@pytest.mark.parametrize("page", ["base.html", "500.html", "drf_spectacular/swagger_ui.html"])
+def test_each_frame_of_a_page_names_the_icon_or_a_browser_asks_for_one_that_is_not_there(page: str) -> None:
+    assert 'rel="icon"' in render_to_string(page, {"favicon_href": "/static/favicon.svg"})
 
 
 def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
