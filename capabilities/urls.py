@@ -32,6 +32,7 @@ urlpatterns = [
     path("agents/new/", agents.agent_create, name="agent_create"),
     path("agents/<slug:slug>/delete/", agents.agent_delete, name="agent_delete"),
     path("providers/", providers.provider_list, name="provider_list"),
+    path("providers/offline/", providers.provider_offline, name="provider_offline"),
     path("providers/new/", providers.provider_create, name="provider_create"),
     path("providers/<slug:slug>/edit/", providers.provider_update, name="provider_update"),
     path("providers/<slug:slug>/delete/", providers.provider_delete, name="provider_delete"),

@@ -12,7 +12,18 @@ from typing import Any, TypeVar
 
 from django.utils import timezone
 
-from capabilities import agents, catalogue, categories, grant_requests, grants, providers, roles, services, toolkits
+from capabilities import (
+    agents,
+    catalogue,
+    categories,
+    environment_provider,
+    grant_requests,
+    grants,
+    providers,
+    roles,
+    services,
+    toolkits,
+)
 from capabilities.models import (
     Agent,
     Category,
@@ -41,6 +52,7 @@ NOT_IN_TABLE = {
     "capabilities.grants.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
+    "capabilities.environment_provider.move_agent": "called by back_to_offline_model, and by the service itself",
     "capabilities.rights.check_rank": "a check",
     "capabilities.rights.require": "a check",
     "capabilities.roles.require_for_rules": "a check",
@@ -233,6 +245,9 @@ TABLE: dict[str, Write] = {
         _grant(d), reason=d.name(), expires_at=d.end(), actor=a
     ),
     "capabilities.grants.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
+    "capabilities.environment_provider.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
+        actor=a
+    ),
     "capabilities.providers.save_provider": lambda d, a: providers.save_provider(
         None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
     ),

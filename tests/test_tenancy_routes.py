@@ -627,6 +627,7 @@ ROUTES: dict[str, Route] = {
     "provider_update": Route(
         (Ask(), Ask("POST", 302, body=lambda side: provider_form(MISSING))), right=Right.PROVIDERS
     ),
+    "provider_offline": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     "provider_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     "model_create": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
     "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),

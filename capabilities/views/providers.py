@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.environment_provider import agents_left_behind, back_to_offline_model
 from capabilities.forms.providers import ModelForm, ProviderForm
 from capabilities.models import LanguageModel, Provider
 from capabilities.providers import delete_model, delete_provider, save_model, save_provider
@@ -30,7 +31,18 @@ from toolhub.tenants.pages import signed_in
 @signed_in
 def provider_list(request: MemberRequest, org: str) -> HttpResponse:
     member_or_404(request, right=Right.PROVIDERS)
-    return render(request, "capabilities/provider_list.html", {"providers": providers_shown()})
+    context = {"providers": providers_shown(), "left_behind": agents_left_behind()}
+    return render(request, "capabilities/provider_list.html", context)
+
+
+@require_POST
+@signed_in
+def provider_offline(request: MemberRequest, org: str) -> HttpResponse:
+    """Let the agents that an earlier start moved to the provider of its environment use the offline model again."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    moved = back_to_offline_model(actor=member)
+    messages.success(request, f"{len(moved)} agent{'' if len(moved) == 1 else 's'} moved to the offline model.")
+    return redirect("provider_list", org)
 
 
 @require_http_methods(["GET", "POST"])

@@ -4,12 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from django.core.exceptions import PermissionDenied
+from django.core.management import call_command
+from django.test import Client
 from pytest_django import Settings
 
 from capabilities.catalogue import install_builtin
 from capabilities.contract.loading import META_TOOLS
-from capabilities.models import Agent, AgentToolkit, Provider, Role, Tool, Toolkit
+from capabilities.environment_provider import back_to_offline_model
+from capabilities.models import Agent, AgentToolkit, LanguageModel, Provider, Role, Tool, Toolkit
 from capabilities.offers import candidates_for
+from capabilities.providers import ModelContent, save_model
 from capabilities.queries.agents import agent_or_404
 from capabilities.starter import (
     FirstAdmin,
@@ -22,6 +27,7 @@ from capabilities.toolkits import content_of
 from sessions.offline_model.replies import reply
 from sessions.queries import agents_to_talk_to
 from sessions.starts import start_of
+from tests.cast import make_member
 from toolhub.tenants.models import Access, AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -201,9 +207,62 @@ def test_the_provider_of_the_environment_takes_over_from_the_offline_model(
         chosen = Agent.objects.select_related("model__provider").get(slug="starter").model
         assert (chosen.name, chosen.provider.base_url) == ("qwen3", "http://127.0.0.1:9/v1")
 
-        Agent.objects.filter(slug="starter").update(model=Provider.objects.get(slug="offline").models.get())
+        offline = Provider.objects.get(slug="offline").models.get()
+        save_model(offline.provider, offline, ModelContent("offline"), agents=[agent("starter")], actor=admin)
         settings.OPENAI_BASE_URL = "http://127.0.0.1:10/v1"
         use_provider_of_environment(admin.organisation)
 
         assert Provider.objects.get(slug="environment").base_url == "http://127.0.0.1:10/v1"
-        assert Agent.objects.select_related("model").get(slug="starter").model.name == "offline"
+        assert agent("starter").model.name == "offline", "somebody chose it"
+
+
+def agent(slug: str) -> Agent:
+    return Agent.objects.select_related("model__provider").get(slug=slug)
+
+
+def providers_of(admin: Membership) -> dict[str, str]:
+    with organisation_scope(admin.organisation):
+        return dict(Agent.objects.values_list("slug", "model__provider__slug"))
+
+
+def test_a_start_without_a_provider_says_so_and_one_button_leads_back(
+    admin: Membership, settings: Settings, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.OPENAI_BASE_URL = "http://127.0.0.1:9/v1"
+    with organisation_scope(admin.organisation):
+        use_provider_of_environment(admin.organisation)
+        mine = LanguageModel.objects.get(provider__slug="environment")
+        offline = Provider.objects.get(slug="offline").models.get()
+        save_model(offline.provider, offline, ModelContent("offline"), agents=[agent("coder")], actor=admin)
+        save_model(mine.provider, mine, ModelContent("qwen3"), agents=[agent("coder")], actor=admin)
+    call_command("bootstrap")
+    assert "still use" not in capsys.readouterr().out
+    settings.OPENAI_BASE_URL = ""
+    client.force_login(admin.user)
+
+    call_command("bootstrap")
+
+    count = len(providers_of(admin)) - 1
+    assert f"{count} agent(s) still use" in capsys.readouterr().out
+    shown = " ".join(client.get("/o/initech/providers/").content.decode().split())
+    assert f"{count} agents still use http://127.0.0.1:9/v1" in shown
+    assert client.post("/o/initech/providers/offline/").status_code == 302
+    assert providers_of(admin).pop("coder") == "environment", "somebody chose it"
+    assert set(providers_of(admin).values()) == {"environment", "offline"}
+    assert "Use the offline model again" not in client.get("/o/initech/providers/").content.decode()
+
+    settings.OPENAI_BASE_URL = "http://127.0.0.1:9/v1"
+    call_command("bootstrap")
+    assert set(providers_of(admin).values()) == {"environment"}, "the way back was nobody's choice of a model"
+    settings.OPENAI_BASE_URL = ""
+    call_command("bootstrap", "--offline")
+    assert {slug for slug, provider in providers_of(admin).items() if provider == "environment"} == {"coder"}
+
+
+def test_the_way_back_needs_the_right_providers(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        member = make_member(admin.organisation, "milton", Access.OPERATOR)
+        viewer = make_member(admin.organisation, "bill", Access.MEMBER)
+        assert back_to_offline_model(actor=member) == []
+        with pytest.raises(PermissionDenied):
+            back_to_offline_model(actor=viewer)

@@ -6,10 +6,11 @@ import secrets
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from capabilities.catalogue import install_builtin
+from capabilities.environment_provider import agents_left_behind, back_to_offline_model
 from capabilities.starter import FirstAdmin, add_new_starters, create_organisation, use_provider_of_environment
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Organisation
@@ -24,8 +25,22 @@ FIRST_START = """
 """
 
 
+LEFT_BEHIND = """
+  {organisation}: {count} agent(s) still use the provider that an earlier start was given by its environment
+  ({address}). This start was given none. To let them use the offline model again: the page Providers,
+  or manage.py bootstrap --offline
+"""
+
+
 class Command(BaseCommand):
     help = "Make the first organisation with its administrator and API token, and update every built-in catalogue."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--offline",
+            action="store_true",
+            help="Let the agents that an earlier start moved to the provider of its environment use the offline model.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         for organisation in Organisation.objects.order_by("pk"):
@@ -33,6 +48,7 @@ class Command(BaseCommand):
                 install_builtin(organisation)
                 add_new_starters(organisation)
                 use_provider_of_environment(organisation)
+                self._tell_left_behind(organisation, move=options["offline"])
         if Organisation.objects.exists():
             return
         password = settings.TOOLHUB_BOOTSTRAP_PASSWORD or secrets.token_urlsafe(12)
@@ -42,3 +58,12 @@ class Command(BaseCommand):
             with organisation_scope(membership.organisation):
                 _, token = issue_token(membership, "First token", actor=None, secret=settings.TOOLHUB_BOOTSTRAP_TOKEN)
         self.stdout.write(FIRST_START.format(email=admin.email, password=password, token=token))
+
+    def _tell_left_behind(self, organisation: Organisation, *, move: bool) -> None:
+        if move:
+            moved = back_to_offline_model(actor=None)
+            self.stdout.write(f"  {organisation}: {len(moved)} agent(s) use the offline model again.")
+        left = agents_left_behind()
+        if left:
+            address = left[0].model.provider.base_url
+            self.stdout.write(LEFT_BEHIND.format(organisation=organisation, count=len(left), address=address))
