@@ -19,6 +19,7 @@ from capabilities.active import may_use_nothing
 from capabilities.queries import catalogue_numbers
 from sessions import ledger
 from sessions.chats import change_session, delete_session, may_delete, may_write, open_session, rights_in
+from sessions.examples import examples_for
 from sessions.first_steps import first_steps
 from sessions.forms import MessageForm, NewSessionForm, SessionForm
 from sessions.live import watch_turn
@@ -119,9 +120,12 @@ def _session_page(
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
     beside = around(session, session.agent, member)
     speaks = (page.turns[-1].agent if page.turns else session.agent).slug
+    panel = panel_of(member, session, session.agent, beside)
+    offered = not page.turns and not before and may_write(member, session)
     context = (
-        panel_of(member, session, session.agent, beside)
+        panel
         | {
+            "examples": examples_for(each.name for each in panel["selection"].tools) if offered else [],
             "session": session,
             "page": page,
             "is_last": not before,
