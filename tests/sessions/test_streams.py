@@ -6,9 +6,12 @@ import asyncio
 import gc
 import http.client
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from sessions.streams import OpenStreams, TooManyStreams, event_stream
 from tests.browser import TOKEN, service
 from tests.cast import make_agent, make_session, make_turn
 from tests.rest import Rest
+from tests.test_up import ROOT
 from toolhub.tenants.models import Membership
 
 
@@ -121,37 +125,103 @@ def test_a_page_that_gets_no_stream_asks_for_its_turn(
 # -- On a real server -------------------------------------------------------------------------------------------------
 
 
+#: Run in the service's own settings: prints one more token of its administrator, and one of another organisation's.
+MORE_TOKENS = """
+from capabilities.starter import FirstAdmin, create_organisation
+from toolhub.tenants.access import issue_token
+from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope, system_scope
+with system_scope():
+    first = Membership.objects.select_related("organisation").get()
+other = create_organisation("Globex", "globex", FirstAdmin("charlie@example.com", "a-password-of-charlie"))
+for member in (first, other):
+    with organisation_scope(member.organisation):
+        print(issue_token(member, "streams", actor=member)[1])
+"""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody's program, on a real server."""
+
+    port: int
+    token: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", "Host": "localhost"}
+        headers["Connection"] = "close"  # with the answer
+        connection.request(method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers)
+        return connection.getresponse()
+
+    def read(self, method: str, path: str, body: Any = None) -> Any:
+        with self.ask(method, path, body) as answer:
+            assert answer.status < 300, answer.read()
+            return json.load(answer)
+
+    def begin_turn(self) -> str:
+        """The id of a turn that takes a while."""
+        session = self.read("POST", "sessions", {"agent": self.read("GET", "agents")["results"][0]["slug"]})["id"]
+        turn: str = self.read("POST", f"sessions/{session}/turns", {"message": "Gibberish and hogwash"})["id"]
+        return turn
+
+    def open_streams(self, turn: str, count: int) -> list[http.client.HTTPResponse]:
+        return [self.ask("GET", f"turns/{turn}/events") for _ in range(count)]
+
+    def seconds_of_a_read(self, path: str) -> float:
+        """Of ten, the one in the middle."""
+        took = []
+        for _ in range(10):
+            begun = time.monotonic()
+            self.read("GET", path)
+            took.append(time.monotonic() - begun)
+        return sorted(took)[5]
+
+
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with service(Path(tmp_path_factory.mktemp("streams")), TOOLHUB_OFFLINE_WORD_SECONDS="1") as up:
-        yield up.port
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Caller, Caller]]:
+    """The administrator's first token and second one, and one of another organisation's administrator.
+
+    A token may have 10 streams open, an organisation 12.
+    """
+    folder = tmp_path_factory.mktemp("streams")
+    with service(folder, TOOLHUB_OFFLINE_WORD_SECONDS="1", TOOLHUB_STREAMS_PER_ORGANISATION="12") as up:
+        made = subprocess.run(
+            [sys.executable, "manage.py", "shell", "--no-imports", "-c", MORE_TOKENS],
+            cwd=ROOT,
+            env=os.environ | {"TOOLHUB_DATA_DIR": str(folder / "data"), "DJANGO_SETTINGS_MODULE": "toolhub.settings"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        first, second, other = [Caller(up.port, token) for token in (TOKEN, *made.stdout.split())]
+        yield first, second, other
 
 
-def ask(port: int, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Host": "localhost"}
-    connection.request(method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers)
-    return connection.getresponse()
+@pytest.mark.timeout(400)  # the service starts slowly on a busy machine
+def test_two_hundred_streams_of_one_token_and_a_full_organisation_stop_nobody_s_reads(
+    callers: tuple[Caller, Caller, Caller],
+) -> None:
+    first, second, other = callers
+    turn, others_turn = first.begin_turn(), other.begin_turn()
 
+    held = first.open_streams(turn, 200)
+    assert [answer.status for answer in held] == [200] * 10 + [429] * 190
+    assert first.seconds_of_a_read(f"turns/{turn}") < 1.0
 
-def test_two_hundred_streams_of_one_token_stop_nobody_s_reads(port: int) -> None:
-    agent = json.load(ask(port, "GET", "agents"))["results"][0]["slug"]
-    session = json.load(ask(port, "POST", "sessions", {"agent": agent}))["id"]
-    turn = json.load(ask(port, "POST", f"sessions/{session}/turns", {"message": "Gibberish and hogwash"}))["id"]
+    held += second.open_streams(turn, 3)
+    assert [answer.status for answer in held[200:]] == [200, 200, 429]
+    assert second.seconds_of_a_read("agents") < 1.0
+    assert other.seconds_of_a_read(f"turns/{others_turn}") < 1.0
+    held += other.open_streams(others_turn, 1)
+    assert held[-1].status == 200
 
-    streams_open = [ask(port, "GET", f"turns/{turn}/events") for _ in range(200)]
-    took = []
-    for _ in range(10):
-        begun = time.monotonic()
-        assert ask(port, "GET", f"turns/{turn}").status == 200
-        took.append(time.monotonic() - begun)
-
-    statuses = [answer.status for answer in streams_open]
-    assert statuses == [200] * 10 + [429] * 190
-    assert sorted(took)[5] < 1.0
-    for answer in streams_open:
+    for answer in held:
         answer.close()
     until = time.monotonic() + 15
-    while ask(port, "GET", f"turns/{turn}/events").status != 200:
+    while (again := first.ask("GET", f"turns/{turn}/events")).status != 200:
+        again.close()
         assert time.monotonic() < until  # a place that was left is free again
         time.sleep(0.5)
+    again.close()
