@@ -1,17 +1,17 @@
-"""Pages, web addresses and a search engine, read only. Knows HTML and nothing of addresses: capabilities.egress alone
-says where a request may go."""
+"""Pages, web addresses and a search engine, read only. Where a request may go, capabilities.egress alone says."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities.builtin._http import allowed_headers, cut_text, is_text, media_type
+from capabilities import confined
+from capabilities.builtin._http import TEXT_LIMIT, allowed_headers, cut_text, is_text, media_type
 from capabilities.builtin._remote import dicts, filled, remote, short
+from capabilities.confined_jobs.page import HTML_LIMIT
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import EgressError, Fetched, fetch
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
@@ -50,11 +50,8 @@ SEARXNG = ServiceSpec(
 )
 SERVICES = (SEARXNG,)
 
-#: Characters of HTML that are looked at.
-HTML_LIMIT = 1_000_000
-#: Seconds that taking a page apart may last, and the characters taken at a time.
-PARSE_SECONDS = 5.0
-CHUNK = 16_384
+#: Seconds that taking a page apart may last: what was read by then is the answer. Its child process has more.
+PARSE_SECONDS = confined.SECONDS - 1.5
 
 SHOWN_HEADERS = ("content-length", "date", "etag", "last-modified", "link", "location", "retry-after")
 
@@ -99,12 +96,13 @@ def _direct_answer(value: Any) -> str:
 @tool(category="web", effect="read", on_crash="retry", timeout=30.0, human_format="Reading {url}")
 def web_read(context: ToolContext, url: Url) -> dict[str, Any]:
     """Read a web page as plain text: title and text without markup. For APIs and raw bodies use http_fetch."""
+    until = time.monotonic() + context.timeout * 0.95
     page = _fetched(context, "GET", url, {"accept": "text/html, text/plain;q=0.9, */*;q=0.1"})
     if page.status >= 400:
         raise ToolError(f"{page.url} answered with status {page.status}.")
     kind = media_type(page)
     if kind in {"text/html", "application/xhtml+xml", ""}:
-        title, text, whole = readable(page.text, time.monotonic() + PARSE_SECONDS)
+        title, text, whole = _readable(context, page.text, until)
     elif is_text(kind):
         title, text, whole = "", page.text, True
     else:
@@ -136,87 +134,19 @@ def http_fetch(
     return result | cut_text("body", answer.text, whole=not answer.truncated)
 
 
-def readable(html: str, deadline: float = float("inf")) -> tuple[str, str, bool]:
-    """Title and text of a page, and whether it was read to its end: before the deadline (of time.monotonic) and within
-    HTML_LIMIT.
-
-    It is fed in pieces and never closed: closing makes the parser try the rest again from each `<`, in quadratic time.
-    """
-    page = _Page()
-    for start in range(0, min(len(html), HTML_LIMIT), CHUNK):
-        if time.monotonic() > deadline:
-            return page.title, page.text, False
-        page.feed(html[start : start + CHUNK])
-    return page.title, page.text, len(html) <= HTML_LIMIT
-
-
-class _Page(HTMLParser):
-    """Collects what a reader of the page would see."""
-
-    UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "iframe", "object"})
-    INLINE = frozenset(
-        "a abbr b bdi bdo cite code data em font i img ins kbd label mark q s samp small span strong sub sup time tt u"  # noqa: SIM905
-        " var wbr".split()
-    )
-    CELLS = frozenset({"td", "th"})
-    #: Stands for a space of a preformatted text, until the others are folded.
-    KEPT_SPACE = "\0"
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self._pieces: list[str] = []
-        self._title: list[str] = []
-        self._in_title = False
-        self._unseen: list[str] = []
-        self._preformatted = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self.UNSEEN:
-            self._unseen.append(tag)
-        elif tag == "title" and not self._unseen:
-            self._in_title = True
-        elif tag == "body":
-            self._unseen.clear()  # a head that never closed its tags hides no page
-        if tag == "pre":
-            self._preformatted = True
-        if tag not in self.INLINE | self.CELLS:
-            self._pieces.append("\n- " if tag == "li" else "\n")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self.INLINE:
-            self._pieces.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._unseen:
-            del self._unseen[self._unseen.index(tag) :]
-        if tag in {"title", "head"}:
-            self._in_title = False
-        if tag == "pre":
-            self._preformatted = False
-        if tag in self.CELLS:
-            self._pieces.append(" ")
-        elif tag not in self.INLINE:
-            self._pieces.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._unseen:
-            return
-        if self._in_title:
-            self._title.append(data)
-        elif self._preformatted:
-            self._pieces.append(data.expandtabs(4).replace(" ", self.KEPT_SPACE))
-        else:
-            self._pieces.append(data.replace("\n", " "))
-
-    @property
-    def title(self) -> str:
-        return " ".join("".join(self._title).split())[:500]
-
-    @property
-    def text(self) -> str:
-        lines = (" ".join(line.split()) for line in "".join(self._pieces).split("\n"))
-        kept = (line.replace(self.KEPT_SPACE, " ").rstrip() for line in lines)
-        return "\n".join(line for line in kept if line not in {"", "-"})
+def _readable(context: ToolContext, html: str, until: float) -> tuple[str, str, bool]:
+    """Title and text of a page, and whether they are all of it."""
+    try:
+        found = confined.run(
+            "page",
+            {"html": html[: HTML_LIMIT + 1], "most": TEXT_LIMIT, "seconds": PARSE_SECONDS},
+            context.organisation_id,
+            wait=until - time.monotonic(),
+            stopped=context.stopped,
+        )
+    except confined.TooComplex as error:
+        raise ToolError("The page is too complex to read.") from error
+    return found["title"], found["text"], found["whole"]
 
 
 def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, str]) -> Fetched:

@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from capabilities.builtin.web import readable
+from capabilities import confined
+from capabilities.confined_jobs.page import readable
 from capabilities.contract.context import ToolError
 from tests.capabilities.builtin.conftest import Call
 
@@ -31,6 +33,7 @@ class Site(BaseHTTPRequestHandler):
         "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG\0"),
         "/long": (200, {"Content-Type": "text/plain"}, b"x" * 50_001),
         "/huge": (200, {"Content-Type": "text/html"}, b"<p>start</p>" + b" " * 2_100_000 + b"<p>end</p>"),
+        "/hostile": (200, {"Content-Type": "text/html"}, b"start" + b"<svg>" * 100_000 + b"</p>" * 120_000),
     }
 
     def do_GET(self) -> None:
@@ -93,6 +96,29 @@ def test_a_huge_page_is_cut_and_says_so(call: Call, site: str) -> None:
         "text": "start",
         "truncated": True,
     }
+
+
+def test_a_page_made_to_be_slow_is_left_in_time_and_the_next_one_is_read(call: Call, site: str) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(ToolError, match=r"^The page is too complex to read\.$"):
+        call("web_read", url=f"{site}/hostile")
+
+    assert time.monotonic() - started < 9
+    assert call("web_read", url=f"{site}/page")["text"] == TEXT
+
+
+def test_a_page_that_crashes_its_parser_takes_the_child_alone(
+    call: Call, site: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    with monkeypatch.context() as patch:
+        patch.setattr(confined, "CHILD", child)
+        with pytest.raises(ToolError, match=r"^The page is too complex to read\.$"):
+            call("web_read", url=f"{site}/page")
+
+    assert call("web_read", url=f"{site}/page")["text"] == TEXT
 
 
 def test_what_is_no_page_is_refused(call: Call, site: str) -> None:
