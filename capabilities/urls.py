@@ -11,10 +11,8 @@ TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
-    path("catalogue/switch/", tools.tools_switch, name="tools_switch"),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
-    re_path(TOOL + r"switch/\Z", tools.tool_switch, name="tool_switch"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
     path("categories/", categories.category_list, name="category_list"),

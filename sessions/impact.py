@@ -177,13 +177,13 @@ def impact_of_revoking(grant: Grant) -> Impact:
     return Impact((), found, sessions=_live_sessions(before, differences, bits) if found.groups else 0)
 
 
-def impact_of_switching_off(names: Collection[str]) -> Impact:
-    """Who may use these tools now and could not any more, were they switched off. Ten queries at most."""
+def impact_of_switching_off(names: Collection[str], *, actor: Membership) -> Impact:
+    """What members other than the actor lose when these tools are switched off. Ten queries at most."""
     catalogue = _read_catalogue()
     bits = Bits(
         catalogue.tools, [key for key, line in catalogue.tools.items() if line.name in names and line.is_enabled]
     )
-    holders = Membership.objects.filter(ended_at=None, user__is_active=True).values("pk")
+    holders = Membership.objects.filter(ended_at=None, user__is_active=True).exclude(pk=actor.pk).values("pk")
     members = members_in(holders)
     stored = read_stored(holders)
     differences = {key: (0, usable) for key, usable in _usable(stored, bits, members).items()}

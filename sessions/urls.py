@@ -14,6 +14,7 @@ from sessions import (
     offer_views,
     people_views,
     schedules_views,
+    switch_views,
     tool_views,
     views,
 )
@@ -57,6 +58,8 @@ urlpatterns = [
     path("agents/<slug:slug>/edit/", offer_views.agent_update, name="agent_update"),
     re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
     path("tools/", tool_views.tool_list, name="tool_list"),
+    path("catalogue/switch/", switch_views.tools_switch, name="tools_switch"),
+    re_path(TOOL + r"switch/\Z", switch_views.tool_switch, name="tool_switch"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
     re_path(TOOL + rf"try/(?P<trial_id>{UUID})/\Z", tool_views.tool_trial, name="tool_trial"),

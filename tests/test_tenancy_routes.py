@@ -590,7 +590,7 @@ ROUTES: dict[str, Route] = {
         (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
     ),
     "tools_switch": Route(
-        (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "0"}, refused=302),), right=Right.CATALOGUE
+        (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "1"}, refused=302),), right=Right.CATALOGUE
     ),
     "category_list": Route(),
     "category_create": Route(
@@ -621,7 +621,8 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("POST", body=agent_form, refused=422)), args={"slug": "idle_agent"}, right=Right.AGENTS
     ),
     "agent_delete": Route((Ask("POST", 302),), args={"slug": "idle_agent"}, right=Right.AGENTS),
-    "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),), right=Right.CATALOGUE),
+    # Switching off is shown first where others lose the tool: tests/sessions/test_switch_views.py.
+    "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "1"}),), right=Right.CATALOGUE),
     "provider_list": Route(right=Right.PROVIDERS),
     "provider_create": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
     "provider_update": Route(
