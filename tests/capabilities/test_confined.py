@@ -87,7 +87,7 @@ def test_sixty_three_slow_checks_of_one_organisation_stall_no_other(settings: An
         try:
             run("syntax", {"language": "toml", "text": DOTTED_KEYS}, ACME, seconds=1.5, wait=3)
         except (Busy, TooComplex) as error:
-            answers.append(type(error).__name__)
+            answers.append("Busy" if isinstance(error, Busy) else "TooComplex")
 
     threads = [threading.Thread(target=check) for _ in range(63)]
     for thread in threads:
@@ -177,3 +177,34 @@ def test_a_regular_expression_that_runs_away_elsewhere_ends(pattern: str) -> Non
 
     assert run("pattern", {"pattern": pattern, "ignore_case": False, "lines": lines, "most": 1}, ACME) == []
     assert is_healthy()
+
+
+def test_a_child_limits_itself_before_it_reads() -> None:
+    code = (
+        f"import os, resource, sys; sys.path.insert(0, {confined.FOLDERS[0]!r})\n"
+        "from capabilities.confined_jobs.child import _limit\n"
+        "_limit(300_000_000, 7)\n"
+        "names = ('AS', 'CPU', 'CORE', 'FSIZE', 'NPROC')\n"
+        "print([resource.getrlimit(getattr(resource, f'RLIMIT_{name}')) for name in names])"
+    )
+
+    data, _ = output_of([sys.executable, "-I", "-S", "-c", code], 1_000, time.monotonic() + 10, threading.Event())
+
+    memory, seconds = (300_000_000, 300_000_000), (7, 7)
+    assert data.decode() == f"{[memory, seconds, (0, 0), (0, 0), (0, 0)]}\n"
+
+
+def test_places_are_bounded_for_one_organisation_and_for_all(settings: Any) -> None:
+    settings.TOOLHUB_CHILD_PROCESSES, settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 3, 2
+    places, nobody = confined._Places(), threading.Event()
+
+    def taken(organisation: int) -> Any:
+        return places.taken(organisation, time.monotonic() + 0.1, nobody)
+
+    with taken(ACME), taken(ACME):
+        with pytest.raises(Busy), taken(ACME):
+            pass
+        with taken(GLOBEX), pytest.raises(Busy), taken(GLOBEX):
+            pass
+    with taken(ACME), taken(ACME), taken(GLOBEX):
+        pass
