@@ -5,6 +5,7 @@ class CapabilitiesConfig(AppConfig):
     name = "capabilities"
 
     def ready(self) -> None:
+        from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.powers import read_powers  # noqa: PLC0415 -- app ready
         from capabilities.queries.grant_requests import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
@@ -12,5 +13,6 @@ class CapabilitiesConfig(AppConfig):
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
+        add_targets()
         register_powers(read_powers)
         register_waiting("request_list", count_waiting_for)

@@ -11,7 +11,8 @@ from typing import Any
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from toolhub.tenants.models import AuditEntry
+from toolhub.tenants.models import AuditEntry, Membership
+from toolhub.tenants.targets import addresses_of
 
 ENTRIES_A_PAGE = 50
 
@@ -70,6 +71,8 @@ class Change:
 class ShownEntry:
     entry: AuditEntry
     changes: Sequence[Change]
+    #: The page of what it names, where that is still there and the reader may see it.
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,10 @@ class TrailPage:
     newer: int | None
 
 
-def trail_page(wanted: AuditFilter, *, older: int | None, newer: int | None, limit: int = ENTRIES_A_PAGE) -> TrailPage:
-    """The entries below `older`, or above `newer`. One query."""
+def trail_page(
+    wanted: AuditFilter, reader: Membership, *, older: int | None, newer: int | None, limit: int = ENTRIES_A_PAGE
+) -> TrailPage:
+    """The entries below `older`, or above `newer`. One query, and one for each kind of target among them."""
     entries = audit_entries(wanted)
     if newer is not None:
         found = list(entries.filter(number__gt=newer).order_by("number")[: limit + 1])
@@ -94,8 +99,12 @@ def trail_page(wanted: AuditFilter, *, older: int | None, newer: int | None, lim
         found = list(entries.order_by("-number")[: limit + 1])
         rows = found[:limit]
         more_above, more_below = older is not None and bool(rows), len(found) > limit
+    found_at = addresses_of(rows, reader)
     return TrailPage(
-        [ShownEntry(row, changes(row.before, row.after)) for row in rows],
+        [
+            ShownEntry(row, changes(row.before, row.after), found_at.get((row.target_type, row.target_id), ""))
+            for row in rows
+        ],
         older=rows[-1].number if more_below else None,
         newer=rows[0].number if more_above else None,
     )

@@ -355,7 +355,7 @@ def audit_list(request: MemberRequest, org: str) -> HttpResponse:
         "q": wanted.q,
     }
     context = {
-        "page": trail_page(wanted, older=older, newer=newer),
+        "page": trail_page(wanted, member, older=older, newer=newer),
         "count": member.organisation.audit_count,
         "filters": filters,
         "query": urlencode({name: value for name, value in filters.items() if value}),

@@ -1,0 +1,72 @@
+"""The pages of what the catalogue's and the permissions' audit entries name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from capabilities.models import (
+    Agent,
+    Category,
+    Grant,
+    GrantRequest,
+    LanguageModel,
+    Provider,
+    Role,
+    ServiceSetting,
+    Tool,
+    Toolkit,
+)
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.targets import add_target, rows_with_page
+
+
+def add_targets() -> None:
+    add_target("tool", rows_with_page(lambda reader: Tool.objects.all(), "tool_detail", "name"))
+    add_target("toolkit", rows_with_page(lambda reader: Toolkit.objects.all(), "toolkit_detail", "name"))
+    add_target("agent", rows_with_page(lambda reader: Agent.objects.all(), "agent_detail", "slug"))
+    add_target(
+        "category",
+        rows_with_page(lambda reader: Category.objects.all(), "category_update", "name", right=Right.CATALOGUE),
+    )
+    add_target(
+        "servicesetting",
+        rows_with_page(lambda reader: ServiceSetting.objects.all(), "service_update", "service", right=Right.CATALOGUE),
+    )
+    add_target("role", rows_with_page(lambda reader: Role.objects.all(), "role_detail", "slug", right=Right.ROLES))
+    add_target(
+        "provider",
+        rows_with_page(lambda reader: Provider.objects.all(), "provider_update", "slug", right=Right.PROVIDERS),
+    )
+    add_target(
+        "languagemodel",
+        rows_with_page(
+            lambda reader: LanguageModel.objects.all(),
+            "model_update",
+            "provider__slug",
+            "public_id",
+            right=Right.PROVIDERS,
+        ),
+    )
+    add_target("grant", _grants)
+    add_target("grantrequest", _requests)
+
+
+def _grants(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The list of grants, narrowed to the member."""
+    if not reader.reach(Right.ROLES):
+        return {}
+    page = reverse("grant_list", args=[reader.organisation.slug])
+    rows = Grant.objects.filter(public_id__in=ids).values_list("public_id", "membership__user__email")
+    return {public_id: f"{page}?{urlencode({'q': email})}" for public_id, email in rows}
+
+
+def _requests(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The list of requests, where whoever may decide finds it."""
+    if not reader.reach(Right.ROLES):
+        return {}
+    page = reverse("request_list", args=[reader.organisation.slug])
+    return dict.fromkeys(GrantRequest.objects.filter(public_id__in=ids).values_list("public_id", flat=True), page)

@@ -1,0 +1,25 @@
+"""The pages of what the audit entries of chats and schedules name."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from sessions.models import Schedule, Turn
+from sessions.queries import visible_sessions
+from toolhub.tenants.models import Membership
+from toolhub.tenants.targets import add_target, rows_with_page
+
+
+def _turns(reader: Membership) -> QuerySet[Turn]:
+    return Turn.objects.filter(session__in=visible_sessions(reader))
+
+
+def _schedules(reader: Membership) -> QuerySet[Schedule]:
+    """Its page is the form, which is for its member alone."""
+    return Schedule.objects.filter(membership=reader)
+
+
+def add_targets() -> None:
+    add_target("chatsession", rows_with_page(visible_sessions, "session_detail", "pk", key="pk"))
+    add_target("turn", rows_with_page(_turns, "turn_detail", "pk", key="pk"))
+    add_target("schedule", rows_with_page(_schedules, "schedule_update", "public_id"))
