@@ -246,11 +246,11 @@ class Grouped:
 
     @property
     def sentence(self) -> str:
-        """`4 members gain 2 tools, 1 member loses file_write, 3 more win or lose others`."""
+        """`4 members gain 2 tools, 1 member loses file_write, 3 more gain or lose others`."""
         said = [group.sentence for group in self.groups[:GROUPS_TOLD]]
         rest = self.others + sum(len(group.members) for group in self.groups[GROUPS_TOLD:])
-        said += [f"{rest:,} more win or lose others"] if rest else []
-        return ", ".join(said) or "No member wins or loses a tool"
+        said += [f"{rest:,} more gain or lose others"] if rest else []
+        return ", ".join(said) or "No member gains or loses a tool"
 
 
 def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mapping[int, Membership]) -> Grouped:

@@ -41,7 +41,7 @@ class InstructionsForm(forms.Form):
 
     instructions = forms.CharField(
         required=False,
-        label="What the model is told beside",
+        label="Instructions for the model",
         help_text="Only while this tool is at hand. Another text is the tool's next version.",
         widget=forms.Textarea(attrs={"rows": 4, "maxlength": MAX_INSTRUCTIONS}),
     )

@@ -31,7 +31,7 @@ class RequestForm(forms.Form):
     tool = forms.CharField(
         required=False,
         max_length=64,
-        help_text="Its name. Blank, where you ask for a whole category.",
+        help_text="The name of one tool. Leave it blank to choose a category.",
         widget=forms.TextInput(attrs={"list": "tools", "autocomplete": "off", "spellcheck": "false"}),
     )
     category = forms.ModelChoiceField(
@@ -42,10 +42,10 @@ class RequestForm(forms.Form):
         error_messages={"invalid_choice": "There is no such category."},
     )
     reason = forms.CharField(
-        max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 3}), help_text="Whoever decides reads it."
+        max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 3}), help_text="Shown to the person who decides."
     )
     hours = forms.IntegerField(
-        min_value=1, max_value=MAX_HOURS, initial=USUAL_HOURS, help_text="Counted from the moment it is granted."
+        min_value=1, max_value=MAX_HOURS, initial=USUAL_HOURS, help_text="Starting when the request is granted."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class DecisionForm(forms.Form):
     answer = forms.CharField(
         required=False,
         max_length=MAX_REASON,
-        widget=forms.TextInput(attrs={"placeholder": "Needed to refuse", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs={"placeholder": "Required to refuse", "autocomplete": "off"}),
     )
 
     def __init__(self, data: Any = None, *, request: GrantRequest) -> None:

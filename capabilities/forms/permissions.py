@@ -27,12 +27,12 @@ class RoleForm(forms.Form):
     description = forms.CharField(required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}))
     mode = forms.ChoiceField(
         choices=[
-            (RoleMode.ALL, "All tools, those that come later too"),
-            (RoleMode.LISTED, "The tools that are listed below"),
+            (RoleMode.ALL, "All tools, including future ones"),
+            (RoleMode.LISTED, "The tools listed below"),
             (RoleMode.NONE, "No tools"),
         ],
         initial=RoleMode.LISTED,
-        label="What it opens",
+        label="Which tools it allows",
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
 
@@ -126,14 +126,14 @@ class GrantForm(UntilForm):
         widget=forms.EmailInput(attrs={"list": "members", "autocomplete": "off"}),
     )
     effect = forms.ChoiceField(
-        choices=[(Effect.ALLOW, "Allow: adds to the roles"), (Effect.DENY, "Deny: beats everything")],
+        choices=[(Effect.ALLOW, "Allow, in addition to the roles"), (Effect.DENY, "Deny, whatever the roles allow")],
         initial=Effect.ALLOW,
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
     tool = forms.CharField(
         required=False,
         max_length=64,
-        help_text="Its name. Blank, where the grant is of a whole category.",
+        help_text="The name of one tool. Leave it blank to choose a category.",
         widget=forms.TextInput(attrs={"list": "tools", "autocomplete": "off", "spellcheck": "false"}),
     )
     category = forms.ModelChoiceField(
@@ -144,7 +144,7 @@ class GrantForm(UntilForm):
         error_messages={"invalid_choice": "There is no such category."},
     )
     reason = forms.CharField(
-        max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 2}), help_text="Who reads the audit will ask."
+        max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 2}), help_text="It is shown in the audit log."
     )
     until = forms.ChoiceField(label="For how long", choices=[*CHOICES, (NEVER, "No end")], initial=NEVER)
 

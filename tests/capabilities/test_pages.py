@@ -110,8 +110,8 @@ def test_a_preview_tells_and_saves_nothing(as_alice: Client, bob: Membership, ac
     page = text_of(as_alice.post(f"{ACME}roles/web/", form).content)
 
     assert "1 member gains file_read and loses 2 tools; " in page
-    assert "opens 1: file_read" in page
-    assert "closes 2: fetch, http_post" in page
+    assert "allows 1: file_read" in page
+    assert "no longer allows 2: fetch, http_post" in page
     with organisation_scope(acme):
         assert rules_told(Role.objects.get()) == ["allow category web"]
 

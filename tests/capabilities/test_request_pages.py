@@ -103,7 +103,7 @@ def test_who_may_decide_grants_for_the_hours_that_the_form_says(
     asked = ask(bob, hours=5)
     page = page_of(as_alice)
     assert "1 request is waiting for you" in page
-    assert "Bob bob@example.com asks for http_post for 5 hours" in page
+    assert "Bob bob@example.com requests http_post for 5 hours" in page
 
     answer = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
 
@@ -181,7 +181,7 @@ def test_a_right_for_a_category_shows_and_decides_its_requests_alone(bob: Member
 
     page = page_of(client)
 
-    assert ("for http_post" in page, "for file_read" in page) == (True, False)
+    assert ("requests http_post" in page, "requests file_read" in page) == (True, False)
     assert client.post(f"{REQUESTS}{in_file.public_id}/grant/", {"hours": "1"}).status_code == 404
     assert client.post(f"{REQUESTS}{in_web.public_id}/grant/", {"hours": "1"}).status_code == 302
 
@@ -236,14 +236,14 @@ def test_the_page_of_a_tool_offers_to_ask_for_it_and_shows_that_it_waits(
     as_bob: Client, bob: Membership, acme: Organisation
 ) -> None:
     closed = as_bob.get(f"{ACME}tools/http_post/").content.decode()
-    assert "You may not use it: no role and no grant of yours opens it." in text_of(closed.encode())
+    assert "You cannot use this tool: no role or grant of yours allows it." in text_of(closed.encode())
     assert f'href="{REQUESTS}?tool=http_post#ask"' in closed
     assert 'name="tool" value="http_post"' in as_bob.get(f"{REQUESTS}?tool=http_post").content.decode()
 
     asked = ask(bob)
 
     page = page_of(as_bob, f"{ACME}tools/http_post/")
-    assert "for 8 hours: that waits for an answer." in page
+    assert "for 8 hours. The request is waiting for an answer." in page
     as_bob.post(f"{REQUESTS}{asked.public_id}/withdraw/")
     make_role(acme, bob)
     assert "Request access" not in page_of(as_bob, f"{ACME}tools/http_post/")

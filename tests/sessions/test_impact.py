@@ -99,7 +99,7 @@ def test_a_member_with_a_role_that_opens_all_loses_nothing(bob: Membership) -> N
 
     assert (impact.groups, impact.unchanged) == ((), 1)
     assert impact.roles[0].closed == ("file_read", "file_write")
-    assert impact.sentence.startswith("No member wins or loses a tool; ")
+    assert impact.sentence.startswith("No member gains or loses a tool; ")
 
 
 @pytest.mark.usefixtures("catalogue")
@@ -334,7 +334,7 @@ def test_tokens_are_those_of_the_current_versions_role_by_role(bob: Membership) 
     impact = impact_of([NewRole(files, "listed", (FILE, WEB)), NewRole(web, "listed", (FILE,))])
 
     assert [role.tokens for role in impact.roles] == [100 + 400, 200 + 300 - 100 - 400]
-    assert impact.sentence == "No member wins or loses a tool; +500 tokens for Files."
+    assert impact.sentence == "No member gains or loses a tool; +500 tokens for Files."
 
 
 @pytest.mark.usefixtures("catalogue")

@@ -146,7 +146,7 @@ def test_a_toolkit_that_becomes_initial_is_sent_and_wins_nobody_a_tool(coder: Ag
     assert (change.sent, change.no_longer_loadable) == (("deploy", "docker"), ("deploy", "docker"))
     assert change.tokens == tokens_of("deploy", "docker")
     assert (impact.concerned.groups, impact.sessions) == ((), 1)
-    assert impact.sentence.startswith("No member wins or loses a tool; 1 live session changes at its next turn; ")
+    assert impact.sentence.startswith("No member gains or loses a tool; 1 live session changes at its next turn; ")
     assert impact.sentence.endswith(f"+{change.tokens} tokens at the start for Coder.")
 
 
