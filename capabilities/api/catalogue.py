@@ -86,7 +86,7 @@ class ToolOut(serializers.Serializer[Tool]):
     description = serializers.CharField(source="current_version.description", default="")
     parameters: Any = serializers.JSONField(source="current_version.parameters", default=dict)
     instructions = serializers.CharField(
-        source="current_version.instructions", default="", help_text="What the model is told beside it."
+        source="current_version.instructions", default="", help_text="Instructions for the model."
     )
     effect = serializers.CharField(source="current_version.effect", default="")
     tokens = serializers.IntegerField(source="current_version.tokens", default=0)
@@ -100,7 +100,7 @@ class ToolPart(serializers.Serializer[Any]):
         max_length=MAX_INSTRUCTIONS,
         allow_blank=True,
         required=False,
-        help_text="What the model is told beside, while the tool is at hand; empty for nothing. Another text is a new "
+        help_text="Instructions for the model, sent only while the tool is; empty for none. Another text makes a new "
         "version of the tool.",
     )
 

@@ -37,12 +37,12 @@ class CatalogueFilter(forms.Form):
 
 
 class InstructionsForm(forms.Form):
-    """What the model is told beside a tool. Its length is checked as it is stored: a browser counts line ends twice."""
+    """Instructions of one tool. Their length is checked as it is stored: a browser counts line ends twice."""
 
     instructions = forms.CharField(
         required=False,
         label="Instructions for the model",
-        help_text="Only while this tool is at hand. Another text is the tool's next version.",
+        help_text="Sent only while the tool is. Saving another text makes a new version of the tool.",
         widget=forms.Textarea(attrs={"rows": 4, "maxlength": MAX_INSTRUCTIONS}),
     )
 

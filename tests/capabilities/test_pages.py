@@ -477,6 +477,12 @@ def test_a_service_is_set_up_from_its_form_and_forgotten(as_alice: Client, acme:
         assert not ServiceSetting.objects.exists()
 
 
+def test_the_field_of_a_tool_s_instructions_is_called_that(as_alice: Client, acme: Organisation) -> None:
+    make_tool(acme, "calculator")
+
+    assert "Instructions for the model" in text_of(as_alice.get(f"{ACME}tools/calculator/").content)
+
+
 def test_a_tool_links_to_its_set_up_for_who_may(as_alice: Client, acme: Organisation) -> None:
     make_tool(acme, "web_search")
     with organisation_scope(acme):
