@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from capabilities.builtin._tables import CELL_LIMIT, TABLE_LIMIT, Limits, Table, cell
 from capabilities.contract.context import ToolError
+from capabilities.contract.tables import CELL_LIMIT, TABLE_LIMIT, Limits, Table, cell
 from capabilities.egress import EgressError, resolve_checked
 
 try:

@@ -10,9 +10,9 @@ from pathlib import Path
 from django.conf import settings
 
 from capabilities import confined
-from capabilities.builtin._tables import Limits, Table
 from capabilities.builtin._workspace import parts_of, status_of
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.tables import Limits, Table
 
 #: Seconds that the child may take on top of its query, to begin and to answer.
 MARGIN = 2.0

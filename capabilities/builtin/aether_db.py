@@ -11,8 +11,8 @@ from pydantic import Field
 
 from capabilities.builtin import _postgres, _sqlite
 from capabilities.builtin._remote import names
-from capabilities.builtin._tables import Limits, Table
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.tables import Limits, Table
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 
 CATEGORY = CategorySpec(

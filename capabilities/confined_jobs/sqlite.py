@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
-from capabilities.builtin._tables import Limits, cell
+from capabilities.contract.tables import Limits, cell
 
 #: Steps of the machine between two looks at the clock.
 STEPS = 5_000
