@@ -5,17 +5,17 @@ Compared before and after each write of configuration (`toolhub.tenants.authorit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db.models import Q
 
-from capabilities.active import Standing, standing_of, tool_key, with_grants
+from capabilities.active import Standing, standing_of, standing_with_roles, tool_key, with_grants
 from capabilities.contract.permission import ToolKey
-from capabilities.models import Grant, Tool
-from toolhub.tenants.models import CATEGORY_RIGHTS, Membership, Reach, Right
+from capabilities.models import Grant, Role, Tool
+from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
 
 
 class ToolState(NamedTuple):
@@ -114,6 +114,12 @@ def read_powers(member: Membership, since: datetime) -> MemberPowers:
         _tools(),
         since,
     )
+
+
+def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
+    """What these roles alone give. Two queries."""
+    nowhere = dict.fromkeys(sorted(CATEGORY_RIGHTS), NOWHERE)
+    return MemberPowers(standing_with_roles(roles), (), nowhere, _tools(), since)
 
 
 def _grants(member_id: int, since: datetime) -> list[GrantState]:

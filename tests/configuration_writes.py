@@ -53,6 +53,8 @@ NOT_IN_TABLE = {
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
     "capabilities.environment_provider.move_agent": "called by back_to_offline_model, and by the service itself",
+    "capabilities.invited_roles.give_invited_roles": "called when an invitation is accepted: assign_role gives them",
+    "capabilities.invited_roles.set_invited_roles": "called by invite",
     "capabilities.rights.check_rank": "a check",
     "capabilities.rights.require": "a check",
     "capabilities.roles.require_for_rules": "a check",
@@ -279,7 +281,10 @@ TABLE: dict[str, Write] = {
     "capabilities.toolkits.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
     "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
     "toolhub.tenants.invitations.invite": lambda d, a: invitations.invite(
-        d.one([f"{d.name()}@example.com", "waiting@example.com"]), d.one(list(Access)), actor=a
+        d.one([f"{d.name()}@example.com", "waiting@example.com"]),
+        d.one(list(Access)),
+        actor=a,
+        roles=[each.slug for each in d.some(Role.objects.order_by("pk"))],
     ),
     "toolhub.tenants.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
         d.row(Invitation), actor=a

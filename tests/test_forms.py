@@ -96,7 +96,7 @@ FORMS: dict[str, Form] = {
     "POST mfa_activate_totp": Form({"code": "{code}"}, "Recovery codes"),
     # People
     "GET member_list": Form({"q": "colleague"}, "colleague"),
-    "POST member_invite": Form({"email": "fresh@example.com"}, "/join/"),
+    "POST member_invite": Form({"email": "fresh@example.com", "roles": ["{role}"]}, "/join/"),
     "POST member_invitation_revoke": Form(shows="Revoked"),
     "POST member_access": Form({"access": "viewer"}, "viewer"),
     "POST member_right_give": Form({"right": "roles"}, "Roles"),

@@ -190,6 +190,8 @@ class Ask:
     refused: int = 400
     #: What a plain member lacks for it (403), where not the whole route asks for it.
     right: Right | None = None
+    #: What a plain member lacks besides, with the right.
+    also: Right | None = None
     #: The answer to a member whose roles allow no tool, where that is another one.
     without_tools: int | None = None
 
@@ -205,6 +207,9 @@ class Route:
     right: Right | None = None
     #: Open to anybody.
     is_public: bool = False
+
+
+INVITED = {"email": "new@example.com", "access": "member"}
 
 
 def provider_form(side: Side) -> dict[str, Any]:
@@ -488,7 +493,12 @@ ROUTES: dict[str, Route] = {
         right=Right.MEMBERS,
     ),
     "api-invitations": Route(
-        (Ask(), Ask("POST", 201, body=lambda side: {"email": "new@example.com"})), right=Right.MEMBERS
+        (
+            Ask(),
+            Ask("POST", 201, body=lambda side: {"email": "new@example.com"}),
+            Ask("POST", 201, body=lambda side: INVITED | {"roles": [side.listed]}, also=Right.ROLES),
+        ),
+        right=Right.MEMBERS,
     ),
     "api-invitation": Route((Ask("DELETE", 204),), right=Right.MEMBERS),
     "api-tokens": Route((Ask(), Ask("POST", 201, body=lambda side: {"name": "New", "scopes": ["read"]}))),
@@ -497,7 +507,12 @@ ROUTES: dict[str, Route] = {
     # Pages: people
     "member_list": Route((Ask(), Ask(query=lambda side: {"q": "example"})), right=Right.MEMBERS),
     "member_invite": Route(
-        (Ask(), Ask("POST", body=lambda side: {"email": "new@example.com", "access": "member"})), right=Right.MEMBERS
+        (
+            Ask(),
+            Ask("POST", body=lambda side: INVITED),
+            Ask("POST", body=lambda side: INVITED | {"roles": [side.listed]}, refused=422, also=Right.ROLES),
+        ),
+        right=Right.MEMBERS,
     ),
     "member_invitation_revoke": Route((Ask("POST", 302),), right=Right.MEMBERS),
     "member_detail": Route(args=COLLEAGUE, right=Right.MEMBERS),
@@ -1303,10 +1318,10 @@ def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: Wo
 
     assert (real.status, real) == (403, missing)
     assert snapshot() == before
-    right = right_for(name, number)
-    assert right is not None
+    rights = [right for right in (right_for(name, number), way.also) if right is not None]
     with organisation_scope(world.bob.organisation):
-        AdminRight.objects.create(organisation=world.bob.organisation, membership=world.bob, right=right)
+        for right in rights:
+            AdminRight.objects.create(organisation=world.bob.organisation, membership=world.bob, right=right)
     assert ask(client, name, way, world.acme).status == way.status
 
 

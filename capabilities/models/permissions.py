@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from capabilities.models.catalogue import Category, Tool
 from toolhub.tenants.guarded import PublicModel, TenantModel
-from toolhub.tenants.models import Membership, slug_validator
+from toolhub.tenants.models import Invitation, Membership, slug_validator
 
 
 class RoleMode(models.TextChoices):
@@ -70,6 +70,19 @@ class RoleMembership(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.membership}: {self.role}"
+
+
+class InvitationRole(TenantModel):
+    """A role that whoever accepts the invitation is to have."""
+
+    invitation = models.ForeignKey(Invitation, on_delete=models.CASCADE, related_name="invitation_roles")
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="invitation_roles")
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["invitation", "role"], name="role_of_invitation_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.invitation}: {self.role}"
 
 
 class Grant(PublicModel):

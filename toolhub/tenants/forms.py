@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from toolhub.tenants.invitations import offered_roles
 from toolhub.tenants.members import GivenRight, accesses_to_give, category_names
 from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, Scope
 from toolhub.tenants.public_ids import public_id_of
@@ -67,10 +68,17 @@ class AccessForm(forms.Form):
 
 class InviteForm(AccessForm):
     email = forms.EmailField(max_length=254, label="E-mail address", help_text="Only who holds this address can join.")
-    field_order = ("email", "access")
+    roles = forms.MultipleChoiceField(
+        required=False,
+        widget=CHECKS,
+        help_text="Given when the invitation is accepted.",
+        error_messages={"invalid_choice": "There is no role %(value)s."},
+    )
+    field_order = ("email", "access", "roles")
 
     def __init__(self, *args: Any, actor: Membership, **kwargs: Any) -> None:
         super().__init__(*args, actor=actor, initial={"access": Access.MEMBER}, **kwargs)
+        self.fields["roles"].choices = offered_roles(actor)  # type: ignore[attr-defined]
 
 
 class RightForm(forms.Form):

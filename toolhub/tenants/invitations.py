@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from django.contrib.auth.password_validation import validate_password
 from django.db import IntegrityError, transaction
@@ -14,7 +16,7 @@ from django.utils import timezone
 
 from toolhub.tenants.access import secret_digest
 from toolhub.tenants.audit import record
-from toolhub.tenants.authority import ASK_AN_ADMIN, guarded_write
+from toolhub.tenants.authority import ASK_AN_ADMIN, guarded_write, hold_organisation
 from toolhub.tenants.members import Forbidden, MemberRefused, current_members
 from toolhub.tenants.models import Access, Invitation, Membership, Right, User
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -39,11 +41,40 @@ class Newcomer:
     password: str
 
 
+class InvitedRoles(Protocol):
+    """The roles of invitations. They are the catalogue's, which this room may not import: it registers them here."""
+
+    def offered_roles(self, member: Membership) -> Sequence[tuple[str, str]]:
+        """Short name and name of the roles that this member may put on an invitation, as far as rights go."""
+        ...
+
+    def set_invited_roles(self, invitation: Invitation, slugs: Collection[str], *, actor: Membership) -> None:
+        """Put the roles on a new invitation. Raises MemberRefused, for `roles`."""
+        ...
+
+    def give_invited_roles(self, invitation: Invitation, member: Membership) -> None:
+        """Give the new member those of the roles that the inviter could still give."""
+        ...
+
+
+_invited_roles: list[InvitedRoles] = []
+
+
+def register_invited_roles(invited_roles: InvitedRoles) -> None:
+    """Called once, when the apps are ready."""
+    _invited_roles[:] = [invited_roles]
+
+
+def offered_roles(member: Membership) -> Sequence[tuple[str, str]]:
+    """Short name and name of the roles that this member may put on an invitation, as far as rights go."""
+    return _invited_roles[0].offered_roles(member)
+
+
 @guarded_write(Forbidden)
-def invite(email: str, access: Access, *, actor: Membership) -> tuple[Invitation, str]:
+def invite(email: str, access: Access, *, actor: Membership, roles: Collection[str] = ()) -> tuple[Invitation, str]:
     """Make an invitation; its secret is returned here and never again. An open one for that address is replaced.
 
-    Raises MemberRefused.
+    `roles`: short names of those that whoever accepts it is to have. Raises MemberRefused.
     """
     email = email.strip().lower()
     if not actor.has_right(Right.MEMBERS):
@@ -63,7 +94,11 @@ def invite(email: str, access: Access, *, actor: Membership) -> tuple[Invitation
         created_by=actor,
         expires_at=timezone.now() + timedelta(days=INVITATION_DAYS),
     )
-    record("invitation.create", invitation, actor=actor, after={"email": email, "access": access.value})
+    after: dict[str, object] = {"email": email, "access": access.value}
+    if roles:
+        _invited_roles[0].set_invited_roles(invitation, roles, actor=actor)
+        after["roles"] = sorted(set(roles))
+    record("invitation.create", invitation, actor=actor, after=after)
     return invitation, secret
 
 
@@ -132,6 +167,7 @@ def join_as(invitation: Invitation, user: User) -> Membership:
 def _join(invitation: Invitation, user: User) -> Membership:
     """Use the invitation up, once; who is a member already stays what they are."""
     with organisation_scope(invitation.organisation_id):
+        hold_organisation(invitation.organisation_id)
         if not open_invitations().filter(pk=invitation.pk).update(accepted_at=Now()):
             raise LinkDead
         known = Membership.objects.filter(user=user, ended_at=None).first()
@@ -140,6 +176,8 @@ def _join(invitation: Invitation, user: User) -> Membership:
         membership = Membership.objects.create(
             organisation_id=invitation.organisation_id, user=user, access=invitation.access
         )
+        added = {"email": user.email, "access": membership.access}
         record("invitation.accept", invitation, actor=membership, after={"email": invitation.email})
-        record("member.add", membership, actor=membership, after={"email": user.email, "access": membership.access})
+        record("member.add", membership, actor=membership, after=added)
+        _invited_roles[0].give_invited_roles(invitation, membership)
         return membership

@@ -61,15 +61,25 @@ class MemberIn(serializers.Serializer[Any]):
 class InvitationIn(serializers.Serializer[Any]):
     email = serializers.EmailField(max_length=254)
     access = serializers.ChoiceField(Access.choices, default=Access.MEMBER)
+    roles = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        max_length=100,
+        default=list,
+        help_text="Short names of the roles to have once it is accepted. Needs the right `roles` as well.",
+    )
 
 
 class InvitationOut(serializers.Serializer[Invitation]):
     id = serializers.UUIDField(source="public_id")
     email = serializers.EmailField()
     access = serializers.CharField()
+    roles = serializers.SerializerMethodField(help_text="Short names of the roles that it gives.")
     state = serializers.CharField(help_text="`open`, `accepted`, `revoked` or `expired`.")
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
+
+    def get_roles(self, invitation: Invitation) -> list[str]:
+        return sorted(each.role.slug for each in invitation.invitation_roles.all())
 
 
 class NewInvitationOut(InvitationOut):
@@ -188,7 +198,7 @@ class InvitationList(APIView):
     def get(self, request: Request) -> Response:
         """Every invitation, newest first, with its state. Needs the right `members`."""
         api_member(request, right=Right.MEMBERS)
-        rows = Invitation.objects.all()
+        rows = Invitation.objects.prefetch_related("invitation_roles__role")
         return Response(page(request, rows, "pk", lambda row: InvitationOut(row).data, newest_first=True))
 
     @extend_schema(
@@ -196,11 +206,12 @@ class InvitationList(APIView):
     )
     def post(self, request: Request) -> Response:
         """Make a link for one e-mail address: for a week, for one use. An open one for that address ends. Needs the
-        right `members`."""
+        right `members`, and for roles the right `roles`: below access `admin`, only roles that allow no more than one
+        may use oneself."""
         actor = api_member(request, right=Right.MEMBERS)
         wanted = checked(InvitationIn, request)
         try:
-            invitation, secret = invite(wanted["email"], Access(wanted["access"]), actor=actor)
+            invitation, secret = invite(wanted["email"], Access(wanted["access"]), actor=actor, roles=wanted["roles"])
         except MemberRefused as error:
             raise refused(error) from error
         link = request.build_absolute_uri(reverse("join_link", args=[secret]))

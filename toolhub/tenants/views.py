@@ -8,7 +8,7 @@ from uuid import UUID
 
 from allauth.mfa.models import Authenticator
 from django.contrib import messages
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -102,9 +102,14 @@ def member_list(request: MemberRequest, org: str) -> HttpResponse:
         "filters": filters,
         "is_filtered": any(filters.values()),
         "query": urlencode({name: value for name, value in filters.items() if value}),
-        "invitations": Invitation.objects.select_related("created_by__user").order_by("-pk")[:INVITATIONS_SHOWN],
+        "invitations": _shown_invitations().order_by("-pk")[:INVITATIONS_SHOWN],
     }
     return render(request, "tenants/member_list.html", context)
+
+
+def _shown_invitations() -> QuerySet[Invitation]:
+    """Two queries: invitations with who made them, and their roles."""
+    return Invitation.objects.select_related("created_by__user").prefetch_related("invitation_roles__role")
 
 
 def _member(member_id: UUID) -> Membership:
@@ -267,7 +272,9 @@ def member_invite(request: MemberRequest, org: str) -> HttpResponse:
     form = InviteForm(request.POST or None, actor=actor)
     if form.is_valid():
         try:
-            invitation, secret = invite(form.cleaned_data["email"], form.chosen(), actor=actor)
+            invitation, secret = invite(
+                form.cleaned_data["email"], form.chosen(), actor=actor, roles=form.cleaned_data["roles"]
+            )
         except MemberRefused as error:
             form.add_error(error.field if error.field in form.fields else None, str(error))
         else:
@@ -286,7 +293,7 @@ def member_invite(request: MemberRequest, org: str) -> HttpResponse:
 def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: UUID) -> HttpResponse:
     """End an invitation; htmx gets its row back."""
     actor = member_or_404(request, right=Right.MEMBERS)
-    invitation = Invitation.objects.select_related("created_by__user").filter(public_id=invitation_id).first()
+    invitation = _shown_invitations().filter(public_id=invitation_id).first()
     if invitation is None:
         raise Http404("No such invitation.")
     try:
