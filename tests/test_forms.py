@@ -167,7 +167,7 @@ FORMS: dict[str, Form] = {
     "POST member_roles": Form({"roles": ["{listed}"]}, "What saving changes", writes=False),
     "POST member_grant": Form({"until": "tonight", "reason": "Fresh"}, "Saved:"),
     "POST request_list": Form({"category": "{empty_category}", "reason": "Fresh"}, "Fresh"),
-    "POST request_grant": Form({"hours": "8"}, "Granted for 8 hours"),
+    "POST request_grant": Form({"until": "1h"}, "Granted for 1 hour"),
     "POST request_refuse": Form({"answer": "Fresh"}, "Refused"),
     "POST request_withdraw": Form(shows="Withdrawn"),
     "GET explain q": Form({"q": "word"}, "word_tool"),

@@ -700,13 +700,18 @@ ROUTES: dict[str, Route] = {
         (
             Ask(),
             Ask(
-                "POST", 302, body=lambda side: {"category": side.empty_category, "reason": "x", "hours": 8}, refused=422
+                "POST",
+                302,
+                body=lambda side: {"category": side.empty_category, "reason": "x", "until": "8h"},
+                refused=422,
             ),
         )
     ),
     "request_withdraw": Route((Ask("POST", 302),)),
-    "request_grant": Route((Ask("POST", 302, body=lambda side: {"hours": 8}),), right=Right.ROLES),
-    "request_refuse": Route((Ask("POST", 302, body=lambda side: {"hours": 8, "answer": "No."}),), right=Right.ROLES),
+    "request_grant": Route((Ask("POST", 302, body=lambda side: {"until": "8h"}),), right=Right.ROLES),
+    "request_refuse": Route(
+        (Ask("POST", 302, body=lambda side: {"until": "asked", "answer": "No."}),), right=Right.ROLES
+    ),
 }
 
 

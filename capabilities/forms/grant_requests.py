@@ -6,7 +6,8 @@ from typing import Any
 
 from django import forms
 
-from capabilities.grant_requests import MAX_HOURS, USUAL_HOURS, RequestContent
+from capabilities.forms.until import CHOICES, UntilForm, hours_until
+from capabilities.grant_requests import MAX_HOURS, RequestContent
 from capabilities.grants import MAX_REASON
 from capabilities.models import Category, GrantRequest
 from toolhub.tenants.places import MAX_PLACE
@@ -25,7 +26,19 @@ class RequestsAddress(forms.Form):
         return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
-class RequestForm(forms.Form):
+class HoursForm(UntilForm):
+    """Fields for an end that is at most so far away as a request may be for. `cleaned_data["hours"]`: until then."""
+
+    def clean(self) -> dict[str, Any] | None:
+        data = super().clean() or {}
+        if data.get("expires_at") is not None:
+            data["hours"] = hours_until(data["expires_at"])
+            if data["hours"] > MAX_HOURS:
+                self.add_error("until_date", f"Choose a date within {MAX_HOURS // 24} days.")
+        return data
+
+
+class RequestForm(HoursForm):
     """What a member asks for, for how long, and why."""
 
     tool = forms.CharField(
@@ -44,12 +57,10 @@ class RequestForm(forms.Form):
     reason = forms.CharField(
         max_length=MAX_REASON, widget=forms.Textarea(attrs={"rows": 3}), help_text="Shown to the person who decides."
     )
-    hours = forms.IntegerField(
-        min_value=1, max_value=MAX_HOURS, initial=USUAL_HOURS, help_text="Starting when the request is granted."
-    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["until"].help_text = "The time starts when the request is granted."
         self.fields["category"].queryset = Category.objects.order_by("title")  # type: ignore[attr-defined]
 
     def content(self) -> RequestContent:
@@ -58,10 +69,13 @@ class RequestForm(forms.Form):
         return RequestContent(data["tool"], category, data["reason"], data["hours"])
 
 
-class DecisionForm(forms.Form):
-    """The word on one request: hours to grant it for, and an answer, which a refusal needs."""
+#: The choice to grant for as long as was asked for.
+AS_ASKED = "asked"
 
-    hours = forms.IntegerField(min_value=1, max_value=MAX_HOURS)
+
+class DecisionForm(HoursForm):
+    """The word on one request: for how long to grant it, and an answer, which a refusal needs."""
+
     answer = forms.CharField(
         required=False,
         max_length=MAX_REASON,
@@ -69,4 +83,13 @@ class DecisionForm(forms.Form):
     )
 
     def __init__(self, data: Any = None, *, request: GrantRequest) -> None:
-        super().__init__(data, auto_id=f"decide-{request.public_id}-%s", initial={"hours": request.hours})
+        super().__init__(data, auto_id=f"decide-{request.public_id}-%s", initial={"until": AS_ASKED})
+        self.hours = request.hours
+        asked = f"{request.hours:,} hour{'' if request.hours == 1 else 's'}, as requested"
+        self.fields["until"].choices = [(AS_ASKED, asked), *CHOICES]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any] | None:
+        data = super().clean() or {}
+        if data.get("until") == AS_ASKED:
+            data["hours"] = self.hours
+        return data

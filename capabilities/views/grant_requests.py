@@ -58,7 +58,7 @@ def request_withdraw(request: MemberRequest, org: str, own_request: UUID) -> Htt
 @signed_in
 def request_grant(request: MemberRequest, org: str, request_id: UUID) -> HttpResponse:
     def decide(asked: GrantRequest, word: dict[str, Any], actor: Membership) -> str:
-        grant_request(asked, **word, actor=actor)
+        grant_request(asked, hours=word["hours"], answer=word["answer"], actor=actor)
         hours = f"{word['hours']:,} hour{'s' if word['hours'] != 1 else ''}"
         return f"Granted for {hours}: {asked.membership} may use {asked.tool or asked.category}."
 
@@ -89,6 +89,8 @@ def _decide(
         try:
             messages.success(request, decide(asked, form.cleaned_data, actor))
         except ChangeRefused as error:
+            if error.field == "hours":
+                error.field = "until"
             if error.field not in form.fields:
                 return refused(request, error, "request_list", org)
             show_refusal(form, error)

@@ -57,7 +57,7 @@ def ask(member: Membership, **fields: Any) -> GrantRequest:
 
 
 def posted(**fields: Any) -> dict[str, Any]:
-    return {"tool": "http_post", "category": "", "reason": "Deploys today.", "hours": "8"} | fields
+    return {"tool": "http_post", "category": "", "reason": "Deploys today.", "until": "8h"} | fields
 
 
 def page_of(client: Client, path: str = REQUESTS) -> str:
@@ -83,7 +83,11 @@ def test_a_member_asks_and_the_request_stands_on_the_page(as_bob: Client) -> Non
         ({"tool": "", "category": "missing"}, "There is no such category."),
         ({"tool": ""}, "Name a tool or a category, one of the two."),
         ({"reason": ""}, "This field is required."),
-        ({"hours": "0"}, "greater than or equal to 1"),
+        ({"until": "2h"}, "Select a valid choice."),
+        ({"until": "date"}, "Choose a date."),
+        ({"until": "date", "until_date": "2020-01-01"}, "This date has passed."),
+        ({"until": "date", "until_date": "9998-01-01"}, "Choose a date within 90 days."),
+        ({"until": "tonight", "zone": "Mars/Base"}, "This is no time zone."),
     ],
 )
 def test_what_cannot_be_asked_for_comes_back_with_what_was_said(
@@ -97,15 +101,17 @@ def test_what_cannot_be_asked_for_comes_back_with_what_was_said(
 
 
 @pytest.mark.usefixtures("web")
-def test_who_may_decide_grants_for_the_hours_that_the_form_says(
+def test_who_may_decide_grants_for_as_long_as_the_form_says(
     as_alice: Client, as_bob: Client, bob: Membership, acme: Organisation
 ) -> None:
-    asked = ask(bob, hours=5)
+    asked = ask(bob, hours=2)
     page = page_of(as_alice)
     assert "1 request is waiting for you" in page
-    assert "Bob bob@example.com requests http_post for 5 hours" in page
+    assert "Bob bob@example.com requests http_post for 2 hours" in page
 
-    answer = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "2", "answer": "Only today."}, follow=True)
+    answer = as_alice.post(
+        f"{REQUESTS}{asked.public_id}/grant/", {"until": "asked", "answer": "Only today."}, follow=True
+    )
 
     assert "Granted for 2 hours: Bob may use http_post." in text_of(answer.content)
     assert "No request is waiting." in text_of(answer.content)
@@ -122,20 +128,35 @@ def test_who_may_decide_grants_for_the_hours_that_the_form_says(
 
 
 @pytest.mark.usefixtures("web")
+def test_a_request_is_for_the_whole_hours_until_the_day_ends_and_granted_as_asked(
+    as_alice: Client, as_bob: Client, acme: Organisation
+) -> None:
+    day = (timezone.now() + timedelta(days=3)).date()
+
+    as_bob.post(REQUESTS, posted(until="date", until_date=day.isoformat(), zone="UTC"))
+    with organisation_scope(acme):
+        asked = GrantRequest.objects.get()
+    assert 72 < asked.hours <= 96
+    assert (
+        f'<option value="asked" selected>{asked.hours} hours, as requested' in as_alice.get(REQUESTS).content.decode()
+    )
+    answer = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"until": "asked"}, follow=True)
+
+    assert f"Granted for {asked.hours} hours: Bob may use http_post." in text_of(answer.content)
+
+
+@pytest.mark.usefixtures("web")
 def test_a_refusal_without_an_answer_comes_back_with_what_was_said(
     as_alice: Client, as_bob: Client, bob: Membership
 ) -> None:
     asked = ask(bob)
 
-    empty = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"hours": "3", "answer": ""})
-    refused = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"hours": "3", "answer": "Use <b>fetch</b>."})
+    empty = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"until": "1h", "answer": ""})
+    refused = as_alice.post(f"{REQUESTS}{asked.public_id}/refuse/", {"until": "1h", "answer": "Use <b>fetch</b>."})
 
     assert (empty.status_code, refused.status_code) == (422, 302)
     assert "Give an answer: somebody will read it." in text_of(empty.content)
-    assert (
-        f'name="hours" value="3" min="1" max="2160" class="form-control" required id="decide-{asked.public_id}-hours"'
-        in (" ".join(empty.content.decode().split()))
-    )
+    assert '<option value="1h" selected>' in empty.content.decode()
     page = as_bob.get(REQUESTS).content.decode()
     assert "Alice: Use &lt;b&gt;fetch&lt;/b&gt;." in page
 
@@ -148,10 +169,10 @@ def test_what_was_decided_meanwhile_or_is_denied_is_told(
     with organisation_scope(acme):
         give_grant(GrantContent(bob.public_id, "deny", category="web"), actor=alice)
 
-    denied = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}, follow=True)
+    denied = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"until": "1h"}, follow=True)
     with organisation_scope(acme):
         refuse_request(GrantRequest.objects.get(), answer="No.", actor=alice)
-    late = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}, follow=True)
+    late = as_alice.post(f"{REQUESTS}{asked.public_id}/grant/", {"until": "1h"}, follow=True)
 
     assert "A grant denies all of Web to Bob, and a deny beats every allow" in text_of(denied.content)
     assert "This request does not wait any more: somebody was faster." in text_of(late.content)
@@ -166,7 +187,7 @@ def test_nobody_is_offered_to_decide_on_a_request_of_their_own(bob: Membership, 
     client = signed_in(bob)
 
     assert "No request is waiting." in page_of(client)
-    assert client.post(f"{REQUESTS}{asked.public_id}/grant/", {"hours": "1"}).status_code == 403
+    assert client.post(f"{REQUESTS}{asked.public_id}/grant/", {"until": "1h"}).status_code == 403
     assert "Withdrawn" in text_of(client.post(f"{REQUESTS}{asked.public_id}/withdraw/", follow=True).content)
 
 
@@ -182,8 +203,8 @@ def test_a_right_for_a_category_shows_and_decides_its_requests_alone(bob: Member
     page = page_of(client)
 
     assert ("requests http_post" in page, "requests file_read" in page) == (True, False)
-    assert client.post(f"{REQUESTS}{in_file.public_id}/grant/", {"hours": "1"}).status_code == 404
-    assert client.post(f"{REQUESTS}{in_web.public_id}/grant/", {"hours": "1"}).status_code == 302
+    assert client.post(f"{REQUESTS}{in_file.public_id}/grant/", {"until": "1h"}).status_code == 404
+    assert client.post(f"{REQUESTS}{in_web.public_id}/grant/", {"until": "1h"}).status_code == 302
 
 
 @pytest.mark.usefixtures("web")
