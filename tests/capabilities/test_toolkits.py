@@ -535,7 +535,7 @@ def test_the_page_of_a_toolkit_tells_its_tools_their_state_and_who_uses_it(as_al
     assert "docker Off" in page
     assert "60 s" in page
     assert "aws_lambda Needs set-up" in page
-    assert "Web web 1 tool" in page
+    assert "Web 1 tool" in page
     assert "Loader begins with it" in page
     assert "Used by 1 agent: Loader" in text_of(as_alice.get(f"{ACME}toolkits/ops/edit/").content)
     assert "Toolkits with it ops" in text_of(as_alice.get(f"{ACME}tools/docker/").content)
@@ -574,7 +574,7 @@ def test_a_member_reads_toolkits_and_without_the_right_changes_none(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize(("page", "queries"), [("toolkits/", 6), ("toolkits/kit_0/", 9), ("toolkits/kit_0/edit/", 11)])
+@pytest.mark.parametrize(("page", "queries"), [("toolkits/", 7), ("toolkits/kit_0/", 10), ("toolkits/kit_0/edit/", 12)])
 def test_the_pages_take_the_same_queries_for_one_and_three(
     as_alice: Client,
     acme: Organisation,
