@@ -22,3 +22,5 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+# pytest's live server looks for the app by this name, and serves no static files without it.
+INSTALLED_APPS = ["django.contrib.staticfiles" if "static_files" in app else app for app in INSTALLED_APPS]  # noqa: F405
