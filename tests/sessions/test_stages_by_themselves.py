@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,18 @@ from capabilities.agents import AgentContent, agent_stamp, update_agent
 from capabilities.categories import move_tool
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.kinds import RUNNERS
-from capabilities.models import Agent, AgentScope, AgentToolkit, LoadingMode, Role, ServiceSetting, Tool, Toolkit
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    AgentToolkit,
+    Effect,
+    Grant,
+    LoadingMode,
+    Role,
+    ServiceSetting,
+    Tool,
+    Toolkit,
+)
 from capabilities.refused import ChangedMeanwhile
 from capabilities.toolkits import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
 from sessions import execution
@@ -32,7 +44,7 @@ from tests.sessions.loads import (
     unload_by_hand,
 )
 from tests.sessions.turns import run, tool_steps_of
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,6 +133,49 @@ def test_search_tools_finds_nothing_that_the_member_may_not_use(
 
     (after,) = ask(session, provider, search)
     assert "uuid" not in [tool["name"] for tool in after["tools"]]
+
+
+def switched_off(session: ChatSession, name: str) -> None:
+    Tool.objects.filter(name=name).update(is_enabled=False)
+
+
+def of_the_organisation(session: ChatSession, name: str) -> None:
+    make_shared(session.organisation, name)
+    Agent.objects.update(scope=AgentScope.MEMBER)
+
+
+def not_handed_over(session: ChatSession, name: str) -> None:
+    given = list(Tool.objects.exclude(name=name).values_list("pk", flat=True))
+    ChatSession.objects.filter(pk=session.pk).update(delegated_tools=given)
+
+
+def denied(session: ChatSession, name: str) -> None:
+    own = {"organisation": session.organisation, "membership": session.membership}
+    Grant.objects.create(**own, tool=Tool.objects.get(name=name), effect=Effect.DENY)
+
+
+@pytest.mark.parametrize("kept_back", [switched_off, of_the_organisation, not_handed_over, denied])
+def test_search_tools_finds_nothing_of_a_category_that_loading_it_would_not_bring(
+    session: ChatSession, provider: ScriptedOpenAI, kept_back: Callable[[ChatSession, str], None]
+) -> None:
+    codebase = make_category(session.organisation, "codebase", is_core=False)
+    for name in ("code_outline", "code_search"):
+        make_tool(session.organisation, name, category=codebase)
+    with organisation_scope(session.organisation_id):
+        own = {"organisation": session.organisation, "membership": session.membership}
+        AdminRight.objects.create(**own, right=Right.LOAD_CATEGORIES)
+    search = call("search_tools", {"query": "code"})
+
+    def found() -> set[str]:
+        (answer,) = ask(session, provider, search)
+        return {tool["name"] for tool in answer["tools"]}
+
+    assert found() == {"code_outline", "code_search"}
+
+    with organisation_scope(session.organisation_id):
+        kept_back(session, "code_outline")
+
+    assert found() == {"code_search"}
 
 
 def test_explain_calls_nothing_loadable_that_the_member_may_not_use(session: ChatSession) -> None:
