@@ -144,6 +144,19 @@ def test_an_answer_reloaded_in_the_middle_is_there_from_its_first_word_to_its_la
     assert page.locator("article.turn").count() == 1
 
 
+def test_words_that_come_at_once_behind_a_new_state_are_not_lost(page: Page) -> None:
+    state = '<div class="answer answer-live" sse-swap="delta" hx-swap="beforeend">I match </div>'
+    stream = f"event: turn\ndata: {state}\n\nevent: delta\ndata: <span>the words</span>\n\n"
+    page.route("**/turns/*/stream", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+
+    say(page, MESSAGE)
+    page.wait_for_function("() => document.querySelector('.answer-live')?.textContent.startsWith('I match ')")
+    page.wait_for_timeout(200)
+
+    assert live(page) == "I match the words"
+    page.unroute_all()
+
+
 def test_an_answer_stopped_in_the_middle_stays_with_what_it_cost(up: Up, page: Page) -> None:
     say(page, MESSAGE)
     before = wait_until_written(page, 150)
