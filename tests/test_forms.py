@@ -463,7 +463,8 @@ def test_a_form_is_sent_in_a_browser(walk: Walk, key: str) -> None:
     if page.locator("[sse-connect]").count():
         page.wait_for_timeout(1_000)  # it swaps what it shows once, at its beginning
     same = [each for each in forms_on(page, found.page, found.path) if each.key == found.key]
-    number = next(each.number for each in same if each.names == found.names)
+    number = next((each.number for each in same if each.names == found.names), None)
+    assert number is not None, f"{key} with {found.names} is not on {page.url} now: {page.locator('body').inner_text()}"
     element = page.locator(f"[data-form='{number}']")
 
     with closing(sqlite3.connect(walk.database)) as look:
