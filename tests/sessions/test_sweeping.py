@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from capabilities import grants
-from sessions import bell, endings, ledger, parking, periodic, worker
+from sessions import bell, chats, endings, ledger, parking, periodic, worker
 from sessions.models import ChatSession, Notice, Schedule, Turn, TurnStatus
 from sessions.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
 from sessions.worker import Housekeeper
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.django_db
 
 BACKOFFS = (
     ledger.ends_backoff,
+    ledger.stops_backoff,
+    chats.removal_backoff,
     parking.resume_backoff,
     periodic.reminders_backoff,
     periodic.schedules_backoff,
@@ -168,6 +171,69 @@ def test_more_failing_rows_than_a_sweep_takes_do_not_crowd_out_the_others(
 
     with organisation_scope(victim.organisation_id):
         assert [notice.text for notice in Notice.objects.all()] == ["Reminder: stretch"]
+
+
+def waiting(session: ChatSession) -> Turn:
+    """A turn that waits for a child and has none any more."""
+    return make_turn(session, status=TurnStatus.WAITING_CHILD, waiting_since=timezone.now() - AGO)
+
+
+def left(session: ChatSession) -> None:
+    """Its member leaves, with an open turn and a schedule for later."""
+    make_turn(session)
+    schedule(session, next_at=timezone.now() + AGO)
+    Membership.objects.filter(pk=session.membership_id).update(ended_at=timezone.now())
+
+
+def deleted(session: ChatSession) -> None:
+    with organisation_scope(session.organisation_id):
+        ChatSession.objects.update(deleted_at=timezone.now())
+
+
+ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
+    "end of a turn": (ledger, "end_unclaimed", late),
+    "stop of a turn": (ledger, "stop_disallowed", left),
+    "waiting turn": (parking, "resume", waiting),
+    "reminder": (periodic, "tell_reminder", remind),
+    "schedule": (periodic, "run_schedule", schedule),
+    "schedule of a member who left": (periodic, "switch_off_schedule", left),
+    "grant": (periodic, "lapse_grant", lambda session: overdue_grant(session, "tool")),
+    "deleted session": (chats, "_remove", deleted),
+}
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
+    attacker: ChatSession, monkeypatch: pytest.MonkeyPatch, item: str
+) -> None:
+    module, work, make = ITEMS[item]
+    with organisation_scope(attacker.organisation_id):
+        make(attacker)
+    tried = []
+
+    def fails(key: Any, *_: object) -> None:
+        tried.append(key)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(module, work, fails)
+
+    sweep()
+    sweep()
+    assert len(tried) == 1
+
+    for backoff in BACKOFFS:
+        backoff.clear()
+    sweep()
+    assert len(tried) == 2
+
+
+def test_every_pause_is_in_the_table_of_these_tests() -> None:
+    found = [value for module in (chats, ledger, parking, periodic) for value in vars(module).values()]
+    kept = {id(each) for each in found if isinstance(each, Backoff)}
+    written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").glob("*.py"))
+
+    assert kept == {id(each) for each in BACKOFFS}
+    assert len(kept) == written
 
 
 def test_a_schedule_that_fails_unforeseen_says_so_and_is_tried_again(
