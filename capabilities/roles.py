@@ -171,16 +171,22 @@ def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membershi
     """Give the member these roles and no others; returns their short names, sorted."""
     require(actor, Right.ROLES)
     check_rank(actor, _members([member]), "roles")
-    roles = {role.slug: role for role in Role.objects.filter(slug__in=slugs)}
-    for slug in slugs:
-        if slug not in roles:
-            raise not_there("roles", "role", slug)
+    roles = roles_named(slugs)
     held = Role.objects.filter(role_memberships__membership=member)
     for role in held.exclude(slug__in=slugs):
         unassign_role(role, [member], actor=actor)
     for role in roles.values():
         assign_role(role, [member], actor=actor)
     return sorted(roles)
+
+
+def roles_named(slugs: Collection[str]) -> dict[str, Role]:
+    """By short name. One query. Raises ChangeRefused, for `roles`, where there is none of a name."""
+    roles = {role.slug: role for role in Role.objects.filter(slug__in=slugs)}
+    for slug in slugs:
+        if slug not in roles:
+            raise not_there("roles", "role", slug)
+    return roles
 
 
 def stamp_of(roles: Iterable[Role]) -> str:

@@ -24,7 +24,7 @@ from capabilities.queries.members import (
 )
 from capabilities.queries.permissions import grant_or_404
 from capabilities.refused import ChangeRefused
-from capabilities.roles import set_roles_of, stamp_of
+from capabilities.roles import roles_named, set_roles_of, stamp_of
 from capabilities.views.shared import refused
 from sessions.impact import NewRole, impact_of, impact_of_revoking
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
@@ -48,10 +48,13 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
     """Give the member the roles that are ticked, and no others. Who loses or gains what is shown before."""
     actor = member_or_404(request, right=Right.ROLES)
     shown = shown_member_or_404(member_id)
-    every = {role.slug: role for role in Role.objects.order_by("name", "pk")}
-    ticked = set(request.POST.getlist("roles")) & every.keys()
-    held = {role.slug for role in roles_of_member(shown)}
-    changed = [every[slug] for slug in sorted(ticked ^ held)]
+    posted = [slug.replace("\x00", "\ufffd") for slug in request.POST.getlist("roles")]
+    try:
+        ticked = roles_named(posted)
+    except ChangeRefused as error:
+        return _page(request, actor, shown, {"roles_error": str(error), "ticked": set(posted)}, status=422)
+    held = {role.slug: role for role in roles_of_member(shown)}
+    changed = [(ticked | held)[slug] for slug in sorted(ticked.keys() ^ held.keys())]
     if not changed:
         messages.info(request, f"The roles of {shown} are the same as before.")
         return redirect("member_tools", org, member_id)
@@ -59,7 +62,7 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
     stamp = sha256_hex(canonical_json([stamp_of(changed), str(shown.public_id), asked]))
     if request.POST.get("stamp") == stamp:
         try:
-            set_roles_of(shown, ticked, actor=actor)
+            set_roles_of(shown, list(ticked), actor=actor)
         except ChangeRefused as error:
             return refused(request, error, "member_tools", org, member_id)
         messages.success(request, f"The roles of {shown} are saved. The change applies from the next call on.")
@@ -69,7 +72,7 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
         NewRole(role, role.mode, None, given=one) if role.slug in ticked else NewRole(role, role.mode, None, taken=one)
         for role in changed
     ]
-    return _page(request, actor, shown, {"impact": impact_of(wanted), "stamp": stamp, "ticked": ticked})
+    return _page(request, actor, shown, {"impact": impact_of(wanted), "stamp": stamp, "ticked": set(ticked)})
 
 
 @require_POST

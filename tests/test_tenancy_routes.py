@@ -686,7 +686,7 @@ ROUTES: dict[str, Route] = {
         right=Right.ROLES,
     ),
     "member_roles": Route(
-        (Ask("POST", body=lambda side: {"roles": side.role}, refused=200),), args=COLLEAGUE, right=Right.ROLES
+        (Ask("POST", body=lambda side: {"roles": side.role}, refused=422),), args=COLLEAGUE, right=Right.ROLES
     ),
     "member_grant": Route(
         (Ask("POST", 302, body=lambda side: {"tool": side.name, "effect": "deny", "until": "8h"}, refused=302),),

@@ -16,6 +16,7 @@ from capabilities.models import Grant, Role, RoleMembership, RoleRule, Tool
 from tests.capabilities.test_member_tools import text_of
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 
@@ -90,6 +91,20 @@ def test_a_role_that_was_changed_meanwhile_is_shown_anew(as_alice: Client, reade
     answer = as_alice.post(address(bob, "roles"), {"roles": [], "stamp": stamp})
 
     assert (answer.status_code, roles_of(bob)) == (200, {"reader"})
+
+
+def test_a_role_that_is_not_there_or_another_organisations_is_refused_beside_the_boxes(
+    as_alice: Client, reader: Role, bob: Membership, globex: Organisation
+) -> None:
+    with organisation_scope(globex):
+        Role.objects.create(organisation=globex, slug="theirs", name="Theirs", mode="all")
+
+    for slug in ("theirs", "missing"):
+        answer = as_alice.post(address(bob, "roles"), {"roles": ["reader", slug]})
+        page = answer.content.decode()
+        assert (answer.status_code, f"There is no role {slug}." in page, "stamp" in page) == (422, True, False)
+
+    assert roles_of(bob) == {"reader"}
 
 
 def test_a_right_for_one_category_sets_no_roles(
