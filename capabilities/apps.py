@@ -10,12 +10,13 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.powers import read_powers  # noqa: PLC0415 -- app ready
         from capabilities.queries.grant_requests import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
+        from capabilities.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
         add_targets()
-        register_powers(read_powers)
+        register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)

@@ -190,9 +190,18 @@ def matrix_roles(asked: Sequence[str]) -> tuple[Sequence[Role], Sequence[Role]]:
 
 
 def matrix_rows(
-    roles: Sequence[Role], asked: Asked, changes: Mapping[Place, str], reach: Reach, *, only: str = ""
+    roles: Sequence[Role],
+    asked: Asked,
+    changes: Mapping[Place, str],
+    reach: Reach,
+    locked_roles: Mapping[int, str],
+    *,
+    only: str = "",
 ) -> list[CategoryRow]:
-    """The categories with their cells, those asked for with their tools; `only` for one of them. Three queries."""
+    """The categories with their cells, those asked for with their tools; `only` for one of them. Three queries.
+
+    `locked_roles`: why a role may not be changed, by its key.
+    """
     categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
     if only:
         categories = categories.filter(name=only)
@@ -206,7 +215,7 @@ def matrix_rows(
     by_category: dict[int, list[str]] = {}
     for name, category_id in tools.values_list("name", "category_id"):
         by_category.setdefault(category_id, []).append(name)
-    book = _Book(roles, changes)
+    book = _Book(roles, changes, locked_roles)
     rows: list[CategoryRow] = []
     left = TOOLS_A_PAGE
     for each in categories:
@@ -233,7 +242,8 @@ def matrix_rows(
 class _Book:
     """What the roles say, stored and as changed. One query."""
 
-    def __init__(self, roles: Sequence[Role], changes: Mapping[Place, str]) -> None:
+    def __init__(self, roles: Sequence[Role], changes: Mapping[Place, str], locked: Mapping[int, str]) -> None:
+        self.locked = locked
         slugs = {role.pk: role.slug for role in roles}
         self.changes = changes
         self.stored: dict[Place, str] = {}
@@ -253,7 +263,7 @@ class _Book:
             place,
             was,
             self.changes.get(place, was),
-            locked=_fixed_why(role) or locked,
+            locked=_fixed_why(role) or self.locked.get(role.pk, locked),
             fixed=fixed,
             differing=0 if fixed else self.differing.get((role.slug, name), 0),
         )
@@ -264,7 +274,7 @@ class _Book:
         fixed = {RoleMode.ALL: "on", RoleMode.NONE: "off"}.get(RoleMode(role.mode), "")
         inherits = self.changes.get(above, self.stored.get(above, "")) == Effect.ALLOW
         said = "" if fixed else self.changes.get(place, was)
-        return Cell(place, was, said, inherits, _fixed_why(role) or locked, fixed)
+        return Cell(place, was, said, inherits, _fixed_why(role) or self.locked.get(role.pk, locked), fixed)
 
 
 def _fixed_why(role: Role) -> str:

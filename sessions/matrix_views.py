@@ -29,6 +29,7 @@ from capabilities.roles import (
     stamp_of,
     update_role,
 )
+from capabilities.roles_above import locked_roles
 from capabilities.views.shared import show_refusal, status_of
 from sessions.impact import NewRole, impact_of
 from sessions.matrix import (
@@ -75,7 +76,7 @@ def asked_of(request: MemberRequest) -> Asked:
 
 def _category(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
     _, roles = matrix_roles(asked.roles)
-    rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), only=asked.opened[0])
+    rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), locked_roles(member), only=asked.opened[0])
     context = {"row": rows[0] if rows else None, "roles": roles, "roles_query": _query(roles)}
     return render(request, "sessions/_matrix_tools.html", context)
 
@@ -121,7 +122,7 @@ def _matrix_page(
     status: int = 200,
 ) -> HttpResponse:
     every, roles = matrix_roles(asked.roles)
-    rows = matrix_rows(roles, asked, changes, member.reach(Right.ROLES))
+    rows = matrix_rows(roles, asked, changes, member.reach(Right.ROLES), locked_roles(member))
     lines = [*(row.cells for row in rows), *(tool.cells for row in rows for tool in row.tools)]
     shown = {cell.place for cells in lines for cell in cells}
     context = {
@@ -156,7 +157,7 @@ def role_create(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.ROLES)
     form = RoleForm(request.POST or None)
     rules = posted_rules(request.POST, ())
-    members = role_members(None, posted_members(request.POST), _member_query(request))
+    members = role_members(None, posted_members(request.POST), _member_query(request), actor=member)
     context: dict[str, Any] = {}
     if "find" not in request.POST and form.is_valid():
         content = form.content(rules)
@@ -181,17 +182,20 @@ def role_create(request: MemberRequest, org: str) -> HttpResponse:
 def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     """One role: its words, its matrix and its members are one form. With a right for a category only rules are saved.
 
-    What changes its mode, its rules or its members is shown first, and saved with the stamp of what was shown.
+    What changes its mode, its rules or its members is shown first, and saved with the stamp of what was shown. Of a
+    role that a member of higher access has, only the other members are changed.
     """
     member = member_or_404(request, right=Right.ROLES, category=None)
     role = role_or_404(slug)
     may_change = member.has_right(Right.ROLES)
     stored = tuple(rules_of(role))
     rules = posted_rules(request.POST, stored)
-    form = RoleForm(request.POST if request.method == "POST" and may_change else None, role=role)
+    locked = locked_roles(member).get(role.pk, "")
+    is_posted = request.method == "POST" and may_change
+    form = RoleForm(request.POST if is_posted else None, role=role, is_locked=bool(locked))
     ticks = posted_members(request.POST) if may_change else {}
-    members = role_members(role, ticks, _member_query(request))
-    context: dict[str, Any] = {}
+    members = role_members(role, ticks, _member_query(request), actor=member)
+    more: dict[str, Any] = {"locked": locked}
     if request.method == "POST" and "find" not in request.POST and (not may_change or form.is_valid()):
         content = form.content(rules) if may_change else RoleContent(role.slug, role.name, mode=role.mode, rules=rules)
         require_for_rules(member, {role: (stored, rules)})
@@ -199,7 +203,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
             check_rules(rules)
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
-            return _role_page(request, role, form, rules, members, may_change, context)
+            return _role_page(request, role, form, rules, members, may_change, more)
         state, told = stamp_of([role]), _digest(_asked_of_role(content, members))
         asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
         is_shown = (asked_state, asked_told) == (state, told)
@@ -213,15 +217,15 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
                     set_role_rules(role, rules, actor=member, stamp=state)
             except ChangeRefused as error:
                 show_refusal(form, error) if may_change else messages.error(request, str(error))
-                return _role_page(request, role_or_404(slug), form, rules, members, may_change, context)
+                return _role_page(request, role_or_404(slug), form, rules, members, may_change, more)
             except RolesChanged:
                 moved = True
             else:
                 messages.success(request, f"{role} is saved. The change applies from the next call on.")
                 return redirect("role_detail", org, role.slug)
         new = NewRole(role, content.mode, rules, _keys(members.given), _keys(members.taken))
-        context = {"impact": impact_of([new]), "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
-    return _role_page(request, role, form, rules, members, may_change, context)
+        more |= {"impact": impact_of([new]), "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
+    return _role_page(request, role, form, rules, members, may_change, more)
 
 
 def _asked_of_role(content: RoleContent, members: RoleMembers) -> list[Any]:
@@ -248,7 +252,7 @@ def _role_page(
     more: dict[str, Any],
 ) -> HttpResponse:
     if "find" in request.POST:
-        form = RoleForm(initial=request.POST.dict())
+        form = RoleForm(initial=request.POST.dict(), role=role, is_locked=bool(more.get("locked")))
     lines = role_matrix(rules)
     context = {
         "role": role,

@@ -24,11 +24,13 @@ from capabilities.queries.members import (
 )
 from capabilities.queries.permissions import grant_or_404
 from capabilities.refused import ChangeRefused
+from capabilities.rights import ChangeForbidden, check_rank
 from capabilities.roles import roles_named, set_roles_of, stamp_of
 from capabilities.views.shared import refused
 from sessions.impact import NewRole, impact_of, impact_of_revoking
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.authority import why_not_to
+from toolhub.tenants.models import NOWHERE, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -50,7 +52,10 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
     shown = shown_member_or_404(member_id)
     posted = [slug.replace("\x00", "\ufffd") for slug in request.POST.getlist("roles")]
     try:
+        check_rank(actor, Membership.objects.filter(pk=shown.pk), "roles")
         ticked = roles_named(posted)
+    except ChangeForbidden as error:
+        return refused(request, error, "member_tools", org, member_id)
     except ChangeRefused as error:
         return _page(request, actor, shown, {"roles_error": str(error), "ticked": set(posted)}, status=422)
     held = {role.slug: role for role in roles_of_member(shown)}
@@ -133,7 +138,8 @@ def _page(
     )
     grants = grants_of_member(shown)
     own = {grant.tool.name: grant for grant in grants if grant.tool is not None and grant.in_force}  # type: ignore[attr-defined]
-    reach = actor.reach(Right.ROLES)
+    why_locked = why_not_to(actor, shown)
+    reach = actor.reach(Right.ROLES) if not why_locked else NOWHERE
     for grant in grants:
         of = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
         grant.may_revoke = reach.covers(of)  # type: ignore[attr-defined]
@@ -142,7 +148,7 @@ def _page(
     ticked = more.pop("ticked", held)
     for role in roles:
         role.is_ticked = role.slug in ticked  # type: ignore[attr-defined]
-    may_set_roles = actor.has_right(Right.ROLES)
+    may_set_roles = actor.has_right(Right.ROLES) and not why_locked
     context = {
         "shown": shown,
         "page": page,
@@ -154,7 +160,8 @@ def _page(
         "filters": filters,
         "is_filtered": any(filters.values()),
         "query": urlencode({name: value for name, value in filters.items() if value}),
-        "may_see_roles": bool(reach),
+        "may_see_roles": bool(actor.reach(Right.ROLES)),
+        "why_locked": why_locked,
         "may_see_member": actor.has_right(Right.MEMBERS),
         "may_ask": actor.pk == shown.pk,
         **more,

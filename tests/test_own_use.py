@@ -22,6 +22,7 @@ from capabilities.grant_requests import RequestContent, ask_for_grant, grant_req
 from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.models import Category, Effect, Grant, GrantRequest, Role, RoleMembership, RoleRule, Tool
 from capabilities.powers import read_powers
+from capabilities.queries.grant_requests import count_waiting_for, waiting_for
 from capabilities.refused import ChangeRefused
 from capabilities.rights import ChangeForbidden
 from capabilities.roles import (
@@ -32,6 +33,8 @@ from capabilities.roles import (
     delete_role,
     set_role_rules,
     set_roles_of,
+    set_rules_of_roles,
+    stamp_of,
     unassign_role,
     update_role,
 )
@@ -231,7 +234,33 @@ HIGHER: dict[str, Callable[[Membership, Membership], object]] = {
     "delete category": lambda alice, bob: delete_category(Category.objects.get(name="empty"), actor=bob),
     "grant request": lambda alice, bob: grant_request(GrantRequest.objects.get(), hours=1, actor=bob),
     "refuse request": lambda alice, bob: refuse_request(GrantRequest.objects.get(), answer="no", actor=bob),
+    "mode of a role": lambda alice, bob: update_role(
+        role_of(alice), RoleContent("everything", "everything", mode="none"), actor=bob
+    ),
+    "words of a role": lambda alice, bob: update_role(
+        role_of(alice), RoleContent("everything", "Mine", mode="all"), actor=bob
+    ),
+    "rules of a role": lambda alice, bob: set_role_rules(role_of(alice), [Rule("deny", tool="fetch")], actor=bob),
+    "rules of roles": lambda alice, bob: set_rules_of_roles(
+        {role_of(alice): [Rule("allow", tool="fetch")]}, actor=bob, stamp=stamp_of([role_of(alice)])
+    ),
 }
+
+
+@pytest.mark.usefixtures("web")
+def test_a_request_of_a_member_of_higher_access_waits_for_somebody_else(alice: Membership, bob: Membership) -> None:
+    ask_for_grant(RequestContent(tool="http_post", reason="please"), member=alice)
+    bob = give_right(bob, Right.ROLES)
+
+    assert (count_waiting_for(bob), waiting_for(bob).requests) == ((0, ""), [])
+
+    bob.access = Access.ADMIN
+    bob.save()
+    assert count_waiting_for(bob)[0] == 1
+
+
+def role_of(member: Membership) -> Role:
+    return Role.objects.get(role_memberships__membership=member)
 
 
 @pytest.mark.parametrize("how", HIGHER)
@@ -248,10 +277,40 @@ def test_nothing_of_a_member_of_higher_access_is_changed(
     bob.save()
     before = rows_of([alice])
 
-    with pytest.raises(ChangeForbidden, match="Alice has more access than you"):
+    with pytest.raises(ChangeForbidden, match=r"Alice has .*more access than you.* Ask an admin"):
         HIGHER[how](alice, bob)
 
     assert rows_of([alice]) == before
+
+
+def test_a_role_of_ones_peers_alone_is_changed_as_before(
+    acme: Organisation, web: Role, alice: Membership, bob: Membership
+) -> None:
+    make_role(acme, alice, slug="everything")
+    has(web, make_member(acme, "peer"))
+
+    set_role_rules(web, [], actor=give_right(bob, Right.ROLES))
+
+    assert usable(bob) == set()
+
+
+def test_a_role_of_who_has_left_is_changed_as_before(acme: Organisation, web: Role, bob: Membership) -> None:
+    boss = make_member(acme, "boss", Access.ADMIN)
+    has(web, boss)
+    Membership.objects.filter(pk=boss.pk).update(ended_at=timezone.now())
+
+    set_role_rules(web, [], actor=give_right(bob, Right.ROLES))
+
+    assert usable(bob) == set()
+
+
+@pytest.mark.usefixtures("web")
+def test_one_who_is_admin_alone_changes_the_role_that_they_have(acme: Organisation, alice: Membership) -> None:
+    role = make_role(acme, alice, slug="everything")
+
+    update_role(role, RoleContent("everything", "All of it", mode="listed", rules=()), actor=alice)
+
+    assert usable(alice) == set()
 
 
 def test_a_stronger_peers_password_is_not_reset(acme: Organisation, web: Role, bob: Membership) -> None:
@@ -309,6 +368,9 @@ def test_rest_answers_403_with_the_field_at_fault(web: Role, alice: Membership, 
 
     assert change(rest, "PUT", f"members/{key}/roles", roles=["web"]).status == 200
     assert change(rest, "PATCH", "roles/web", mode="all").error == (403, "forbidden", "rules")
+    has(listed(alice.organisation, "boss"), alice)
+    for part in ({"mode": "all"}, {"name": "Mine"}, {"rules": [{"tool": "fetch"}]}):
+        assert change(rest, "PATCH", "roles/boss", **part).error == (403, "forbidden", "rules")
     assert change(rest, "PATCH", "tools/file_read", category="web").error == (403, "forbidden", "category")
     assert rest.post("grants", {"member": key, "tool": "file_read", "effect": "allow"}).error == (
         403,
@@ -357,6 +419,10 @@ def rows_of(members: list[Membership]) -> dict[str, list[Any]]:
     keys = [member.pk for member in members]
     found: dict[str, list[Any]] = {"Membership": list(Membership.objects.filter(pk__in=keys).order_by("pk").values())}
     models: list[Any] = [AdminRight, Grant, GrantRequest, RoleMembership, ResetLink]
+    roles = Role.objects.filter(role_memberships__membership__in=keys).distinct()
+    found["Role"] = list(roles.order_by("pk").values("pk", "slug", "name", "description", "mode"))
+    rules = RoleRule.objects.filter(role__in=[role["pk"] for role in found["Role"]])
+    found["RoleRule"] = list(rules.order_by("pk").values())
     for model in models:
         found[model.__name__] = list(model.objects.filter(membership__in=keys).order_by("pk").values())
     tokens = ApiToken.objects.filter(membership__in=keys).order_by("pk")

@@ -36,11 +36,17 @@ class RoleForm(forms.Form):
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
 
-    def __init__(self, *args: Any, role: Role | None = None, **kwargs: Any) -> None:
-        if role is not None:
+    def __init__(self, *args: Any, role: Role | None = None, is_locked: bool = False, **kwargs: Any) -> None:
+        """`is_locked`: it is shown to be read, and posted as it is."""
+        if role is not None and "initial" not in kwargs:
             fields = ("name", "slug", "description", "mode")
             kwargs["initial"] = {field: getattr(role, field) for field in fields}
         super().__init__(*args, **kwargs)
+        if is_locked and role is not None:
+            for name in ("name", "slug", "description"):
+                self.fields[name].widget.attrs["readonly"] = True
+            modes: Any = self.fields["mode"]
+            modes.widget.choices = [each for each in modes.choices if each[0] == role.mode]
 
     def content(self, rules: tuple[Rule, ...]) -> RoleContent:
         data = self.cleaned_data

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from capabilities.models import GrantRequest, RequestStatus, Tool
+from toolhub.tenants.authority import higher_than
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.places import opened_place, sealed_place
 
@@ -68,7 +69,7 @@ def count_waiting_for(member: Membership) -> tuple[int, str]:
 
 def _waiting_for(member: Membership) -> QuerySet[GrantRequest]:
     waiting = requests_seen_by(member).filter(status=RequestStatus.WAITING, membership__ended_at=None)
-    return waiting.exclude(membership=member)
+    return waiting.exclude(membership=member).exclude(membership__access__in=higher_than(member))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from django.http import Http404
 from capabilities.active import members_permitted
 from capabilities.models import Category, Grant, Role, RoleMembership, Tool
 from capabilities.roles import Rule
+from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership
 from toolhub.tenants.places import opened_place, sealed_place
 
@@ -110,7 +111,10 @@ def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
 
 @dataclass(frozen=True)
 class RoleMembers:
-    """The members that a role's form shows, each with whether it `has` the role in the form."""
+    """The members that a role's form shows, each with whether it `has` the role in the form.
+
+    `why_locked` of each: why the actor may not give it the role or take it; "" where they may.
+    """
 
     shown: Sequence[Membership] = ()
     has_more: bool = False
@@ -121,7 +125,7 @@ class RoleMembers:
     taken: Sequence[Membership] = ()
 
 
-def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "") -> RoleMembers:
+def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "", *, actor: Membership) -> RoleMembers:
     """`ticks`: by public id whether the form says that the member has the role. Two queries, one without ticks."""
     has = Exists(RoleMembership.objects.filter(role=role.pk if role else None, membership=OuterRef("pk")))
     members = Membership.objects.select_related("user").filter(ended_at=None).annotate(has=has)
@@ -139,6 +143,7 @@ def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "") -> 
     there = {each.public_id for each in page}
     for each in page:
         each.has = ticks.get(each.public_id, each.has)
+        each.why_locked = "has more access than you" if why_not_to(actor, each) else ""
     return RoleMembers(
         page,
         len(shown) > MEMBERS_SHOWN,

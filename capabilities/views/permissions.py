@@ -23,8 +23,10 @@ from capabilities.queries.permissions import (
 )
 from capabilities.refused import ChangeRefused
 from capabilities.roles import delete_role, rules_of
+from capabilities.roles_above import locked_roles
 from capabilities.views.shared import refused, show_refusal, status_of
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -41,13 +43,14 @@ def role_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpResponse:
     """The tools of one category in a role's matrix, where the catalogue is too long to show them all at once."""
-    member_or_404(request, right=Right.ROLES, category=None)
+    member = member_or_404(request, right=Right.ROLES, category=None)
     role = role_or_404(slug)
     line = role_category(rules_of(role), name)
     if not request.htmx:
         address = reverse("role_matrix", args=[org])
         return redirect(f"{address}?{urlencode({'roles': role.slug, 'open': line.name})}")
-    return render(request, "capabilities/_role_tools.html", {"role": role, "line": line})
+    context = {"role": role, "line": line, "locked": locked_roles(member).get(role.pk, "")}
+    return render(request, "capabilities/_role_tools.html", context)
 
 
 @require_POST
@@ -74,7 +77,7 @@ def grant_list(request: MemberRequest, org: str) -> HttpResponse:
     reach = member.reach(Right.ROLES)
     for grant in page.grants:
         name = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
-        grant.may_revoke = reach.covers(name)  # type: ignore[attr-defined]
+        grant.may_revoke = reach.covers(name) and not why_not_to(member, grant.membership)  # type: ignore[attr-defined]
     context = {
         "page": page,
         "every": every,

@@ -157,6 +157,52 @@ def test_a_right_for_one_category_changes_no_member(
     assert holders(coder) == {bob.user.email}
 
 
+def test_a_member_of_higher_access_has_no_box(
+    client: Client, coder: Role, alice: Membership, bob: Membership, acme: Organisation
+) -> None:
+    AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES)
+    client.force_login(bob.user)
+
+    page = " ".join(client.get(PAGE).content.decode().split())
+
+    boxes = dict(re.findall(r'name="members" value="([^"]+)" [^>]*?(disabled|)>', page))
+    assert boxes == {str(alice.public_id): "disabled", str(bob.public_id): ""}
+    assert page.count("has more access than you") == 1
+    assert f'name="shown" value="{alice.public_id}"' not in page
+
+
+def test_a_role_of_a_member_of_higher_access_is_shown_and_gives_itself_to_others_alone(
+    client: Client, coder: Role, alice: Membership, bob: Membership, acme: Organisation
+) -> None:
+    AdminRight.objects.create(organisation=acme, membership=bob, right=Right.ROLES)
+    RoleMembership.objects.create(organisation=acme, role=coder, membership=alice)
+    client.force_login(bob.user)
+    reason = "Alice has the role Coder and more access than you: you may not change what it says. Ask an admin."
+
+    page = client.get(PAGE).content.decode()
+    assert (page.count(reason), "Remove the role" in page) == (1, False)
+    assert re.findall(r'type="radio" name="mode" value="(\w+)"', page) == ["listed"]
+    assert all(" readonly" in tag for tag in re.findall(r'<input type="text"[^>]*>', page))
+    assert all(" disabled" in tag for tag in re.findall(r"<select [^>]*rule-select[^>]*>", page))
+    matrix = client.get("/o/acme/roles/matrix/").content.decode()
+    assert (matrix.count("<select"), reason in matrix) == (0, True)
+
+    for change in ({"name": "Mine"}, {"mode": "all"}, {"category-web": "allow"}):
+        form = form_of(bob, members=(bob,), **change)
+        shown = client.post(PAGE, form)
+        found = STAMP.search(shown.content.decode())
+        answer = client.post(PAGE, form | {"stamp": found[1]}) if found else shown
+        assert (answer.status_code, reason in answer.content.decode()) == (422, True)
+    cell = {"coder:c:web:": "allow"}
+    shown = client.post("/o/acme/roles/matrix/", cell)
+    answer = client.post("/o/acme/roles/matrix/", cell | {"stamp": stamp_in(shown)})
+    assert (answer.status_code, reason in answer.content.decode()) == (422, True)
+
+    form = form_of(bob)
+    saved = client.post(PAGE, form | {"stamp": stamp_in(client.post(PAGE, form))})
+    assert (saved.status_code, holders(coder)) == (302, {alice.user.email})
+
+
 def test_another_organisations_member_gets_no_role(
     as_alice: Client, coder: Role, bob: Membership, charlie: Membership
 ) -> None:

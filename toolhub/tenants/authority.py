@@ -1,7 +1,8 @@
 """What every write of configuration asks: nobody below access `admin` widens what they themselves may use or administer
 by category, and nobody changes anything of a member of higher access.
 
-What a member may use is known to the apps above. They register here how it is read (`register_powers`).
+What a member may use, and what roles say, is known to the apps above. They register here how both are read
+(`register_powers`).
 """
 
 from __future__ import annotations
@@ -40,18 +41,30 @@ class Powers(Protocol):
         ...
 
 
+class HeldAbove(Protocol):
+    """What the members of higher access than somebody's hold, as it was read."""
+
+    def why_changed(self, before: Any) -> str:
+        """Why `before` may not have become this: a sentence that names the member; "" where both are the same."""
+        ...
+
+
 #: Reads the powers of a member from this moment on. A fixed number of queries.
 ReadPowers = Callable[[Membership, datetime], Powers]
+#: Reads what members of higher access than this one hold. A fixed number of queries.
+ReadHeldAbove = Callable[[Membership], HeldAbove]
 _read_powers: list[ReadPowers] = []
+_read_held_above: list[ReadHeldAbove] = []
 #: Keys of the members whose write is under way in this context: what it calls is part of it.
 _writing: ContextVar[frozenset[int]] = ContextVar("toolhub_writing", default=frozenset())
 #: Every write that is guarded, as `module.name`.
 WRITES: set[str] = set()
 
 
-def register_powers(read: ReadPowers) -> None:
+def register_powers(read: ReadPowers, read_held_above: ReadHeldAbove) -> None:
     """Called once, when the apps are ready."""
     _read_powers[:] = [read]
+    _read_held_above[:] = [read_held_above]
 
 
 def powers_of(member: Membership, at: datetime | None = None) -> Powers:
@@ -75,8 +88,9 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
 
     It runs in one transaction with the organisation's row held, so writes of one organisation come one after the other.
     If the actor could use more afterwards than before, now or at any later time, it is undone and `refused` is raised;
-    an admin's is put on record instead. Writes that it calls for the same actor are part of it. `actor` None: the
-    service itself, which is not asked.
+    an admin's is put on record instead. It is undone as well if a role of a member of higher access than the actor's
+    says something else afterwards, or is given to or taken from one. Writes that it calls for the same actor are part
+    of it. `actor` None: the service itself, which is not asked.
     """
 
     def guard(write: Callable[P, R]) -> Callable[P, R]:
@@ -92,11 +106,13 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
                 hold_organisation(actor.organisation_id)
                 moment = timezone.now()
                 before = powers_of(actor, moment)
+                above = _held_above(actor)
                 token = _writing.set(_writing.get() | {actor.pk})
                 try:
                     result = write(*args, **kwargs)
                 finally:
                     _writing.reset(token)
+                _check_same_above(actor, above, refused)
                 _check_not_wider(actor, before, moment, write.__name__, refused)
                 return result
 
@@ -108,6 +124,18 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
 def hold_organisation(organisation_id: int) -> None:
     """Hold the organisation's row until the transaction ends: the first lock of every write of configuration."""
     Organisation.objects.filter(pk=organisation_id).update(audit_count=F("audit_count"))
+
+
+def _held_above(actor: Membership) -> HeldAbove | None:
+    """None for an admin: nobody is above."""
+    return _read_held_above[0](actor) if higher_than(actor) else None
+
+
+def _check_same_above(actor: Membership, before: HeldAbove | None, refused: Callable[[str], Exception]) -> None:
+    after = _held_above(actor)
+    reason = after.why_changed(before) if after is not None else ""
+    if reason:
+        raise refused(reason)
 
 
 def _check_not_wider(
@@ -142,6 +170,11 @@ def why_not_of(actor: Membership | None, members: QuerySet[Any]) -> str:
         return ""
     found = members.select_related("user").filter(access__in=above, ended_at=None).order_by("pk").first()
     return outranked(found) if found is not None else ""
+
+
+def why_not_to(actor: Membership, member: Membership) -> str:
+    """Why the actor may not change what is this member's; "" where they may. No query."""
+    return outranked(member) if member.access in higher_than(actor) else ""
 
 
 def outranked(member: Membership) -> str:
