@@ -9,11 +9,15 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
+from capabilities.records.kinds import kinds
 from tests.browser import service
 from tests.test_up import Up
 from toolhub.static_files import collect_if_changed
+from toolhub.tenants.pages import MENU
+from toolhub.tenants.templatetags.look import STATE_ICONS
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -54,3 +58,13 @@ def test_files_are_collected_again_only_when_they_changed(tmp_path: Path) -> Non
 
     assert collected == [True, False, True, False]
     assert [path.read_text() for path in root.glob("fresh.*.css")] == ["body { color: blue }"]
+
+
+def test_each_icon_that_a_page_names_is_drawn_in_the_sprite_or_the_place_is_blank() -> None:
+    pages = "".join(path.read_text() for path in (settings.BASE_DIR / "templates").rglob("*.html"))
+    menu = {icon for _, entries in MENU for _, icon, *_ in entries}
+    named = {*re.findall(r'{% icon "([\w-]+)"', pages), *STATE_ICONS.values(), *(kind.icon for kind in kinds()), *menu}
+
+    drawn = set(re.findall(r'<symbol id="([\w-]+)"', (settings.BASE_DIR / "static/vendor/icons.svg").read_text()))
+
+    assert named - drawn == set()
