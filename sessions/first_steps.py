@@ -28,29 +28,29 @@ def first_steps(organisation: Organisation) -> list[FirstStep]:
     done = _done(organisation)
     return [
         FirstStep(
-            "Say something to an agent",
-            "Write: Add a task: buy milk tomorrow. The offline model matches words; each step is shown.",
+            "Send a message to an agent",
+            "For example: Add a task: buy milk tomorrow. The offline model chooses tools by words in the message.",
             "session_list",
             "Open a session",
             done["turn"],
         ),
         FirstStep(
             "Add a model provider",
-            "Any OpenAI-compatible address: OpenAI, vLLM, Ollama. Its key is stored encrypted and never shown.",
+            "Any OpenAI-compatible API: OpenAI, vLLM, Ollama. The API key is stored encrypted and never shown.",
             "provider_list",
             "Add a provider",
             done["provider"],
         ),
         FirstStep(
-            "Let an agent use it",
-            "Agents talk to the offline model until one of the provider's models is chosen for them.",
+            "Choose the model of an agent",
+            "Agents use the offline model until you choose a model of the provider.",
             "agent_list",
-            "Choose agents",
+            "Open agents",
             done["agent"],
         ),
         FirstStep(
             "Invite somebody",
-            "By a link. What they may use comes from their roles; a new member has none.",
+            "You send them a link. Their roles decide which tools they may use.",
             "member_list",
             "Invite a member",
             done["member"],

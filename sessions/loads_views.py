@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import Agent
 from sessions import loading
 from sessions.forms import LoadForm, ShareForm, UnloadForm
@@ -106,6 +107,7 @@ def panel_of(member: Membership, session: ChatSession, agent: Agent, beside: Aro
         "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],
         "agents": list(used),
         "may_load": may_change_loads(member, session),
+        "loads_by_itself": any(tool.name in (LOAD_TOOLS, LOAD_CATEGORY) for tool in loads.selection.tools),
     }
 
 

@@ -80,7 +80,7 @@ def test_the_catalogue_tells_its_numbers_and_lists_each_tool(as_bob: Client, acm
 
     page = as_bob.get(TOOLS).content
 
-    assert f"2 tools · 1 on · {tokens} tok if all of these were sent" in text_of(page)
+    assert f"2 tools · 1 on · {tokens} tok in total" in text_of(page)
     assert names_on(page) == ["calculator", "uuid"]
     assert f"Utility read {tokens} tok On" in text_of(page)
 

@@ -144,9 +144,9 @@ def test_a_session_that_an_agent_opened_says_by_whom_and_where_and_takes_no_mess
 
     page = as_bob.get(page_of(child.session)).content
 
-    assert "Opened by Boss in Shop" in text_of(page)
+    assert "Started by Boss in Shop" in text_of(page)
     assert f'href="{turn_url(turn)}"'.encode() in page
-    assert "Boss gave this work to Coder; nobody else writes here." in text_of(page)
+    assert "Boss started this session with Coder. Nobody else can write here." in text_of(page)
     assert b'id="composer"' not in page
     assert b"Send again" not in page
     assert as_bob.post(page_of(child.session, "turns/"), {"message": "x"}).status_code == 403

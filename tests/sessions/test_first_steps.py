@@ -82,5 +82,5 @@ def test_home_shows_the_steps_to_operators(client: Client, alice: Membership, bo
     assert "First steps" not in client.get("/o/acme/").content.decode()
 
     client.force_login(alice.user)
-    assert "Say something to an agent" in client.get("/o/acme/first-steps/").content.decode()
+    assert "Send a message to an agent" in client.get("/o/acme/first-steps/").content.decode()
     assert "First steps" in client.get("/o/acme/").content.decode()

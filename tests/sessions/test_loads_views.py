@@ -29,6 +29,7 @@ from tests.cast import (
     make_agent,
     make_category,
     make_member,
+    make_meta_tools,
     make_role,
     make_session,
     make_tool,
@@ -99,10 +100,42 @@ def add_event(turn: Turn, kind: str, payload: dict[str, Any]) -> None:
 def test_the_page_shows_what_is_loaded_and_offers_the_rest(as_bob: Client, session: ChatSession) -> None:
     page = as_bob.get(url_of(session)).content
 
-    assert re.search(r"research \d+ tok sticky", text_of(page))
+    assert re.search(r"research \d+ tok always loaded", text_of(page))
     assert b'<option value="devops">' in page
     assert b"Unload research" not in page
     assert b'name="category"' not in page
+
+
+def empty_panel(client: Client, session: ChatSession) -> str:
+    page = text_of(client.get(url_of(session, "toolkits/"), headers=HTMX).content)
+    return page.partition("Loaded History ")[2].partition("Tools in the next turn")[0]
+
+
+def test_an_empty_panel_says_that_the_agent_loads_only_where_it_has_the_tools_for_it(
+    as_bob: Client, session: ChatSession
+) -> None:
+    with organisation_scope(session.organisation):
+        session.agent.agent_toolkits.update(is_initial=False)
+        assert "Nothing is loaded. You can load a toolkit here." in empty_panel(as_bob, session)
+        make_meta_tools(session.organisation)
+
+        said = empty_panel(as_bob, session)
+
+    assert "Nothing is loaded. Starter loads toolkits when it needs them. You can load a toolkit here." in said
+
+
+def test_an_empty_panel_of_an_agent_without_toolkits_offers_a_category_to_who_may_load_one(
+    as_bob: Client, session: ChatSession, bob: Membership
+) -> None:
+    with organisation_scope(session.organisation):
+        session.agent.agent_toolkits.all().delete()
+        assert "Starter has no toolkit that this member may use." in empty_panel(as_bob, session)
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.LOAD_CATEGORIES)
+
+        said = empty_panel(as_bob, session)
+
+    assert "Nothing is loaded. You can load a category here." in said
+    assert "loads toolkits" not in said
 
 
 def test_the_panel_alone_answers_htmx_and_a_page_without_script(as_bob: Client, session: ChatSession) -> None:

@@ -662,7 +662,7 @@ def test_a_preview_over_htmx_saves_nothing_even_with_a_good_stamp(
 
     assert (shown.status_code, own_tools(coder)) == (200, ["note"])
     assert "1 member gains fetch" in text_of(shown.content)
-    assert "Nobody’s tools change." in text_of(words.content)
+    assert "No member’s tools change." in text_of(words.content)
 
 
 def test_what_cannot_be_is_told_beside_its_field_in_place_of_a_preview(as_alice: Client, form: dict[str, Any]) -> None:
@@ -670,7 +670,7 @@ def test_what_cannot_be_is_told_beside_its_field_in_place_of_a_preview(as_alice:
 
     assert page.status_code == 422
     assert text_of(page.content).count("There is no tool missing.") == 2
-    assert "What saving changes" not in text_of(page.content)
+    assert "What will change" not in text_of(page.content)
 
 
 def test_a_toolkit_is_shown_first_and_saved_with_the_stamp(as_alice: Client, coder: Agent) -> None:

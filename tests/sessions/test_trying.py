@@ -170,7 +170,7 @@ def test_without_script_a_page_of_its_own_follows_the_run(as_bob: Client, bob: M
     ended = as_bob.get(address).content.decode()
 
     assert (asked.status_code, asked["Location"]) == (302, address)
-    assert f'<a href="{address}">load this page again</a>' in waiting
+    assert f'<a href="{address}">reload this page</a>' in waiting
     assert "6*7</textarea>" in ended
     assert "42" in text_of(ended.encode())
 

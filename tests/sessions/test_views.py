@@ -68,7 +68,7 @@ def test_home_tells_the_catalogue_in_numbers_and_the_latest_sessions(as_bob: Cli
     page = text_of(as_bob.get("/o/acme/").content)
 
     assert "1 tool · 1 on · " in page
-    assert "1 agent to talk to" in page
+    assert "1 agent" in page
     assert "Buy milk" in page
 
 
@@ -282,7 +282,7 @@ def test_sessions_of_others_are_missing_until_the_right_says_otherwise(
 
     assert hidden.status_code == 404
     assert shown.status_code == 200
-    assert b"You are reading Alice's session" in shown.content.replace(b"&#x27;", b"'")
+    assert b"This is Alice's session" in shown.content.replace(b"&#x27;", b"'")
     assert b'id="composer"' not in shown.content
 
 
@@ -465,7 +465,7 @@ def test_a_turn_behind_another_polls_and_the_first_one_streams(as_bob: Client, s
 
     assert re.findall(r'sse-connect="([^"]+)"', page) == [turn_url(first, "stream")]
     assert re.findall(r'hx-get="([^"]+/turns/[^"]+)"', page) == [turn_url(second)]
-    assert "Waiting for the turn before it" in page
+    assert "Waiting for the previous turn" in page
     assert 'hx-trigger="every 2s"' in polled
     assert f'sse-connect="{turn_url(second, "stream")}"' in then
     assert "hx-trigger" not in then
