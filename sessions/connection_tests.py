@@ -46,7 +46,7 @@ QUESTION = "Answer with the word OK and nothing else."
 NOT_TAKEN = "No worker took the test in time. Try again."
 NO_RESULT = "The worker stopped before there was a result. Try again."
 NO_RIGHT = "The member who asked for the test may not test it any more."
-UNREADABLE = "What was stored cannot be read any more: enter it again."
+UNREADABLE = "The stored values cannot be read any more. Enter them again."
 
 
 def request_service_test(service: ShownService, *, actor: Membership) -> ConnectionTest:

@@ -46,7 +46,7 @@ STATE_CHOICES = [
     ("", "All tools"),
     ("sent", "Sent"),
     ("loadable", "Can be loaded"),
-    ("stopped", "Kept back"),
+    ("stopped", "Blocked"),
     ("not_offered", "Not offered"),
 ]
 

@@ -39,15 +39,13 @@ class AgentForm(forms.Form):
 
     name = forms.CharField(max_length=100)
     slug = ShortNameField()
-    description = forms.CharField(
-        required=False, max_length=2_000, help_text="For people who choose an agent to talk to."
-    )
+    description = forms.CharField(required=False, max_length=2_000, help_text="Shown to people who choose an agent.")
     prompt = forms.CharField(
         required=False,
         max_length=MAX_PROMPT,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="What the model is told before each turn.",
+        help_text="The system prompt, sent to the model in each turn.",
     )
     model = PublicIdField(
         queryset=LanguageModel.objects.none(),
@@ -58,8 +56,8 @@ class AgentForm(forms.Form):
         required=False,
         min_value=1,
         max_value=MAX_ROUNDS,
-        label="Rounds at most",
-        help_text="Model calls that a turn may take. The model's own number beats it; blank: the service's.",
+        label="Most rounds",
+        help_text="Most model calls in one turn. The limit of the model takes precedence. Leave blank for the default.",
     )
     starts_with_core = forms.BooleanField(
         required=False, initial=True, label="Starts with the tools of the core categories"
@@ -67,9 +65,12 @@ class AgentForm(forms.Form):
     is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
     loading_mode = forms.ChoiceField(
         choices=[
-            (LoadingMode.NEXT_REQUEST, "With the next message: the tools of a turn stay as they are while it runs"),
-            (LoadingMode.SAME_RUN, "In the same turn: what is loaded is there with the next model call"),
-            (LoadingMode.CONSTANT, "Never: what can be loaded is searched and called by name; nothing sent changes"),
+            (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
+            (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
+            (
+                LoadingMode.CONSTANT,
+                "Never: the agent searches for tools and calls them by name, so the sent tools never change",
+            ),
         ],
         initial=LoadingMode.NEXT_REQUEST,
         label="When a load takes effect",
@@ -77,14 +78,14 @@ class AgentForm(forms.Form):
     )
     scope = forms.ChoiceField(
         choices=[
-            (AgentScope.ORGANISATION, "The organisation’s: its tools may act with the credentials that all share"),
-            (AgentScope.MEMBER, "Only the member’s own: no tool that acts with a credential that all share"),
+            (AgentScope.ORGANISATION, "The organisation’s: tools may use shared credentials"),
+            (AgentScope.MEMBER, "Only the member’s own: tools that use shared credentials are not sent"),
         ],
         initial=AgentScope.ORGANISATION,
-        label="With whose credentials it acts",
+        label="Credentials",
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
-    tools = NamesField("tool", MAX_OWN_TOOLS, label="Tools of its own")
+    tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
     deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
     allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
     initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)

@@ -34,7 +34,7 @@ class ProviderForm(forms.Form):
         required=False,
         max_length=500,
         label="Base URL",
-        help_text="Any OpenAI-compatible address, up to the version: https://api.openai.com/v1. "
+        help_text="The address of an OpenAI-compatible API with its version, for example https://api.openai.com/v1. "
         "Blank: the built-in offline model.",
         widget=forms.TextInput(attrs={"inputmode": "url", "autocomplete": "off", "spellcheck": "false"}),
     )
@@ -49,13 +49,13 @@ class ProviderForm(forms.Form):
         min_value=0,
         max_value=MAX_TOOL_LIMIT,
         initial=128,
-        label="Tools in one request",
-        help_text="At most; 128 at OpenAI.",
+        label="Most tools in one request",
+        help_text="OpenAI allows 128.",
     )
     model_name = forms.CharField(
         max_length=200,
         label="First model",
-        help_text="As the provider spells it.",
+        help_text="The name that the provider uses, for example gpt-4o.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     context_window = forms.IntegerField(
@@ -130,7 +130,7 @@ class ModelForm(forms.Form):
 
     name = forms.CharField(
         max_length=200,
-        help_text="As the provider spells it.",
+        help_text="The name that the provider uses, for example gpt-4o.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     context_window = forms.IntegerField(
@@ -140,15 +140,15 @@ class ModelForm(forms.Form):
         required=False,
         min_value=0,
         max_value=MAX_TOOL_LIMIT,
-        label="Tools in one request",
-        help_text="At most. Blank: as its provider says.",
+        label="Most tools in one request",
+        help_text="Leave blank for the limit of the provider.",
     )
     max_rounds = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=MAX_ROUNDS,
-        label="Rounds at most",
-        help_text="Model calls that a turn may take; it beats an agent's own number. Blank: as the agent says.",
+        label="Most rounds",
+        help_text="Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
     )
     agents = AgentChoices(
         queryset=Agent.objects.none(),

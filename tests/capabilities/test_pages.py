@@ -332,7 +332,7 @@ def test_the_page_of_an_agent_tells_what_a_turn_would_start_with(
 
     assert "0 tools · 0 tok" in denied
     assert "this member has no role" in denied
-    assert re.search(r"1 tool · \d+ tok on every round, for a turn of yours · 1 kept back", page)
+    assert re.search(r"1 tool · \d+ tok on every round of your turns · 1 blocked", page)
     assert "http_post switched off" in page
     assert "Secret plans." not in page
 

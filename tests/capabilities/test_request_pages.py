@@ -257,7 +257,7 @@ def test_the_page_of_a_tool_offers_to_ask_for_it_and_shows_that_it_waits(
     as_bob: Client, bob: Membership, acme: Organisation
 ) -> None:
     closed = as_bob.get(f"{ACME}tools/http_post/").content.decode()
-    assert "You cannot use this tool: no role or grant of yours allows it." in text_of(closed.encode())
+    assert "You cannot use this tool: none of your roles or grants allows it." in text_of(closed.encode())
     assert f'href="{REQUESTS}?tool=http_post#ask"' in closed
     assert 'name="tool" value="http_post"' in as_bob.get(f"{REQUESTS}?tool=http_post").content.decode()
 

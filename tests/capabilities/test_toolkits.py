@@ -536,11 +536,11 @@ def test_the_page_of_a_toolkit_tells_its_tools_their_state_and_who_uses_it(as_al
     assert "60 s" in page
     assert "aws_lambda Needs set-up" in page
     assert "Web 1 tool" in page
-    assert "Loader begins with it" in page
+    assert "Loader always loaded" in page
     assert "Used by 1 agent: Loader" in text_of(as_alice.get(f"{ACME}toolkits/ops/edit/").content)
-    assert "Toolkits with it ops" in text_of(as_alice.get(f"{ACME}tools/docker/").content)
-    assert "Toolkits with it ops" in text_of(as_alice.get(f"{ACME}tools/fetch/").content)
-    assert "Toolkits with it" not in text_of(as_alice.get(f"{ACME}tools/github/").content)
+    assert "Toolkits that contain it ops" in text_of(as_alice.get(f"{ACME}tools/docker/").content)
+    assert "Toolkits that contain it ops" in text_of(as_alice.get(f"{ACME}tools/fetch/").content)
+    assert "Toolkits that contain it" not in text_of(as_alice.get(f"{ACME}tools/github/").content)
 
 
 @pytest.mark.usefixtures("tools", "in_acme")
@@ -627,7 +627,7 @@ def test_an_agent_is_saved_with_its_toolkits_in_their_places(
         assert (deferred_tools(agent), agent.loading_mode) == (["github"], "constant")
     page = text_of(as_alice.get(f"{ACME}agents/coder/").content)
     assert re.search(r"Toolkits papers 1 tool, \d+ tok initial ops 1 tool, \d+ tok may be loaded", page)
-    assert "Deferred, until the model loads them by name: github" in page
+    assert "Deferred tools, which the model can load by name: github" in page
     assert "never: search and call" in page
     html = as_alice.get(f"{ACME}agents/coder/edit/").content.decode()
     assert html.index('value="papers"') < html.index('value="ops"')

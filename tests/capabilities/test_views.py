@@ -132,7 +132,7 @@ def test_a_tool_that_waits_for_its_service_says_so(as_bob: Client, acme: Organis
     assert "1 needs set-up" in everything
     assert names_on(waiting) == ["ha_get_state"]
     assert "ha_get_state Needs set-up" in text_of(waiting)
-    assert "not sent to any model until home_assistant_of_tests is set up" in one
+    assert "Models get this tool only after home_assistant_of_tests is set up" in one
 
 
 def test_pages_of_fifty_go_on_and_back_by_name(as_bob: Client, acme: Organisation) -> None:
@@ -240,11 +240,11 @@ def test_a_tool_shows_its_parameters_definition_versions_and_agents(as_bob: Clie
     text = text_of(as_bob.get(f"{TOOLS}task_create/").content)
 
     assert "Utility · version 2 · " in text
-    assert "What the model reads Second. Arguments" in text
+    assert "Description for the model Second. Arguments" in text
     assert "title required string What to do at most 500 characters" in text
     assert "{&quot;function&quot;:{&quot;description&quot;:&quot;Second.&quot;" in text
     assert re.search(r"2 Current [0-9a-f]{12} \d+ tok now by toolhub 1 [0-9a-f]{12}", text)
-    assert "Starter with the core" in text
+    assert "Starter core tool" in text
     assert "never run again never Timeout 20 s" in text
 
 
