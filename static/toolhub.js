@@ -54,7 +54,7 @@
     });
   };
   const SENTENCES = {
-    403: "You have too little access for this.",
+    403: "You have no access to this.",
     404: "This is not there any more.",
     429: "Too many requests. Wait a moment.",
   };

@@ -109,4 +109,4 @@ def test_a_form_without_the_csrf_token_is_refused(bob: Membership) -> None:
     answer = strict.post("/o/acme/sessions/", {"agent": "starter"})
 
     assert answer.status_code == 403
-    assert b"This form is no longer valid" in answer.content
+    assert b"This form has expired" in answer.content

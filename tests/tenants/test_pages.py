@@ -93,7 +93,7 @@ def test_a_stranger_gets_the_same_answer_for_every_organisation(
     answer = client.get(f"/o/{slug}/")
 
     assert answer.status_code == 404
-    assert b"There is nothing here" in answer.content
+    assert b"Page not found" in answer.content
     assert b"Acme" not in answer.content
 
 

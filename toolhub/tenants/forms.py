@@ -67,11 +67,13 @@ class AccessForm(forms.Form):
 
 
 class InviteForm(AccessForm):
-    email = forms.EmailField(max_length=254, label="E-mail address", help_text="Only who holds this address can join.")
+    email = forms.EmailField(
+        max_length=254, label="E-mail address", help_text="Only the owner of this address can join."
+    )
     roles = forms.MultipleChoiceField(
         required=False,
         widget=CHECKS,
-        help_text="Given when the invitation is accepted.",
+        help_text="The new member gets these roles when they accept the invitation.",
         error_messages={"invalid_choice": "There is no role %(value)s."},
     )
     field_order = ("email", "access", "roles")

@@ -181,7 +181,7 @@ def member_right_give(request: MemberRequest, org: str, member_id: UUID) -> Http
         else:
             if request.htmx:
                 return _member_page(request, actor, shown, template=template)
-            messages.success(request, f"{shown} has the right now.")
+            messages.success(request, f"The right is given to {shown}.")
             return redirect("member_detail", org=org, member_id=member_id)
     return _member_page(request, actor, shown, right_form=form, template=template)
 
@@ -231,8 +231,8 @@ def member_reset(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
     context = {
         "title": f"Reset link for {shown}",
         "link": request.build_absolute_uri(reverse("reset_link", args=[secret])),
-        "sentence": f"Give it to {shown} over a way you trust. It works once, for a day, until the password changes. "
-        "With the new password every login of theirs ends.",
+        "sentence": f"Send it to {shown} in a way you trust. It works once, for a day, until the password changes. "
+        "The new password signs them out everywhere.",
         "back": reverse("member_detail", args=[org, member_id]),
     }
     return render(request, "tenants/link_shown.html", context)
