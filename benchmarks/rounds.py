@@ -14,15 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from benchmarks.scenes import OWN, PROMPT, SCENES, TOOLKITS, Json, Load, Scene, Unload
 from benchmarks.world import chunk
-from capabilities.agents import AgentContent, create_agent
+from capabilities.agents.writes import AgentContent, create_agent
 from capabilities.models import Agent, LanguageModel, LoadingMode, Provider
-from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit
-from sessions import ledger
-from sessions.chats import open_session
-from sessions.loadable import Place
-from sessions.loading import By, load, unload
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
+from sessions.chats.writes import open_session
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By, load, unload
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
-from sessions.worker import work_on
+from sessions.turns import ledger
+from sessions.worker.process import work_on
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

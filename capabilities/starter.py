@@ -9,14 +9,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from capabilities.catalogue import install_builtin
-from capabilities.environment_provider import (
-    ENVIRONMENT,
-    OFFLINE,
-    environment_names_one,
-    move_agent,
-    without_choice,
-)
+from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -31,7 +24,8 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
-from capabilities.toolkits import ToolkitContent, ToolkitLine, install_toolkit
+from capabilities.providers.environment import ENVIRONMENT, OFFLINE, environment_names_one, move_agent, without_choice
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities.views import agents, categories, grant_requests, permissions, providers, services, toolkits, tools
+from capabilities.access.requests import views as grant_requests
+from capabilities.access.roles import views as permissions
+from capabilities.agents import views as agents
+from capabilities.catalogue.categories import views as categories
+from capabilities.catalogue.tools import views as tools
+from capabilities.providers import views as providers
+from capabilities.services import views as services
+from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
+from sessions.chats.queries import visible_sessions
 from sessions.models import Schedule, Turn
-from sessions.queries import visible_sessions
 from toolhub.tenants.models import Membership
 from toolhub.tenants.targets import add_target, rows_with_page
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL, TOOLKIT
-from sessions import (
-    agent_views,
-    connection_views,
-    explain_views,
-    loads_views,
-    matrix_views,
-    offer_views,
-    people_views,
-    schedules_views,
-    switch_views,
-    tool_views,
-    views,
-)
+from sessions.chats import views
+from sessions.connections import views as connection_views
+from sessions.explain import views as explain_views
+from sessions.loading import views as loads_views
+from sessions.previews import agent_views, matrix_views, offer_views, people_views, switch_views
+from sessions.schedules import views as schedules_views
+from sessions.trial import views as tool_views
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 

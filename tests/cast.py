@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from capabilities.catalogue import Definition, create_tool
+from capabilities.catalogue.tools.writes import Definition, create_tool
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.models import (
     Agent,

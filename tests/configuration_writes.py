@@ -12,18 +12,12 @@ from typing import Any, TypeVar
 
 from django.utils import timezone
 
-from capabilities import (
-    agents,
-    catalogue,
-    categories,
-    environment_provider,
-    grant_requests,
-    grants,
-    providers,
-    roles,
-    services,
-    toolkits,
-)
+from capabilities.access.grants import writes as grants
+from capabilities.access.requests import writes as grant_requests
+from capabilities.access.roles import writes as roles
+from capabilities.agents import writes as agents
+from capabilities.catalogue.categories import writes as categories
+from capabilities.catalogue.tools import writes as catalogue
 from capabilities.models import (
     Agent,
     Category,
@@ -38,7 +32,11 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
+from capabilities.providers import environment as environment_provider
+from capabilities.providers import writes as providers
 from capabilities.registry import registry
+from capabilities.services import writes as services
+from capabilities.toolkits import writes as toolkits
 from toolhub.tenants import access, invitations, members, resets, tokens
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
 
@@ -48,17 +46,19 @@ T = TypeVar("T")
 ROOMS = ("capabilities", "toolhub/tenants")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
-    "capabilities.catalogue.install_builtin": "the service's own, at set-up",
-    "capabilities.grants.lapse_grant": "the service's own: what it puts on record has happened",
+    "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
+    "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
-    "capabilities.environment_provider.move_agent": "called by back_to_offline_model, and by the service itself",
-    "capabilities.invited_roles.give_invited_roles": "called when an invitation is accepted: assign_role gives them",
-    "capabilities.invited_roles.set_invited_roles": "called by invite",
-    "capabilities.rights.check_rank": "a check",
-    "capabilities.rights.require": "a check",
-    "capabilities.queries.permissions.role_members": "a read",
-    "capabilities.roles.require_for_rules": "a check",
+    "capabilities.providers.environment.move_agent": "called by back_to_offline_model, and by the service itself",
+    "capabilities.access.roles.invited.give_invited_roles": (
+        "called when an invitation is accepted: assign_role gives them"
+    ),
+    "capabilities.access.roles.invited.set_invited_roles": "called by invite",
+    "capabilities.common.rights.check_rank": "a check",
+    "capabilities.common.rights.require": "a check",
+    "capabilities.access.roles.queries.role_members": "a read",
+    "capabilities.access.roles.writes.require_for_rules": "a check",
     "capabilities.roles_above.locked_roles": "a read",
     "capabilities.roles_above.read_roles_above": "a read",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
@@ -79,8 +79,8 @@ NOT_IN_TABLE = {
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
-    "capabilities.grant_requests.ask_for_grant": "a request gives nothing",
-    "capabilities.grant_requests.withdraw_request": "one's own request",
+    "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
+    "capabilities.access.requests.writes.withdraw_request": "one's own request",
     "toolhub.tenants.access.revoke_token": "it only takes away; rank is checked",
     "toolhub.tenants.members.set_access": "calls change_member",
     "toolhub.tenants.members.give_right": "calls _change_rights",
@@ -216,73 +216,93 @@ Write = Callable[[Dice, Membership], Any]
 
 #: Every write of configuration, and how it is called with what the dice draw.
 TABLE: dict[str, Write] = {
-    "capabilities.agents.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
-    "capabilities.agents.update_agent": lambda d, a: agents.update_agent(d.row(Agent), d.agent_content(), actor=a),
-    "capabilities.agents.delete_agent": lambda d, a: agents.delete_agent(d.row(Agent), actor=a),
-    "capabilities.catalogue.create_tool": lambda d, a: catalogue.create_tool(
+    "capabilities.agents.writes.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
+    "capabilities.agents.writes.update_agent": lambda d, a: agents.update_agent(
+        d.row(Agent), d.agent_content(), actor=a
+    ),
+    "capabilities.agents.writes.delete_agent": lambda d, a: agents.delete_agent(d.row(Agent), actor=a),
+    "capabilities.catalogue.tools.writes.create_tool": lambda d, a: catalogue.create_tool(
         d.row(Category), d.definition(d.name()), actor=a
     ),
-    "capabilities.catalogue.update_tool": lambda d, a: catalogue.update_tool(
+    "capabilities.catalogue.tools.writes.update_tool": lambda d, a: catalogue.update_tool(
         tool := d.row(Tool), d.definition(tool.name), actor=a
     ),
-    "capabilities.catalogue.set_instructions": lambda d, a: catalogue.set_instructions(d.row(Tool), d.name(), actor=a),
-    "capabilities.catalogue.set_tool_enabled": lambda d, a: catalogue.set_tool_enabled(d.row(Tool), d.yes(), actor=a),
-    "capabilities.catalogue.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
+    "capabilities.catalogue.tools.writes.set_instructions": lambda d, a: catalogue.set_instructions(
+        d.row(Tool), d.name(), actor=a
+    ),
+    "capabilities.catalogue.tools.writes.set_tool_enabled": lambda d, a: catalogue.set_tool_enabled(
+        d.row(Tool), d.yes(), actor=a
+    ),
+    "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
         [tool.name for tool in d.some_tools()], d.yes(), actor=a
     ),
-    "capabilities.categories.create_category": lambda d, a: categories.create_category(
+    "capabilities.catalogue.categories.writes.create_category": lambda d, a: categories.create_category(
         d.name(), d.category_content(), actor=a
     ),
-    "capabilities.categories.update_category": lambda d, a: categories.update_category(
+    "capabilities.catalogue.categories.writes.update_category": lambda d, a: categories.update_category(
         d.row(Category), d.category_content(), actor=a
     ),
-    "capabilities.categories.delete_category": lambda d, a: categories.delete_category(d.row(Category), actor=a),
-    "capabilities.categories.move_tool": lambda d, a: categories.move_tool(d.row(Tool), d.row(Category).name, actor=a),
-    "capabilities.grant_requests.ask_for_grant": _ask,
-    "capabilities.grant_requests.withdraw_request": lambda d, a: grant_requests.withdraw_request(_request(d), member=a),
-    "capabilities.grant_requests.grant_request": lambda d, a: grant_requests.grant_request(
+    "capabilities.catalogue.categories.writes.delete_category": lambda d, a: categories.delete_category(
+        d.row(Category), actor=a
+    ),
+    "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
+        d.row(Tool), d.row(Category).name, actor=a
+    ),
+    "capabilities.access.requests.writes.ask_for_grant": _ask,
+    "capabilities.access.requests.writes.withdraw_request": lambda d, a: grant_requests.withdraw_request(
+        _request(d), member=a
+    ),
+    "capabilities.access.requests.writes.grant_request": lambda d, a: grant_requests.grant_request(
         _request(d), hours=2, actor=a
     ),
-    "capabilities.grant_requests.refuse_request": lambda d, a: grant_requests.refuse_request(
+    "capabilities.access.requests.writes.refuse_request": lambda d, a: grant_requests.refuse_request(
         _request(d), answer="no", actor=a
     ),
-    "capabilities.grants.give_grant": lambda d, a: grants.give_grant(
+    "capabilities.access.grants.writes.give_grant": lambda d, a: grants.give_grant(
         grants.GrantContent(d.member().public_id, d.one(Effect.values), **d.thing(), expires_at=d.end()), actor=a
     ),
-    "capabilities.grants.update_grant": lambda d, a: grants.update_grant(
+    "capabilities.access.grants.writes.update_grant": lambda d, a: grants.update_grant(
         _grant(d), reason=d.name(), expires_at=d.end(), actor=a
     ),
-    "capabilities.grants.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
-    "capabilities.environment_provider.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
+    "capabilities.access.grants.writes.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
+    "capabilities.providers.environment.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
         actor=a
     ),
-    "capabilities.providers.save_provider": lambda d, a: providers.save_provider(
+    "capabilities.providers.writes.save_provider": lambda d, a: providers.save_provider(
         None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
     ),
-    "capabilities.providers.delete_provider": lambda d, a: providers.delete_provider(d.row(Provider), actor=a),
-    "capabilities.providers.save_model": lambda d, a: providers.save_model(
+    "capabilities.providers.writes.delete_provider": lambda d, a: providers.delete_provider(d.row(Provider), actor=a),
+    "capabilities.providers.writes.save_model": lambda d, a: providers.save_model(
         d.row(Provider), None, providers.ModelContent(d.name()), actor=a
     ),
-    "capabilities.providers.delete_model": lambda d, a: providers.delete_model(d.row(LanguageModel), actor=a),
-    "capabilities.roles.create_role": lambda d, a: roles.create_role(d.role_content(), actor=a),
-    "capabilities.roles.update_role": lambda d, a: roles.update_role(d.row(Role), d.role_content(), actor=a),
-    "capabilities.roles.set_role_rules": lambda d, a: roles.set_role_rules(d.row(Role), d.rules(), actor=a),
-    "capabilities.roles.set_rules_of_roles": _rules_of_some_roles,
-    "capabilities.roles.delete_role": lambda d, a: roles.delete_role(d.row(Role), actor=a),
-    "capabilities.roles.assign_role": lambda d, a: roles.assign_role(d.row(Role), [d.member()], actor=a),
-    "capabilities.roles.unassign_role": lambda d, a: roles.unassign_role(d.row(Role), [d.member()], actor=a),
-    "capabilities.roles.set_roles_of": lambda d, a: roles.set_roles_of(
+    "capabilities.providers.writes.delete_model": lambda d, a: providers.delete_model(d.row(LanguageModel), actor=a),
+    "capabilities.access.roles.writes.create_role": lambda d, a: roles.create_role(d.role_content(), actor=a),
+    "capabilities.access.roles.writes.update_role": lambda d, a: roles.update_role(
+        d.row(Role), d.role_content(), actor=a
+    ),
+    "capabilities.access.roles.writes.set_role_rules": lambda d, a: roles.set_role_rules(
+        d.row(Role), d.rules(), actor=a
+    ),
+    "capabilities.access.roles.writes.set_rules_of_roles": _rules_of_some_roles,
+    "capabilities.access.roles.writes.delete_role": lambda d, a: roles.delete_role(d.row(Role), actor=a),
+    "capabilities.access.roles.writes.assign_role": lambda d, a: roles.assign_role(d.row(Role), [d.member()], actor=a),
+    "capabilities.access.roles.writes.unassign_role": lambda d, a: roles.unassign_role(
+        d.row(Role), [d.member()], actor=a
+    ),
+    "capabilities.access.roles.writes.set_roles_of": lambda d, a: roles.set_roles_of(
         d.member(), [role.slug for role in d.some_roles()], actor=a
     ),
-    "capabilities.services.save_service": lambda d, a: services.save_service(
+    "capabilities.services.writes.save_service": lambda d, a: services.save_service(
         registry.services["searxng"], {"url": "https://searx.example.com"}, actor=a
     ),
-    "capabilities.services.clear_service": lambda d, a: services.clear_service(registry.services["searxng"], actor=a),
-    "capabilities.toolkits.create_toolkit": lambda d, a: toolkits.create_toolkit(d.toolkit_content(), actor=a),
-    "capabilities.toolkits.update_toolkit": lambda d, a: toolkits.update_toolkit(
+    "capabilities.services.writes.clear_service": lambda d, a: services.clear_service(
+        registry.services["searxng"], actor=a
+    ),
+    "capabilities.toolkits.writes.create_toolkit": lambda d, a: toolkits.create_toolkit(d.toolkit_content(), actor=a),
+    "capabilities.toolkits.writes.update_toolkit": lambda d, a: toolkits.update_toolkit(
         d.row(Toolkit), d.toolkit_content(), actor=a
     ),
-    "capabilities.toolkits.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
+    "capabilities.toolkits.writes.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
     "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
     "toolhub.tenants.invitations.invite": lambda d, a: invitations.invite(
         d.one([f"{d.name()}@example.com", "waiting@example.com"]),

@@ -112,7 +112,7 @@ def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> N
 
 
 def test_what_runs_in_a_child_process_imports_nothing_that_knows_secrets() -> None:
-    found = [one for one in imports("capabilities/confined_jobs") if one.of(*OWN, "django")]
+    found = [one for one in imports("capabilities/common/confined_jobs") if one.of(*OWN, "django")]
 
     assert told([one for one in found if not one.of("capabilities.contract")]) == []
 
@@ -120,7 +120,7 @@ def test_what_runs_in_a_child_process_imports_nothing_that_knows_secrets() -> No
 def test_only_the_model_client_imports_openai() -> None:
     files = {one.file for one in imports(*HOUSES) if one.of("openai")}
 
-    assert files <= {"sessions/model_client.py"}
+    assert files <= {"sessions/loop/models/client.py"}
 
 
 def test_a_late_import_gives_one_of_two_reasons() -> None:

@@ -24,8 +24,8 @@ from django.db import connection, transaction
 from django.urls import Resolver404, resolve, reverse
 
 from capabilities.models import Agent, AgentToolkit, Tool, Toolkit
-from sessions.loadable import Place
-from sessions.loads import load_for
+from sessions.loading.loadable import Place
+from sessions.loading.queries import load_for
 from sessions.models import TurnStatus
 from tests.browser import chromium, complaints, sign_in
 from tests.cast import (

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.models import (
     AgentNote,
     AgentTool,

@@ -15,17 +15,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.active import key_of, standing_of
-from capabilities.catalogue import set_tool_enabled, set_tools_enabled
-from capabilities.categories import CategoryContent, create_category, delete_category, move_tool
-from capabilities.grant_requests import RequestContent, ask_for_grant, grant_request, refuse_request
-from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
-from capabilities.models import Category, Effect, Grant, GrantRequest, Role, RoleMembership, RoleRule, Tool
-from capabilities.powers import read_powers
-from capabilities.queries.grant_requests import count_waiting_for, waiting_for
-from capabilities.refused import ChangeRefused
-from capabilities.rights import ChangeForbidden
-from capabilities.roles import (
+from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.access.powers import read_powers
+from capabilities.access.requests.queries import count_waiting_for, waiting_for
+from capabilities.access.requests.writes import RequestContent, ask_for_grant, grant_request, refuse_request
+from capabilities.access.roles.writes import (
     RoleContent,
     RolesChanged,
     Rule,
@@ -38,6 +32,12 @@ from capabilities.roles import (
     unassign_role,
     update_role,
 )
+from capabilities.catalogue.categories.writes import CategoryContent, create_category, delete_category, move_tool
+from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
+from capabilities.common.refused import ChangeRefused
+from capabilities.common.rights import ChangeForbidden
+from capabilities.models import Category, Effect, Grant, GrantRequest, Role, RoleMembership, RoleRule, Tool
+from capabilities.pipeline.specs import key_of, standing_of
 from tests.cast import (
     PASSWORD,
     make_agent,

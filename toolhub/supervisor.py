@@ -286,7 +286,7 @@ class Supervisor:
         if not self.plan.offline_model_url:
             port = free_port()
             self.env["TOOLHUB_OFFLINE_MODEL_URL"] = f"http://127.0.0.1:{port}/v1"
-            offline_model = uvicorn("sessions.offline_model:app", "127.0.0.1", port)
+            offline_model = uvicorn("toolhub.offline_model:app", "127.0.0.1", port)
         broker_env = dict(self.env)
         if not self.plan.redis_url:
             path = socket_path(self.plan.data_dir, "valkey.sock")

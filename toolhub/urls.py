@@ -6,7 +6,7 @@ from allauth.account import views as account
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from capabilities.feeds import calendar_feed
+from capabilities.records.feeds import calendar_feed
 from toolhub.health import healthz, readyz
 from toolhub.tenants.doors import join, join_link, reset, reset_link
 from toolhub.tenants.pages import home
@@ -18,12 +18,12 @@ handler404 = "toolhub.problems.not_found"
 handler500 = "toolhub.problems.server_error"
 
 api = [
-    path("", include("sessions.api")),
-    path("", include("sessions.turns_api")),
-    path("", include("sessions.loads_api")),
-    path("", include("sessions.schedules_api")),
-    path("", include("sessions.explain_api")),
-    path("", include("sessions.connection_api")),
+    path("", include("sessions.chats.api")),
+    path("", include("sessions.chats.turns_api")),
+    path("", include("sessions.loading.api")),
+    path("", include("sessions.schedules.api")),
+    path("", include("sessions.explain.api")),
+    path("", include("sessions.connections.api")),
     path("", include("capabilities.api")),
     path("", include("capabilities.records.api")),
     path("", include("toolhub.tenants.routes")),

@@ -8,12 +8,12 @@ from django.db.models import Case, Count, F, Max, Q, QuerySet, TextField, Value,
 from django.db.models.functions import Concat, Length
 from pydantic import Field
 
-from capabilities.builtin._dates import parse_date
-from capabilities.builtin._names import folded, key_of, words_of
-from capabilities.builtin._rows import WITHOUT_NUL, listing
+from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Journal, JournalEntry
+from capabilities.records.names import folded, key_of, words_of
 from capabilities.records.own import own_rows
+from capabilities.records.rows import WITHOUT_NUL, listing
 from capabilities.records.writes.journals import ENTRY_TEXT, ENTRY_TITLE, change_entry, create_entry
 from capabilities.registry import CategorySpec, tool
 

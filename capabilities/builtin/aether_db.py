@@ -9,8 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
 
-from capabilities.builtin import _postgres, _sqlite
-from capabilities.builtin._remote import names
+from capabilities.builtin._lib import postgres as _postgres
+from capabilities.builtin._lib import sqlite as _sqlite
+from capabilities.builtin._lib.remote import names
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.tables import Limits, Table
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool

@@ -11,14 +11,14 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from pydantic import Field
 
-from capabilities.builtin._moments import parse_clock, parse_when, zone_named
-from capabilities.builtin._names import holds_all, words_of
-from capabilities.builtin._occurrences import Occurrence, events_between, occurrences
-from capabilities.builtin._rows import WITHOUT_NUL
+from capabilities.builtin._lib.occurrences import Occurrence, events_between, occurrences
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.feeds import has_feed, make_feed, remove_feed
 from capabilities.models import CalendarEvent
+from capabilities.records.feeds import has_feed, make_feed, remove_feed
+from capabilities.records.moments import parse_clock, parse_when, zone_named
+from capabilities.records.names import holds_all, words_of
 from capabilities.records.own import own_rows, remove_row
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.calendar import (
     NOTES,
     PLACE,

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from capabilities.builtin import _workspace as workspace
-from capabilities.builtin._search import line_matcher, lines_of, matching, searched_lines, text_of
-from capabilities.confined import TooComplex, run_in_context
+from capabilities.builtin._lib import workspace
+from capabilities.builtin._lib.search import line_matcher, lines_of, matching, searched_lines, text_of
+from capabilities.common.confined import TooComplex, run_in_context
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities.builtin import _docker, _github
-from capabilities.builtin._remote import Remote, a_dict, bearer, dicts, filled, remote, short
-from capabilities.builtin._sigv4 import Credentials, signed
+from capabilities.builtin._lib import docker as _docker
+from capabilities.builtin._lib import github as _github
+from capabilities.builtin._lib.remote import Remote, a_dict, bearer, dicts, filled, remote, short
+from capabilities.builtin._lib.sigv4 import Credentials, signed
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import Fetched
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool

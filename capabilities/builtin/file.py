@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities.builtin import _workspace as workspace
-from capabilities.builtin._search import line_matcher, lines_of, searched_lines, text_of
-from capabilities.confined import TooComplex, run_in_context
-from capabilities.confined_jobs.syntax import CHECKS
+from capabilities.builtin._lib import workspace
+from capabilities.builtin._lib.search import line_matcher, lines_of, searched_lines, text_of
+from capabilities.common.confined import TooComplex, run_in_context
+from capabilities.common.confined_jobs.syntax import CHECKS
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 

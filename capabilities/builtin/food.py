@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from django.db.models import QuerySet, Sum
 from pydantic import Field
 
-from capabilities.builtin._dates import parse_date
-from capabilities.builtin._names import holds_all, key_of, words_of
-from capabilities.builtin._rows import WITHOUT_NUL
+from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import FoodEntry, Recipe
+from capabilities.records.names import holds_all, key_of, words_of
 from capabilities.records.own import own_rows
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.household import (
     FOOD_TEXT,
     INGREDIENTS,

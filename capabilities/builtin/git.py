@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from capabilities.builtin import _workspace as workspace
-from capabilities.builtin._repository import Repository, opened
+from capabilities.builtin._lib import workspace
+from capabilities.builtin._lib.repository import Repository, opened
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 

@@ -9,10 +9,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from capabilities.builtin._rows import WITHOUT_NUL, listing, numbered
 from capabilities.contract.context import ToolContext
 from capabilities.models import GroceryItem
 from capabilities.records.own import own_rows
+from capabilities.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.records.writes.household import (
     UNIT_TEXT,
     buy_groceries,

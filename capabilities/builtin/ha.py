@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from capabilities.builtin._remote import Remote, a_dict, bearer, dicts, filled, remote, short
+from capabilities.builtin._lib.remote import Remote, a_dict, bearer, dicts, filled, remote, short
 from capabilities.contract.context import ToolContext
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 

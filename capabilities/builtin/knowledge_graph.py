@@ -8,10 +8,10 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from pydantic import Field
 
-from capabilities.builtin._names import folded, holds_all, key_of, name_and_key, one_line, words_of
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Entity, Relation
+from capabilities.records.names import folded, holds_all, key_of, name_and_key, one_line, words_of
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

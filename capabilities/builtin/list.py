@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from django.db.models import Count, Q, QuerySet
 from pydantic import Field
 
-from capabilities.builtin._names import key_of
-from capabilities.builtin._rows import WITHOUT_NUL, listing, numbered
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import ListItem, NamedList
+from capabilities.records.names import key_of
 from capabilities.records.own import own_rows, remove_row
+from capabilities.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.records.writes.household import ITEM_TEXT, check_list_items, create_list_items
 from capabilities.registry import CategorySpec, tool
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from capabilities.builtin._names import key_of
-from capabilities.builtin._rows import WITHOUT_NUL, listing
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Place
+from capabilities.records.names import key_of
 from capabilities.records.own import own_rows, remove_row
+from capabilities.records.rows import WITHOUT_NUL, listing
 from capabilities.records.writes.household import ADDRESS_TEXT, save_place
 from capabilities.registry import CategorySpec, tool
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Memory
 from capabilities.records.own import own_rows, remove_row
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.notebook import MEMORY_TEXT, create_memory
 from capabilities.registry import CategorySpec, tool
 

@@ -8,10 +8,10 @@ from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Concat, Length
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import AgentNote
 from capabilities.records.own import own_rows
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.notebook import PAGE_TEXT
 from capabilities.registry import CategorySpec, tool
 

@@ -12,8 +12,8 @@ from django.core.mail import EmailMessage
 from django.core.validators import validate_email
 from pydantic import Field
 
-from capabilities.builtin import _smtp
-from capabilities.builtin._remote import Remote, a_dict, basic, dicts, filled, names, remote, short
+from capabilities.builtin._lib import smtp as _smtp
+from capabilities.builtin._lib.remote import Remote, a_dict, basic, dicts, filled, names, remote, short
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._names import folded, holds_all, words_of
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Person
+from capabilities.records.names import folded, holds_all, words_of
 from capabilities.records.own import own_rows, remove_row
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.people import EMAIL_TEXT, NAME, NOTES, PHONE, change_person, create_person
 from capabilities.registry import CategorySpec, tool
 

@@ -10,12 +10,12 @@ from django.db import transaction
 from django.db.models import Count, Max, QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
-from capabilities.builtin import _statistics as statistics
-from capabilities.builtin._moments import parse_when
-from capabilities.builtin._names import key_of, name_and_key
-from capabilities.builtin._rows import WITHOUT_NUL, listing
+from capabilities.builtin._lib import statistics
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Series, SeriesPoint
+from capabilities.records.moments import parse_when
+from capabilities.records.names import key_of, name_and_key
+from capabilities.records.rows import WITHOUT_NUL, listing
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities.builtin._atom import Entry, NotAtom, entries
-from capabilities.builtin._http import cut_text
-from capabilities.builtin._remote import a_dict, dicts, filled, remote, short
+from capabilities.builtin._lib.atom import Entry, NotAtom, entries
+from capabilities.builtin._lib.http import cut_text
+from capabilities.builtin._lib.remote import a_dict, dicts, filled, remote, short
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 

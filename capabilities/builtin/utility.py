@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from capabilities.builtin._dates import parse_date, shift
-from capabilities.builtin._units import convert
+from capabilities.builtin._lib.dates import parse_date, shift
+from capabilities.builtin._lib.units import convert
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
 

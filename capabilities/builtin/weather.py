@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from capabilities.builtin._remote import a_dict, dicts, filled, names, remote, short
+from capabilities.builtin._lib.remote import a_dict, dicts, filled, names, remote, short
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities import confined
-from capabilities.builtin._http import TEXT_LIMIT, allowed_headers, cut_text, is_text, media_type
-from capabilities.builtin._remote import dicts, filled, remote, short
-from capabilities.confined_jobs.page import HTML_LIMIT
+from capabilities.builtin._lib.http import TEXT_LIMIT, allowed_headers, cut_text, is_text, media_type
+from capabilities.builtin._lib.remote import dicts, filled, remote, short
+from capabilities.common import confined
+from capabilities.common.confined_jobs.page import HTML_LIMIT
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import EgressError, Fetched, fetch
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from capabilities.builtin._http import allowed_headers, cut_text, is_text, media_type
-from capabilities.builtin._remote import DOUBT, was_sent
+from capabilities.builtin._lib.http import allowed_headers, cut_text, is_text, media_type
+from capabilities.builtin._lib.remote import DOUBT, was_sent
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import EgressError, fetch
 from capabilities.registry import CategorySpec, tool

@@ -2,7 +2,7 @@ import json
 
 from django.db import migrations, models
 
-from capabilities.secrets import SecretUnreadable
+from capabilities.common.secrets import SecretUnreadable
 
 #: The secret fields of the services there were, by service.
 SECRETS = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from django.db import models
 
+from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
-from capabilities.secrets import EncryptedTextField
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import slug_validator
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.agents import LanguageModel
-from capabilities.secrets import EncryptedTextField
 from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
 

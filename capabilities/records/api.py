@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.api.shared import checked_part
+from capabilities.common.api import checked_part
 from capabilities.contract.context import ToolError
 from capabilities.records.kind import Kind
 from capabilities.records.kinds import kind_named, kinds

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from django import forms
 from django.utils import timezone
 
-from capabilities.builtin._moments import zone_named
-from capabilities.builtin._names import NAME_LIMIT
 from capabilities.contract.context import ToolError
 from capabilities.models import CalendarEvent, Task
+from capabilities.records.moments import zone_named
+from capabilities.records.names import NAME_LIMIT
 from capabilities.records.writes import calendar, household, journals, notebook, people
 from capabilities.records.writes.calendar import whole_days
 from capabilities.records.writes.household import LEAST, MOST

@@ -11,9 +11,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from capabilities.builtin._names import name_and_key
 from capabilities.contract.context import ToolError
 from capabilities.models.numbered import NamedRow, Owner
+from capabilities.records.names import name_and_key
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 

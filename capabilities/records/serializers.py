@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from capabilities.builtin._names import NAME_LIMIT
 from capabilities.models import CalendarEvent, Message, Task
+from capabilities.records.names import NAME_LIMIT
 from capabilities.records.writes import calendar, household, journals, notebook, people
 from capabilities.records.writes.household import LEAST, MOST
 

@@ -8,11 +8,11 @@ from uuid import UUID
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.registry import CategorySpec, tool
-from sessions import ledger
 from sessions.models import Routine, Turn
+from sessions.turns import ledger
 
 CATEGORY = CategorySpec(
     name="automation",

@@ -10,12 +10,12 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.refused import ChangeRefused
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.registry import CategorySpec, tool
 from sessions.models import Schedule
-from sessions.schedules import ScheduleContent, add_schedule, remove_schedule, switch_schedule
+from sessions.schedules.writes import ScheduleContent, add_schedule, remove_schedule, switch_schedule
 from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(

@@ -14,13 +14,13 @@ from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
 from capabilities.models import Agent, LoadingMode
 from capabilities.registry import CategorySpec, tool
-from sessions import loading
-from sessions.continuations import continuations_of
-from sessions.loadable import Loadable, LoadResult, Place, Reading, read_place
-from sessions.loading import CATEGORY_REQUIRED, By
-from sessions.loads import loadable_categories
+from sessions.loading import writes as loading
+from sessions.loading.loadable import Loadable, LoadResult, Place, Reading, read_place
+from sessions.loading.queries import loadable_categories
+from sessions.loading.search import Hit, How, search_place
+from sessions.loading.writes import CATEGORY_REQUIRED, By
+from sessions.loop.continuations import continuations_of
 from sessions.models import ChatSession, LoadSource
-from sessions.tool_search import Hit, How, search_place
 from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(

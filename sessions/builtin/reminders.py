@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.builtin._rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.records.own import own_rows
+from capabilities.records.rows import WITHOUT_NUL
 from capabilities.registry import CategorySpec, tool
 from sessions.builtin._when import parse_moment
 from sessions.models import Reminder
-from sessions.reminders import REMINDER_TEXT, create_reminder
+from sessions.schedules.reminders import REMINDER_TEXT, create_reminder
 
 CATEGORY = CategorySpec(
     name="reminders",

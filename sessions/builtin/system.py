@@ -14,8 +14,8 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceSpec, tool
+from sessions.chats.queries import visible_sessions
 from sessions.models import OPEN_STATUSES, Turn, TurnEvent, TurnStatus
-from sessions.queries import visible_sessions
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership
 

@@ -9,10 +9,10 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from sessions.loads import Line
-from sessions.markdown import render_row
+from sessions.chats.markdown import render_row
+from sessions.chats.queries import SHOWN_CHARS
+from sessions.loading.queries import Line
 from sessions.models import LoadedToolkit, LoadSource, Step, StepKind, StepStatus, Turn, TurnStatus, UnloadReason
-from sessions.queries import SHOWN_CHARS
 
 register = template.Library()
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from capabilities.active import current_specs, may_use, standing_of
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
-from capabilities.offers import candidates_for
+from capabilities.pipeline.candidates import candidates_for
+from capabilities.pipeline.specs import current_specs, may_use, standing_of
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope

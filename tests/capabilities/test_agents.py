@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from capabilities.agents import (
+from capabilities.agents.writes import (
     AgentContent,
     allowed_toolkits,
     create_agent,
@@ -14,10 +14,10 @@ from capabilities.agents import (
     own_tools,
     update_agent,
 )
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, Category, LanguageModel, Tool, Toolkit
-from capabilities.offers import candidates_for
-from capabilities.refused import ChangeRefused
-from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit
+from capabilities.pipeline.candidates import candidates_for
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
 from tests.cast import hold_credential, make_agent, make_category, make_session, make_tool
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.catalogue import Definition, set_tool_enabled, update_tool
+from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.contract.wire import tool_wire
 from capabilities.models import (
     AgentTool,

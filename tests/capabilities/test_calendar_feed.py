@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.calendar_feed import escaped, feed_text, folded_line
 from capabilities.models import CalendarEvent
-from capabilities.recurrence import starts
+from capabilities.records.calendar_feed import escaped, feed_text, folded_line
+from capabilities.records.recurrence import starts
 
 NOW = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from capabilities.catalogue import (
+from capabilities.catalogue.tools.writes import (
     Definition,
     ToolRefused,
     create_tool,
@@ -15,11 +15,11 @@ from capabilities.catalogue import (
     set_tool_enabled,
     update_tool,
 )
+from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolVersion
 from capabilities.registry import CategorySpec, Registry
 from capabilities.registry import tool as register
-from capabilities.tokens import count_tokens
 from tests.cast import make_category
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 

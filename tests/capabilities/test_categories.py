@@ -4,8 +4,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.catalogue import set_tool_enabled, set_tools_enabled
-from capabilities.categories import (
+from capabilities.catalogue.categories.writes import (
     CategoryContent,
     clean_keywords,
     create_category,
@@ -13,8 +12,9 @@ from capabilities.categories import (
     move_tool,
     update_category,
 )
+from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Category, Tool
-from capabilities.refused import ChangeRefused
 from tests.cast import make_category, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 

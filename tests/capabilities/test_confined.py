@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from capabilities import confined
-from capabilities.confined import Busy, ConfinedError, Job, TooComplex, output_of, run
+from capabilities.common import confined
+from capabilities.common.confined import Busy, ConfinedError, Job, TooComplex, output_of, run
 
 ACME, GLOBEX = 1, 2
 
@@ -194,7 +194,7 @@ def test_a_regular_expression_that_runs_away_elsewhere_ends(pattern: str) -> Non
 def test_a_child_limits_itself_before_it_reads() -> None:
     code = (
         f"import os, resource, sys; sys.path.insert(0, {confined.FOLDERS[0]!r})\n"
-        "from capabilities.confined_jobs.child import _limit\n"
+        "from capabilities.common.confined_jobs.child import _limit\n"
         "_limit(300_000_000, 7)\n"
         "names = ('AS', 'CPU', 'CORE', 'FSIZE', 'NPROC')\n"
         "print([resource.getrlimit(getattr(resource, f'RLIMIT_{name}')) for name in names])"

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from capabilities.feeds import make_feed
 from capabilities.models import CalendarEvent, CalendarFeed
+from capabilities.records.feeds import make_feed
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

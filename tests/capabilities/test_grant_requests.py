@@ -11,17 +11,17 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from capabilities.active import permission_for
-from capabilities.grant_requests import (
+from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant
+from capabilities.access.requests.writes import (
     RequestContent,
     ask_for_grant,
     grant_request,
     refuse_request,
     withdraw_request,
 )
-from capabilities.grants import GrantContent, give_grant, revoke_grant
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Category, Grant, GrantRequest, RequestStatus, Tool
-from capabilities.refused import ChangeRefused
+from capabilities.pipeline.specs import permission_for
 from tests.cast import make_category, make_member, make_role, make_tool
 from tests.rest import Rest
 from tests.threads import at_once

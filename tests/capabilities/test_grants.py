@@ -8,11 +8,11 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from capabilities.active import permission_for
-from capabilities.grants import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Grant, Tool
-from capabilities.refused import ChangeRefused
-from sessions.periodic import lapse_grants
+from capabilities.pipeline.specs import permission_for
+from sessions.schedules.periodic import lapse_grants
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.active import permission_for
-from capabilities.agents import own_tools
+from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
+from capabilities.agents.writes import own_tools
 from capabilities.models import (
     Agent,
     Category,
@@ -22,7 +22,7 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from capabilities.roles import Rule, rules_told, set_role_rules
+from capabilities.pipeline.specs import permission_for
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

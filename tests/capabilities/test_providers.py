@@ -7,8 +7,9 @@ from cryptography.fernet import Fernet
 from django.db import connection
 from django.test import Client
 
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, LanguageModel, Provider
-from capabilities.providers import (
+from capabilities.providers.writes import (
     ModelContent,
     ProviderContent,
     delete_model,
@@ -16,7 +17,6 @@ from capabilities.providers import (
     save_model,
     save_provider,
 )
-from capabilities.refused import ChangeRefused
 from tests.cast import make_agent, make_token
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope

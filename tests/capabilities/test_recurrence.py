@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.recurrence import nth, starts
+from capabilities.records.recurrence import nth, starts
 
 FAR = datetime(2100, 1, 1)
 moments = st.datetimes(datetime(1950, 1, 1), datetime(2080, 1, 1)).map(lambda moment: moment.replace(microsecond=0))

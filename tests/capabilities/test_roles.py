@@ -3,10 +3,7 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from capabilities.active import key_of, standing_of
-from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
-from capabilities.refused import ChangeRefused
-from capabilities.roles import (
+from capabilities.access.roles.writes import (
     RoleContent,
     Rule,
     assign_role,
@@ -18,6 +15,9 @@ from capabilities.roles import (
     unassign_role,
     update_role,
 )
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
+from capabilities.pipeline.specs import key_of, standing_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

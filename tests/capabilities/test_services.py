@@ -7,10 +7,10 @@ import pytest
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import ServiceSetting
-from capabilities.refused import ChangeRefused
 from capabilities.registry import ServiceField, ServiceSpec, registry
-from capabilities.services import clear_service, save_service, service_values
+from capabilities.services.writes import clear_service, save_service, service_values
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope, system_scope
 

@@ -8,8 +8,8 @@ import pytest
 from django.db.models import QuerySet
 from django.test import Client
 
+from capabilities.common.short_names import free_short_name, short_name_of
 from capabilities.models import Agent, Category, Provider, Role
-from capabilities.short_names import free_short_name, short_name_of
 from tests.cast import make_agent, make_role
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Membership, Organisation

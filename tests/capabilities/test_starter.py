@@ -9,13 +9,13 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django import Settings
 
-from capabilities.catalogue import install_builtin
+from capabilities.agents.queries import agent_or_404
+from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.contract.loading import META_TOOLS
-from capabilities.environment_provider import back_to_offline_model
 from capabilities.models import Agent, AgentToolkit, LanguageModel, Provider, Role, Tool, Toolkit
-from capabilities.offers import candidates_for
-from capabilities.providers import ModelContent, save_model
-from capabilities.queries.agents import agent_or_404
+from capabilities.pipeline.candidates import candidates_for
+from capabilities.providers.environment import back_to_offline_model
+from capabilities.providers.writes import ModelContent, save_model
 from capabilities.starter import (
     FirstAdmin,
     add_agents,
@@ -23,11 +23,11 @@ from capabilities.starter import (
     create_organisation,
     use_provider_of_environment,
 )
-from capabilities.toolkits import content_of
-from sessions.offline_model.replies import reply
-from sessions.queries import agents_to_talk_to
-from sessions.starts import start_of
+from capabilities.toolkits.writes import content_of
+from sessions.chats.queries import agents_to_talk_to
+from sessions.selection.starts import start_of
 from tests.cast import make_member
+from toolhub.offline_model.replies import reply
 from toolhub.tenants.models import Access, AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from capabilities.agents.queries import tools_named_like
+from capabilities.catalogue.tools.queries import tools_page
+from capabilities.catalogue.tools.search import by_tokens
 from capabilities.models import Tool
-from capabilities.queries.agents import tools_named_like
-from capabilities.queries.catalogue import tools_page
-from capabilities.queries.tool_search import by_tokens
 from sessions.models import StepKind, StepStatus
 from tests.cast import (
     allow_toolkit,

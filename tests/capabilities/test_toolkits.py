@@ -13,14 +13,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.active import specs
-from capabilities.agents import AgentContent, allowed_toolkits, create_agent, deferred_tools, update_agent
+from capabilities.agents.writes import AgentContent, allowed_toolkits, create_agent, deferred_tools, update_agent
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, Toolkit, ToolkitCategory, ToolkitTool
-from capabilities.queries.toolkits import toolkit_or_404
-from capabilities.refused import ChangeRefused
+from capabilities.pipeline.specs import specs
 from capabilities.registry import registry
-from capabilities.services import clear_service, save_service
-from capabilities.toolkits import (
+from capabilities.services.writes import clear_service, save_service
+from capabilities.toolkits.queries import toolkit_or_404
+from capabilities.toolkits.writes import (
     ToolkitContent,
     ToolkitLine,
     content_of,

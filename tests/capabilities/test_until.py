@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from capabilities.forms.until import UntilForm, hours_until
+from capabilities.access.until import UntilForm, hours_until
 
 #: 23:30 in Berlin, where it is summer; the next day begins at 22:00 UTC.
 NOW = datetime(2026, 7, 1, 21, 30, tzinfo=UTC)

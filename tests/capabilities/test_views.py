@@ -8,10 +8,10 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.common.secrets import cipher
 from capabilities.contract.parameters import Parameter, parameter_rows
 from capabilities.models import Agent, Category, LanguageModel, Provider, Tool, ToolVersion
-from capabilities.secrets import cipher
 from tests.cast import make_agent, make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from capabilities.models import Agent, LoadingMode, Tool
-from sessions import loading
-from sessions.loadable import LoadResult, Place
-from sessions.loading import By
+from sessions.loading import writes as loading
+from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, Turn, TurnEvent
 from tests.cast import (
     allow_toolkit,

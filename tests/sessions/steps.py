@@ -7,9 +7,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions import ledger
-from sessions.ledger import Claim
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn
+from sessions.turns import ledger
+from sessions.turns.ledger import Claim
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django.fixtures import DjangoAssertNumQueries
 
-from capabilities.catalogue import set_tool_enabled
+from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.models import Agent
-from sessions import ledger
 from sessions.models import ChatSession, Step, Turn, TurnEvent, TurnStatus
+from sessions.turns import ledger
 from tests.cast import (
     make_agent,
     make_member,

@@ -12,7 +12,7 @@ import pytest
 import redis
 from celery import Celery
 
-from sessions import bell
+from sessions.turns import bell
 from tests.valkey import Valkey, valkey
 from toolhub.environment import celery_broker_url
 

@@ -9,10 +9,10 @@ from capabilities.kinds import RUNNERS
 from capabilities.models import Agent, Category
 from capabilities.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
-from sessions.active_tools import ActiveTools, compute_definitions
-from sessions.loadable import Place
-from sessions.loading import By, load_category
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By, load_category
 from sessions.models import ChatSession
+from sessions.selection.active_tools import ActiveTools, compute_definitions
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

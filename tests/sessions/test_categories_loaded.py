@@ -20,15 +20,15 @@ from capabilities.models import (
     RoleRule,
     Tool,
 )
-from sessions.active_tools import (
+from sessions.loading.loadable import Place
+from sessions.loading.writes import NOTHING_TO_LOAD, By, load_category, unload
+from sessions.models import ChatSession, StepStatus, TurnStatus
+from sessions.selection.active_tools import (
     compute_definitions,
     get_active_tool_definitions,
     get_active_tool_names,
     get_active_tool_permissions,
 )
-from sessions.loadable import Place
-from sessions.loading import NOTHING_TO_LOAD, By, load_category, unload
-from sessions.models import ChatSession, StepStatus, TurnStatus
 from tests.cast import (
     allow_toolkit,
     make_agent,

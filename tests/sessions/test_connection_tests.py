@@ -13,14 +13,15 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import ConnectionTest, LanguageModel, Provider
-from capabilities.providers import ModelContent, save_model
-from capabilities.refused import ChangeRefused
+from capabilities.providers.writes import ModelContent, save_model
 from capabilities.registry import ServiceSpec, registry
-from capabilities.services import clear_service, save_service, shown_service_or_404
-from sessions import connection_tests, worker
-from sessions.connection_tests import request_model_test, request_service_test, run_connection_test
+from capabilities.services.writes import clear_service, save_service, shown_service_or_404
+from sessions.connections import writes as connection_tests
+from sessions.connections.writes import request_model_test, request_service_test, run_connection_test
+from sessions.worker import process as worker
 from tests.cast import make_agent, make_member
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI

@@ -15,8 +15,11 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Provider, RoleMembership, Tool
-from sessions import delegation, ledger, parking, worker
+from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
+from sessions.turns import ledger
+from sessions.turns import waiting as parking
+from sessions.worker import process as worker
 from tests.cast import hold_credential, make_agent, make_category, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.steps import change, expire_lease, reread
@@ -771,7 +774,7 @@ def test_the_parent_is_rung_for_when_its_last_child_ends(
     session: ChatSession, coder: Agent, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[UUID] = []
-    monkeypatch.setattr("sessions.bell.ring", rung.append)
+    monkeypatch.setattr("sessions.turns.bell.ring", rung.append)
     provider.enqueue(Say(calls=[ask()]))
     turn = work(accept(session))
     (child,) = children_of(turn)

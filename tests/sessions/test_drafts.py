@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions import bell, drafts, ledger
-from sessions.drafts import Draft
-from sessions.events import Delta, Event, _Text, watch
-from sessions.held import Held
-from sessions.history import CUT_OFF
-from sessions.live import Shown
+from sessions.chats.live import Shown
+from sessions.loop import drafts
+from sessions.loop.drafts import Draft
+from sessions.loop.history import CUT_OFF
 from sessions.models import ChatSession, StepKind, Turn, TurnStatus
-from sessions.worker import Housekeeper, watch_held, work_on
+from sessions.turns import bell, ledger
+from sessions.turns.events import Delta, Event, _Text, watch
+from sessions.turns.held import Held
+from sessions.worker.process import Housekeeper, watch_held, work_on
 from tests.processes import wait_for
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call, chunk, sse
@@ -390,7 +391,7 @@ def test_a_worker_on_its_way_down_gives_a_reply_back_unwritten(session: ChatSess
     turn = accept(session)
     claim = claimed(turn)
     held = Held(claim)
-    from sessions.loop import run_turn
+    from sessions.loop.run import run_turn
 
     def work() -> None:
         from django.db import connection

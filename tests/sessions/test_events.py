@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sessions import bell, events, ledger
-from sessions.events import Delta, Event, watch
 from sessions.models import ChatSession, Turn, TurnStatus
+from sessions.turns import bell, events, ledger
+from sessions.turns.events import Delta, Event, watch
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, claimed, end_call, record_model, start_call
 from tests.valkey import Valkey, valkey

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from capabilities.catalogue import install_builtin
+from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.models import Agent, AgentTool, LoadingMode, Message, Tool
 from capabilities.registry import registry
-from capabilities.services import save_service
+from capabilities.services.writes import save_service
 from sessions.models import ChatSession, StepStatus, Turn, TurnStatus
 from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda
 from tests.capabilities.builtin.fakes.home_assistant import HomeAssistant

@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 
 from capabilities.registry import registry
-from sessions.examples import EXAMPLES, examples_for
+from sessions.chats.examples import EXAMPLES, examples_for
 from sessions.models import ChatSession, Turn
-from sessions.offline_model.replies import reply
 from tests.cast import PASSWORD, make_turn
+from toolhub.offline_model.replies import reply
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

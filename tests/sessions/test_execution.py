@@ -13,18 +13,18 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from capabilities.active import ToolSpec, current_specs
-from capabilities.catalogue import set_tool_enabled
-from capabilities.confined import run as run_confined
+from capabilities.catalogue.tools.writes import set_tool_enabled
+from capabilities.common.confined import run as run_confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Effect, Grant, RoleMembership, Tool
+from capabilities.pipeline.specs import ToolSpec, current_specs
 from capabilities.registry import registry
 from capabilities.registry import tool as register
-from sessions import execution
-from sessions.history import OUTCOME_UNKNOWN
-from sessions.left_behind import left_behind
+from sessions.loop import execution
+from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.left_behind import left_behind
+from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, StepStatus, Turn, TurnStatus
-from sessions.replies import Call
 from tests.cast import make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.turns import check_text, run, tool_steps_of

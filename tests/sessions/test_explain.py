@@ -26,14 +26,14 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from sessions import loading
-from sessions.explain import ALONE, Asked, Reasons
-from sessions.loadable import Place
-from sessions.loading import By
+from sessions.explain.answers import ALONE, Asked, Reasons
+from sessions.explain.single_changes import Change
+from sessions.explain.why import Explained, Explanation, Subject, explain
+from sessions.loading import writes as loading
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
-from sessions.selection import STAGES, permitted, selection_preview, within_limit
-from sessions.single_changes import Change
-from sessions.why import Explained, Explanation, Subject, explain
+from sessions.selection.stages import STAGES, permitted, selection_preview, within_limit
 from tests.cast import (
     allow_toolkit,
     give_tool,

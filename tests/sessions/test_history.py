@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.models import LanguageModel
-from sessions.history import (
+from sessions.loop.history import (
     LEAST,
     MAX_TURNS,
     NOT_RUN,

@@ -12,8 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.active import key_of as tool_key_of
-from capabilities.active import standing_of
+from capabilities.access.roles.writes import Rule, set_role_rules
 from capabilities.models import (
     AgentTool,
     Category,
@@ -24,10 +23,11 @@ from capabilities.models import (
     Tool,
     ToolVersion,
 )
-from capabilities.roles import Rule, set_role_rules
-from sessions.concerned import Group
-from sessions.impact import Impact, NewRole, impact_of
+from capabilities.pipeline.specs import key_of as tool_key_of
+from capabilities.pipeline.specs import standing_of
 from sessions.models import ChatSession, TurnStatus
+from sessions.previews.concerned import Group
+from sessions.previews.roles import Impact, NewRole, impact_of
 from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import current_scope, organisation_scope, system_scope
@@ -205,7 +205,7 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
             Rule(dice.choice(["allow", "deny"]), tool=tool.name) for tool in tools if dice.random() < 0.4
         ]
 
-    monkeypatch.setattr("sessions.concerned.GROUPS_SHOWN", 100)
+    monkeypatch.setattr("sessions.previews.concerned.GROUPS_SHOWN", 100)
     members = [make_member(in_acme, f"m{number}") for number in range(30)]
     modes = ["listed", "listed", "listed", "all", "none"]
     roles = [

@@ -10,9 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from sessions import bell, delegation, ledger, parking, worker
-from sessions.ledger import Accepted, Claim, LeaseLost
+from sessions.loop import delegation
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.turns import bell, ledger
+from sessions.turns import waiting as parking
+from sessions.turns.ledger import Accepted, Claim, LeaseLost
+from sessions.worker import process as worker
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import (
     accepted,

@@ -23,9 +23,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sessions import delegation, ledger, parking
-from sessions.ledger import Claim, LeaseLost
+from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.turns import ledger
+from sessions.turns import waiting as parking
+from sessions.turns.ledger import Claim, LeaseLost
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, change, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Membership

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from capabilities.models import Agent
-from sessions import ledger, periodic
-from sessions.fencing import check_may_start
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
-from sessions.worker import work_on
+from sessions.schedules import periodic
+from sessions.turns import ledger
+from sessions.turns.fencing import check_may_start
+from sessions.worker.process import work_on
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.steps import accepted, claimed, reread, start_call

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from capabilities.catalogue import set_instructions
+from capabilities.catalogue.tools.writes import set_instructions
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -24,9 +24,9 @@ from capabilities.models import (
     Toolkit,
     ToolkitTool,
 )
-from sessions import ledger
-from sessions.loads import loads_of as loads_seen
+from sessions.loading.queries import loads_of as loads_seen
 from sessions.models import ChatSession, LoadedToolkit, StepKind, StepStatus, Turn, TurnStatus
+from sessions.turns import ledger
 from tests.cast import (
     allow_toolkit,
     give_tool,
@@ -710,7 +710,7 @@ def test_mr_19_what_falls_is_a_warning_in_the_log(
     for _ in range(2):
         run(session)
 
-    lines = [each.getMessage() for each in caplog.records if each.name == "sessions.loading"]
+    lines = [each.getMessage() for each in caplog.records if each.name == "sessions.loading.writes"]
     assert lines == [f"Session {session.pk}: toolkit clock is no longer loaded (not_allowed)"]
 
 

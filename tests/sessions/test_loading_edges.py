@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LoadingMode, Toolkit
-from sessions import ledger, loadable, loading
 from sessions.builtin.dynamic import place_of
-from sessions.history import OUTCOME_UNKNOWN
-from sessions.loadable import Place
-from sessions.loading import By, share_loads
+from sessions.loading import loadable
+from sessions.loading import writes as loading
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By, share_loads
+from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.prefix import Prefix, remember
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
-from sessions.prefix import Prefix, remember
-from sessions.worker import work_on
+from sessions.turns import ledger
+from sessions.worker.process import work_on
 from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (

@@ -20,19 +20,20 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from capabilities.agents import AgentContent, update_agent
-from capabilities.catalogue import set_tool_enabled
+from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant
+from capabilities.access.roles.writes import RoleContent, Rule, set_roles_of, update_role
+from capabilities.agents.writes import AgentContent, update_agent
+from capabilities.catalogue.tools.writes import set_tool_enabled
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_TOOLS
-from capabilities.grants import GrantContent, give_grant, revoke_grant
 from capabilities.models import Agent, AgentTool, AgentToolkit, Grant, LanguageModel, Role, Tool, Toolkit
-from capabilities.refused import ChangeRefused
-from capabilities.roles import RoleContent, Rule, set_roles_of, update_role
-from capabilities.toolkits import ToolkitContent, ToolkitLine, create_toolkit, delete_toolkit, update_toolkit
-from sessions import ledger, loading
-from sessions.loadable import LoadResult, Place
-from sessions.loading import By, may_load_category
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit, delete_toolkit, update_toolkit
+from sessions.loading import writes as loading
+from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.writes import By, may_load_category
 from sessions.models import ChatSession, LoadedToolkit, StepStatus, Turn, TurnStatus, UnloadReason
-from sessions.selection import selection_preview
+from sessions.selection.stages import selection_preview
+from sessions.turns import ledger
 from tests.cast import make_agent, make_category, make_meta_tools, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.loading_model import AGENTS, CATEGORIES, CORE, KITS, TOOLS, AgentConfig, Config, Kit, Row, Thing

@@ -8,10 +8,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from capabilities.models import Agent, AgentScope, Tool
-from sessions.loads import loads_of
+from sessions.chats.queries import session_or_404
+from sessions.loading.queries import loads_of
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
-from sessions.queries import session_or_404
-from sessions.selection import selection_preview
+from sessions.selection.stages import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,

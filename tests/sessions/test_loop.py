@@ -13,12 +13,12 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LanguageModel, Task, Tool
 from capabilities.registry import registry
 from capabilities.registry import tool as register
-from sessions.history import OUTCOME_UNKNOWN
+from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from sessions.model_client import MAX_BYTES
+from sessions.loop.models.client import MAX_BYTES
+from sessions.loop.models.replies import MAX_TEXT
 from sessions.models import ChatSession, StepKind, StepStatus, Turn, TurnStatus
-from sessions.replies import MAX_TEXT
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, Script, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.turns import check_request, check_text, run, steps_of, tool_steps_of

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
 from capabilities.models import Role, RoleMembership, RoleRule, Tool
-from capabilities.roles import Rule, rules_told, set_role_rules
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

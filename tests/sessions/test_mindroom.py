@@ -10,7 +10,7 @@ import pytest
 
 from capabilities.models import Agent, LoadingMode, Provider, ServiceSetting
 from capabilities.registry import registry
-from capabilities.services import save_service
+from capabilities.services.writes import save_service
 from capabilities.starter import FirstAdmin, create_organisation
 from sessions.models import ChatSession, StepStatus, Turn
 from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda

@@ -22,9 +22,7 @@ from pytest_django import Settings
 
 from capabilities.contract.wire import canonical_json, tool_wire
 from capabilities.models import Provider
-from sessions import ledger
-from sessions.loop import displays_of
-from sessions.model_client import (
+from sessions.loop.models.client import (
     MAX_RETRY_AFTER,
     CallStopped,
     Endpoint,
@@ -37,9 +35,11 @@ from sessions.model_client import (
     retry_after,
     sse_data,
 )
+from sessions.loop.models.replies import Reply, Usage
+from sessions.loop.run import displays_of
 from sessions.models import ChatSession, Turn, TurnStatus
-from sessions.replies import Reply, Usage
-from sessions.worker import watch_held, work_on
+from sessions.turns import ledger
+from sessions.worker.process import watch_held, work_on
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.turns import accept, events_of, run, work

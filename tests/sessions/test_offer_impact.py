@@ -14,19 +14,19 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.agents import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, Grant, Role, RoleMembership, Tool, Toolkit
-from capabilities.offers import candidates_for
-from capabilities.refused import ChangeRefused
-from capabilities.toolkits import ToolkitContent, ToolkitLine, content_of, update_toolkit
-from sessions.concerned import Group
-from sessions.loadable import Place
-from sessions.loading import By, load, load_category
+from capabilities.pipeline.candidates import candidates_for
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, content_of, update_toolkit
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
-from sessions.offer_impact import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
-from sessions.reach import holdings_of
-from sessions.selection import Selection, selection_preview
+from sessions.previews.concerned import Group
+from sessions.previews.offers import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
+from sessions.selection.reach import holdings_of
+from sessions.selection.stages import Selection, selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.egress import guarded_client
-from sessions.offline_model import answers, values
-from sessions.offline_model.app import WORD_SECONDS, _pause, _words
-from sessions.offline_model.replies import Reply, reply
+from toolhub.offline_model import answers, values
+from toolhub.offline_model.app import WORD_SECONDS, _pause, _words
+from toolhub.offline_model.replies import Reply, reply
 
 TODAY = datetime.date.today()
 
@@ -662,7 +662,7 @@ def port() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = int(free.getsockname()[1])
-    command = [sys.executable, "-m", "uvicorn", "sessions.offline_model:app", "--port", str(number), "--no-access-log"]
+    command = [sys.executable, "-m", "uvicorn", "toolhub.offline_model:app", "--port", str(number), "--no-access-log"]
     # Without the service's settings: the offline model must not need them.
     environment = {key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"}
     server = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)

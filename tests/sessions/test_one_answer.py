@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from capabilities.agents import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.agents.queries import agent_or_404
+from capabilities.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -26,13 +28,11 @@ from capabilities.models import (
     RoleRule,
     Tool,
 )
-from capabilities.queries.agents import agent_or_404
-from capabilities.refused import ChangeRefused
-from sessions import loading
-from sessions.loadable import Place
-from sessions.loading import By
+from sessions.loading import writes as loading
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By
 from sessions.models import ChatSession, Step, StepKind
-from sessions.offer_impact import impact_of_agent
+from sessions.previews.offers import impact_of_agent
 from tests.cast import (
     allow_toolkit,
     give_tool,

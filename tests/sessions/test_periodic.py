@@ -10,8 +10,8 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.models import Agent, Grant
-from sessions import periodic
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
+from sessions.schedules import periodic
 from tests.cast import make_session, make_tool, make_turn
 from toolhub.tenants.members import remove_member
 from toolhub.tenants.models import AuditEntry, Membership

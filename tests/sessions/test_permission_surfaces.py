@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from capabilities.active import current_specs, may_use, members_permitted
+from capabilities.access.members.queries import UsableTool, usable_tools
+from capabilities.access.requests.writes import RequestContent, ask_for_grant
+from capabilities.access.roles.queries import members_who_may_use
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
-from capabilities.grant_requests import RequestContent, ask_for_grant
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.queries.members import UsableTool, usable_tools
-from capabilities.queries.permissions import members_who_may_use
-from capabilities.refused import ChangeRefused
-from sessions.active_tools import get_active_tool_permissions
-from sessions.execution import refusal_to
-from sessions.explain import Asked
-from sessions.selection import selection_preview
-from sessions.why import Subject, explain
+from capabilities.pipeline.specs import current_specs, may_use, members_permitted
+from sessions.explain.answers import Asked
+from sessions.explain.why import Subject, explain
+from sessions.loop.execution import refusal_to
+from sessions.selection.active_tools import get_active_tool_permissions
+from sessions.selection.stages import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,
@@ -201,7 +201,7 @@ def test_nobody_asks_the_rules_of_rights_but_the_one_function() -> None:
     found = []
     for folder in ("capabilities", "sessions", "toolhub"):
         for path in Path(folder).rglob("*.py"):
-            if str(path) in ("capabilities/active.py", "capabilities/contract/permission.py"):
+            if str(path) in ("capabilities/pipeline/specs.py", "capabilities/contract/permission.py"):
                 continue
             found += [str(path) for _ in re.finditer(r"rights\w*(\(.*\))?\.decide\(", path.read_text())]
     assert found == []

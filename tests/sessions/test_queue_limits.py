@@ -6,9 +6,10 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from sessions import ledger, periodic
-from sessions.fencing import RETRY_AFTER
 from sessions.models import ChatSession, Turn, TurnStatus
+from sessions.schedules import periodic
+from sessions.turns import ledger
+from sessions.turns.fencing import RETRY_AFTER
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.steps import accepted

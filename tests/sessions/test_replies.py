@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, Call, Reply, ReplyBuilder, Usage
+from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, Call, Reply, ReplyBuilder, Usage
 from tests.scripted_openai import Json, Say, call, chunk
 from tests.sessions.turns import check_text
 

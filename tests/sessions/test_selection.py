@@ -8,8 +8,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.active import Standing, ToolSpec
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.permission import Rights, RoleRules
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import (
@@ -27,9 +26,10 @@ from capabilities.models import (
     ToolkitTool,
     ToolVersion,
 )
-from capabilities.offers import Candidate
+from capabilities.pipeline.candidates import Candidate
+from capabilities.pipeline.specs import Standing, ToolSpec
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
-from sessions.selection import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
+from sessions.selection.stages import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
 from tests.cast import (
     allow_toolkit,
     make_agent,

@@ -7,9 +7,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from sessions import ledger
-from sessions.chats import delete_session, remove_deleted
+from sessions.chats.writes import delete_session, remove_deleted
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Step, StepKind, Turn, TurnStatus
+from sessions.turns import ledger
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.test_periodic import schedule

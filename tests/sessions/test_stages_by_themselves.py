@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from capabilities.agents import AgentContent, agent_stamp, update_agent
-from capabilities.categories import move_tool
+from capabilities.agents.writes import AgentContent, agent_stamp, update_agent
+from capabilities.catalogue.categories.writes import move_tool
+from capabilities.common.refused import ChangedMeanwhile
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.kinds import RUNNERS
 from capabilities.models import (
@@ -23,13 +24,12 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
-from capabilities.refused import ChangedMeanwhile
-from capabilities.toolkits import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
-from sessions import execution
-from sessions.explain import Asked
+from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
+from sessions.explain.answers import Asked
+from sessions.explain.why import Subject, explain
+from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus
-from sessions.selection import selection_preview
-from sessions.why import Subject, explain
+from sessions.selection.stages import selection_preview
 from tests.cast import allow_toolkit, give_tool, make_category, make_role, make_tool, make_toolkit
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from sessions import streams
+from sessions.chats import streams
+from sessions.chats.streams import OpenStreams, TooManyStreams, event_stream
 from sessions.models import ChatSession, TurnStatus
-from sessions.streams import OpenStreams, TooManyStreams, event_stream
 from tests.browser import TOKEN, service
 from tests.cast import make_agent, make_session, make_turn
 from tests.rest import Rest

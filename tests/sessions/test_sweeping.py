@@ -12,11 +12,15 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from capabilities import grants
-from sessions import bell, chats, endings, ledger, parking, periodic, worker
+from capabilities.access.grants import writes as grants
+from sessions.chats import writes as chats
 from sessions.models import ChatSession, Notice, Schedule, Turn, TurnStatus
-from sessions.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
-from sessions.worker import Housekeeper
+from sessions.schedules import periodic
+from sessions.turns import bell, endings, ledger
+from sessions.turns import waiting as parking
+from sessions.turns.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
+from sessions.worker import process as worker
+from sessions.worker.process import Housekeeper
 from tests.cast import make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.test_periodic import AGO, overdue_grant, remind, schedule
@@ -308,7 +312,7 @@ def test_a_lost_connection_is_no_item_s_fault(victim: ChatSession, monkeypatch: 
     def gone(_: object) -> None:
         raise OperationalError("server closed the connection")
 
-    monkeypatch.setattr("sessions.sweeping.connection.is_usable", lambda: False)
+    monkeypatch.setattr("sessions.turns.sweeping.connection.is_usable", lambda: False)
     with pytest.raises(OperationalError):
         each_item(backoff, [(1, victim.organisation_id)], gone)
 

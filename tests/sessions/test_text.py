@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.text import storable, storable_value
+from capabilities.common.text import storable, storable_value
 
 #: Any code points at all, half surrogate pairs among them.
 ANY_TEXT = st.text(st.one_of(st.characters(exclude_categories=()), st.sampled_from("\x00\ud83d\ude00\ud800\udfff")))

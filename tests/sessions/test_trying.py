@@ -12,15 +12,18 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from capabilities.active import ToolSpec
-from capabilities.catalogue import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.models import Category, RoleMembership, Task, Tool
-from sessions import execution, trial_runs, trying, worker
-from sessions.execution import Outcome
-from sessions.history import OUTCOME_UNKNOWN
+from capabilities.pipeline.specs import ToolSpec
+from sessions.loop import execution
+from sessions.loop.execution import Outcome
+from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.models import Step, TrialRun, TrialStatus, TurnStatus
-from sessions.trial_form import TrialForm
+from sessions.trial import runs as trial_runs
+from sessions.trial import writes as trying
+from sessions.trial.forms import TrialForm
+from sessions.worker import process as worker
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.trials import last_trial, run_trial
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right

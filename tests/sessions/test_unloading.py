@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from capabilities.models import Agent, AgentToolkit, Toolkit
-from sessions import loading
-from sessions.loadable import LoadResult, Place
-from sessions.loading import By, share_loads
+from sessions.loading import writes as loading
+from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.writes import By, share_loads
 from sessions.models import ChatSession, LoadedToolkit
 from tests.cast import allow_toolkit, make_agent, make_category, make_role, make_tool, make_toolkit
 from tests.rest import Rest

@@ -11,10 +11,11 @@ from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.models import Grant, Role, RoleMembership, RoleRule
-from sessions import ledger, live, markdown
-from sessions.events import Delta, Event
-from sessions.markdown import render_markdown
+from sessions.chats import live, markdown
+from sessions.chats.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.turns import ledger
+from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Access, AdminRight, Membership, Right
 from toolhub.tenants.scope import organisation_scope, system_scope

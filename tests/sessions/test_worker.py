@@ -11,11 +11,12 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from sessions import bell, ledger, worker
-from sessions.held import Held, HeldTurns
-from sessions.ledger import Claim
 from sessions.models import ChatSession, Turn, TurnStatus
-from sessions.worker import Housekeeper, watch_held, work_on
+from sessions.turns import bell, ledger
+from sessions.turns.held import Held, HeldTurns
+from sessions.turns.ledger import Claim
+from sessions.worker import process as worker
+from sessions.worker.process import Housekeeper, watch_held, work_on
 from tests.cast import make_agent, make_role, make_session
 from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI

@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-from sessions import ledger
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
-from sessions.worker import work_on
+from sessions.turns import ledger
+from sessions.worker.process import work_on
 from tests.scripted_openai import Json
 from toolhub.tenants.scope import organisation_scope, system_scope
 

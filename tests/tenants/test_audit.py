@@ -6,7 +6,7 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from capabilities.catalogue import set_tool_enabled
+from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.models import Tool
 from tests.cast import make_tool
 from toolhub.tenants.audit import record, request_id

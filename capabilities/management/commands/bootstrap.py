@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
-from capabilities.catalogue import install_builtin
-from capabilities.environment_provider import agents_left_behind, back_to_offline_model
+from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.starter import FirstAdmin, add_new_starters, create_organisation, use_provider_of_environment
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Organisation

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 from django.db import transaction
 
-from capabilities.builtin._moments import YEARS, zone_named
-from capabilities.builtin._names import one_line
-from capabilities.builtin._rows import create_numbered
 from capabilities.contract.context import ToolError
 from capabilities.models import CalendarEvent
 from capabilities.models.numbered import Owner
+from capabilities.records.moments import YEARS, zone_named
+from capabilities.records.names import one_line
 from capabilities.records.own import RecordRefused, own_rows
+from capabilities.records.rows import create_numbered
 
 #: Events of one member, and those of them that repeat: each is walked day by day.
 EVENTS = 5_000

@@ -10,12 +10,12 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
-from capabilities.builtin._names import name_and_key, one_line
-from capabilities.builtin._rows import create_numbered
 from capabilities.contract.context import ToolError
 from capabilities.models import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
 from capabilities.models.numbered import Owner
+from capabilities.records.names import name_and_key, one_line
 from capabilities.records.own import Naming, RecordRefused, change_named, create_named, named_row, own_rows
+from capabilities.records.rows import create_numbered
 
 #: Lists of one member, items of one list, things to buy, recipes, places.
 LISTS = 200

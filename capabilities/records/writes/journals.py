@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db import transaction
 
-from capabilities.builtin._names import name_and_key
-from capabilities.builtin._rows import create_numbered
 from capabilities.models import Journal, JournalEntry
 from capabilities.models.numbered import Owner
+from capabilities.records.names import name_and_key
 from capabilities.records.own import Naming, change_named, create_named, named_row, own_rows
+from capabilities.records.rows import create_numbered
 
 #: Journals that a member has; characters of an entry's text and title.
 JOURNALS = 500

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db import transaction
 
-from capabilities.builtin._names import one_line
-from capabilities.builtin._rows import create_numbered
 from capabilities.models import AgentNote, Memory, Scratchpad, Task
 from capabilities.models.numbered import Owner
+from capabilities.records.names import one_line
 from capabilities.records.own import RecordRefused, own_rows
+from capabilities.records.rows import create_numbered
 
 #: Characters of a task's title and notes, of a memory, and of a page of notes.
 TASK_TITLE = 500

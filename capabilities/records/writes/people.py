@@ -8,11 +8,11 @@ from typing import Any
 
 from django.db import transaction
 
-from capabilities.builtin._names import one_line
-from capabilities.builtin._rows import create_numbered
 from capabilities.models import Person
 from capabilities.models.numbered import Owner
+from capabilities.records.names import one_line
 from capabilities.records.own import RecordRefused, own_rows
+from capabilities.records.rows import create_numbered
 
 #: People that a member can keep, so that a search over all of them stays quick.
 PEOPLE = 2_000

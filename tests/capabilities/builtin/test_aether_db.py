@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from capabilities import confined
-from capabilities.builtin import _postgres, _sqlite, aether_db
+from capabilities.builtin import aether_db
+from capabilities.builtin._lib import postgres as _postgres
+from capabilities.builtin._lib import sqlite as _sqlite
+from capabilities.common import confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import registry
 from tests.capabilities.builtin.remote import call_with, refused

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.builtin._dates import parse_date
+from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolError
 
 #: A Wednesday.

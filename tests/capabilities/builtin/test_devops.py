@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from capabilities.builtin import devops
-from capabilities.builtin._docker import demultiplexed
-from capabilities.builtin._sigv4 import Credentials, signed
+from capabilities.builtin._lib.docker import demultiplexed
+from capabilities.builtin._lib.sigv4 import Credentials, signed
 from capabilities.contract.context import ToolContext
 from capabilities.registry import registry
 from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda

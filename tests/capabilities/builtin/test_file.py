@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.builtin import _search
+from capabilities.builtin._lib import search as _search
 from capabilities.contract.context import ToolContext, ToolError
 from tests.capabilities.builtin.conftest import NOW, Call
 

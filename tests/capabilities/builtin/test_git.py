@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.builtin import _repository
 from capabilities.builtin import git as git_tools
+from capabilities.builtin._lib import repository as _repository
 from capabilities.contract.context import ToolContext, ToolError
 from tests.capabilities.builtin.conftest import Call
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from capabilities.builtin import _statistics, predictions
+from capabilities.builtin import predictions
+from capabilities.builtin._lib import statistics as _statistics
 from capabilities.contract.context import ToolError
 from tests.capabilities.builtin.conftest import Call
 

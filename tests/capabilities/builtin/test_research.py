@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.builtin import _remote
-from capabilities.builtin._atom import NotAtom, entries
+from capabilities.builtin._lib import remote as _remote
+from capabilities.builtin._lib.atom import NotAtom, entries
 from capabilities.contract.context import ToolContext
 from capabilities.egress import EgressFailed
 from capabilities.registry import registry

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from capabilities.builtin import _rows
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Task
+from capabilities.records import rows as _rows
 from capabilities.registry import registry
 from tests.capabilities.builtin.conftest import NOW, Call
 from toolhub.tenants.models import Membership, Organisation

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from capabilities import confined
 from capabilities.builtin import web
-from capabilities.confined_jobs.page import readable
+from capabilities.common import confined
+from capabilities.common.confined_jobs.page import readable
 from capabilities.contract.context import ToolError
 from tests.capabilities.builtin.conftest import Call
 

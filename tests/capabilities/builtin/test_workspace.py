@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from capabilities.builtin import _workspace as workspace
+from capabilities.builtin._lib import workspace
 from capabilities.contract.context import ToolError
 
 SECRET = b"not for tools"

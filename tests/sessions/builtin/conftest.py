@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from capabilities.active import current_specs
 from capabilities.contract.context import ToolError
 from capabilities.models import Tool
+from capabilities.pipeline.specs import current_specs
 from capabilities.registry import registry
-from sessions import execution
+from sessions.loop import execution
+from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, StepStatus, Turn
-from sessions.replies import Call
 from tests.cast import make_category, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope

@@ -7,11 +7,11 @@ from django.utils import timezone
 
 from capabilities.contract.context import ToolError
 from capabilities.models import Agent
-from sessions import periodic
 from sessions.builtin.cron import cron_add
-from sessions.execution import context_of
+from sessions.loop.execution import context_of
 from sessions.models import ChatSession, Schedule, Turn
-from sessions.trying import trial_or_404
+from sessions.schedules import periodic
+from sessions.trial.writes import trial_or_404
 from tests.cast import make_category, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.builtin.conftest import Use
 from toolhub.tenants.scope import organisation_scope

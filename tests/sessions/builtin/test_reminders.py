@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from sessions import periodic
 from sessions.models import ChatSession, Notice, Reminder
+from sessions.schedules import periodic
 from tests.cast import make_member, make_role, make_session, make_turn
 from tests.sessions.builtin.conftest import Use
 from toolhub.tenants.scope import organisation_scope

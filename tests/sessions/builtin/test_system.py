@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from capabilities.active import current_specs
+from capabilities.pipeline.specs import current_specs
 from capabilities.registry import registry
-from sessions import execution
+from sessions.loop import execution
 from sessions.models import ChatSession, TurnEvent
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.builtin.conftest import Use

@@ -1,0 +1,118 @@
+"""What one member may use, tool by tool, and why: as the member's page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
+from django.http import Http404
+
+from capabilities.contract.permission import Permission
+from capabilities.models import Grant, Role, Tool
+from capabilities.pipeline.specs import standing_of, tool_key
+from toolhub.tenants.models import Membership
+
+TOOLS_A_PAGE = 50
+GRANTS_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class UsableTool:
+    """A tool and the answer, with the stage that gave it and why."""
+
+    name: str
+    category: str
+    tokens: int
+    is_enabled: bool
+    answer: Permission
+
+
+@dataclass(frozen=True)
+class UsableCategory:
+    """How many tools of a category there are and how many the member may use, with the tokens of those."""
+
+    name: str
+    title: str
+    count: int
+    allowed: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class UsableTools:
+    """Some tools by name, after which to go on (empty at the end), and every category in numbers."""
+
+    tools: Sequence[UsableTool]
+    next: str
+    categories: Sequence[UsableCategory]
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.categories)
+
+    @property
+    def allowed(self) -> int:
+        return sum(each.allowed for each in self.categories)
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.categories)
+
+
+def shown_member_or_404(member_id: UUID) -> Membership:
+    member = Membership.objects.select_related("user").filter(public_id=member_id, ended_at=None).first()
+    if member is None:
+        raise Http404("No such member.")
+    return member
+
+
+def usable_tools(
+    member: Membership, *, q: str = "", category: str = "", only_allowed: bool = True, after: str = ""
+) -> UsableTools:
+    """`q` is looked for in names. The numbers are of the whole catalogue. Two queries."""
+    standing = standing_of(member)
+    rows = Tool.objects.order_by("name").values_list(
+        "pk",
+        "category_id",
+        "name",
+        "kind",
+        "category__name",
+        "category__title",
+        "current_version__tokens",
+        "is_enabled",
+    )
+    found: list[UsableTool] = []
+    totals: dict[str, tuple[str, int, int, int]] = {}
+    for key, category_id, name, kind, of_category, title, tokens, is_enabled in rows:
+        answer = standing.decide(tool_key(key, category_id, name, kind))
+        _, count, allowed, sum_of = totals.get(of_category, (title, 0, 0, 0))
+        counted = (allowed + 1, sum_of + (tokens or 0)) if answer.allowed else (allowed, sum_of)
+        totals[of_category] = (title, count + 1, *counted)
+        is_asked = q.lower() in name.lower() and category in ("", of_category) and (answer.allowed or not only_allowed)
+        if is_asked and name > after and len(found) <= TOOLS_A_PAGE:
+            found.append(UsableTool(name, of_category, tokens or 0, is_enabled, answer))
+    page = found[:TOOLS_A_PAGE]
+    return UsableTools(
+        page,
+        page[-1].name if len(found) > TOOLS_A_PAGE else "",
+        sorted((UsableCategory(name, *rest) for name, rest in totals.items()), key=lambda each: each.title),
+    )
+
+
+def roles_of_member(member: Membership) -> Sequence[Role]:
+    """One query."""
+    return list(Role.objects.filter(role_memberships__membership=member).order_by("name", "pk"))
+
+
+def grants_of_member(member: Membership) -> Sequence[Grant]:
+    """Newest first, with whether each is `in_force`. One query."""
+    now = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), pk=OuterRef("pk"))
+    grants = (
+        Grant.objects.filter(membership=member)
+        .select_related("tool__category", "category")
+        .annotate(in_force=Exists(now))
+    )
+    return list(grants.order_by("-pk")[:GRANTS_SHOWN])

@@ -1,0 +1,255 @@
+"""REST: roles, who has them, and grants. Needs the right `roles`, whole or (rules and grants) for a category."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Prefetch, Q, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.access.grants.writes import MAX_REASON, GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.access.roles.writes import (
+    MAX_RULES,
+    RoleContent,
+    Rule,
+    create_role,
+    delete_role,
+    set_role_rules,
+    set_roles_of,
+    update_role,
+)
+from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.models import Effect, Grant, Role, RoleMode, RoleRule
+from toolhub.tenants.api import api_member, checked, paged, unknown
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.paging import PAGE_PARAMETERS, page, uuid_parameter
+
+
+class RuleOut(serializers.Serializer[RoleRule]):
+    category = serializers.CharField(source="category.name", allow_null=True, default=None)
+    tool = serializers.CharField(source="tool.name", allow_null=True, default=None)
+    effect = serializers.CharField()
+
+
+class RoleOut(serializers.Serializer[Role]):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    mode = serializers.CharField()
+    rules = RuleOut(many=True)
+    members = serializers.IntegerField(help_text="How many have it.")
+
+
+class RuleIn(serializers.Serializer[Any]):
+    category = serializers.CharField(max_length=64, required=False, allow_null=True)
+    tool = serializers.CharField(max_length=64, required=False, allow_null=True)
+    effect = serializers.ChoiceField(Effect.choices, default=Effect.ALLOW)
+
+    def to_internal_value(self, data: Any) -> Any:
+        strange = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
+        if strange:
+            raise ValidationError({strange[0][:100]: "There is no such field here."}, "unknown_field")
+        return super().to_internal_value(data)
+
+
+class RoleIn(serializers.Serializer[Any]):
+    slug = SlugField(default="", help_text=MADE_FROM_NAME)
+    name = serializers.CharField(max_length=100)
+    description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
+    mode = serializers.ChoiceField(
+        RoleMode.choices, default=RoleMode.NONE, help_text="The rules count in the mode `listed` alone."
+    )
+    rules = RuleIn(  # type: ignore[call-arg]
+        many=True, default=list, max_length=MAX_RULES, help_text="Each names a category or a tool."
+    )
+
+
+class GrantOut(serializers.Serializer[Grant]):
+    id = serializers.UUIDField(source="public_id")
+    member = serializers.UUIDField(source="membership.public_id")
+    category = serializers.CharField(source="category.name", allow_null=True, default=None)
+    tool = serializers.CharField(source="tool.name", allow_null=True, default=None)
+    effect = serializers.CharField()
+    reason = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    lapsed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When its end was put on record; it does nothing from `expires_at` on."
+    )
+    created_at = serializers.DateTimeField()
+
+
+class GrantIn(serializers.Serializer[Any]):
+    member = serializers.UUIDField()
+    tool = serializers.CharField(max_length=64, required=False, allow_null=True)
+    category = serializers.CharField(max_length=64, required=False, allow_null=True)
+    effect = serializers.ChoiceField(Effect.choices)
+    reason = serializers.CharField(max_length=MAX_REASON, allow_blank=True, default="")
+    expires_at = serializers.DateTimeField(allow_null=True, default=None)
+
+
+class GrantPart(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=MAX_REASON, allow_blank=True, required=False)
+    expires_at = serializers.DateTimeField(allow_null=True, required=False)
+
+
+class MemberRoles(serializers.Serializer[Any]):
+    roles = serializers.ListField(child=serializers.CharField(max_length=63), max_length=500)
+
+
+def shown_roles() -> QuerySet[Role]:
+    rules = RoleRule.objects.select_related("category", "tool").order_by("pk")
+    active = Q(role_memberships__membership__ended_at=None)
+    return Role.objects.annotate(members=Count("role_memberships", filter=active)).prefetch_related(
+        Prefetch("rules", rules)
+    )
+
+
+def rules_in(rows: list[dict[str, Any]]) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(str(row.get("effect", Effect.ALLOW)), row.get("category") or "", row.get("tool") or "") for row in rows
+    )
+
+
+class RoleList(APIView):
+    @extend_schema(operation_id="roles_list", summary="Roles", parameters=PAGE_PARAMETERS, responses=paged(RoleOut))
+    def get(self, request: Request) -> Response:
+        """What members with a role may use. Needs the right `roles`."""
+        api_member(request, right=Right.ROLES, category=None)
+        return Response(page(request, shown_roles(), "slug", lambda row: RoleOut(row).data))
+
+    @extend_schema(operation_id="roles_create", summary="Add a role", request=RoleIn, responses={201: RoleOut})
+    def post(self, request: Request) -> Response:
+        """It opens nothing unless it says so, and nobody has it yet."""
+        member = api_member(request, right=Right.ROLES)
+        body = checked(RoleIn, request)
+        with refusals():
+            role = create_role(RoleContent(**body | {"rules": rules_in(body["rules"])}), actor=member)
+        return Response(RoleOut(shown_roles().get(pk=role.pk)).data, status.HTTP_201_CREATED)
+
+
+class RoleDetail(APIView):
+    @extend_schema(operation_id="roles_read", summary="One role", responses=RoleOut)
+    def get(self, request: Request, slug: str) -> Response:
+        """Needs the right `roles`."""
+        api_member(request, right=Right.ROLES, category=None)
+        return Response(RoleOut(get_object_or_404(shown_roles(), slug=slug)).data)
+
+    @extend_schema(operation_id="roles_update", summary="Change a role", request=RoleIn, responses=RoleOut)
+    def patch(self, request: Request, slug: str) -> Response:
+        """What is left out stays; `rules` are replaced whole. With the right for a category: only its rules."""
+        member = api_member(request, right=Right.ROLES, category=None)
+        role = get_object_or_404(Role, slug=slug)
+        body = checked_part(RoleIn, request)
+        rules = rules_in(body.pop("rules")) if "rules" in body else None
+        with refusals():
+            if not body and rules is not None:
+                set_role_rules(role, rules, actor=member)
+            else:
+                update_role(role, RoleContent(**_stored(role) | body, rules=rules), actor=member)
+        return Response(RoleOut(shown_roles().get(pk=role.pk)).data)
+
+    @extend_schema(operation_id="roles_delete", summary="Remove a role", responses={204: None})
+    def delete(self, request: Request, slug: str) -> Response:
+        """Members who have it lose what only it opened."""
+        member = api_member(request, right=Right.ROLES)
+        delete_role(get_object_or_404(Role, slug=slug), actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _stored(role: Role) -> dict[str, Any]:
+    return {"slug": role.slug, "name": role.name, "description": role.description, "mode": role.mode}
+
+
+class MemberRolesView(APIView):
+    @extend_schema(operation_id="member_roles_read", summary="Roles of a member", responses=MemberRoles)
+    def get(self, request: Request, member_id: UUID) -> Response:
+        """Needs the right `roles`."""
+        api_member(request, right=Right.ROLES, category=None)
+        return Response({"roles": _roles_of(_member_or_404(member_id))})
+
+    @extend_schema(
+        operation_id="member_roles_set", summary="Set the roles of a member", request=MemberRoles, responses=MemberRoles
+    )
+    def put(self, request: Request, member_id: UUID) -> Response:
+        """The member has these roles from now on, and no others."""
+        actor = api_member(request, right=Right.ROLES)
+        member = _member_or_404(member_id)
+        with refusals():
+            return Response({"roles": set_roles_of(member, checked(MemberRoles, request)["roles"], actor=actor)})
+
+
+def _member_or_404(member_id: UUID) -> Membership:
+    return get_object_or_404(Membership.objects.select_related("user"), public_id=member_id, ended_at=None)
+
+
+def _roles_of(member: Membership) -> list[str]:
+    return list(
+        Role.objects.filter(role_memberships__membership=member).order_by("slug").values_list("slug", flat=True)
+    )
+
+
+class GrantList(APIView):
+    @extend_schema(
+        operation_id="grants_list",
+        summary="Grants",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("member", UUID, description="Only this member's.")],
+        responses=paged(GrantOut),
+    )
+    def get(self, request: Request) -> Response:
+        """Members' own allows and denies, expired ones too. Needs the right `roles`."""
+        api_member(request, right=Right.ROLES, category=None)
+        rows = Grant.objects.select_related("category", "tool", "membership")
+        member = uuid_parameter(request, "member")
+        if member is not None:
+            found = Membership.objects.filter(public_id=member).first()
+            if found is None:
+                raise unknown("member", "There is no such member.")
+            rows = rows.filter(membership=found)
+        return Response(page(request, rows, "pk", lambda row: GrantOut(row).data, filters=("member",)))
+
+    @extend_schema(operation_id="grants_create", summary="Give a grant", request=GrantIn, responses={201: GrantOut})
+    def post(self, request: Request) -> Response:
+        """Name a tool or a category. A deny beats everything; an allow adds to the roles."""
+        actor = api_member(request, right=Right.ROLES, category=None)
+        body = checked(GrantIn, request)
+        body |= {"tool": body.get("tool") or "", "category": body.get("category") or ""}
+        with refusals():
+            grant = give_grant(GrantContent(**body), actor=actor)
+        return Response(GrantOut(grant).data, status.HTTP_201_CREATED)
+
+
+class GrantDetail(APIView):
+    @extend_schema(operation_id="grants_read", summary="One grant", responses=GrantOut)
+    def get(self, request: Request, grant_id: UUID) -> Response:
+        """Needs the right `roles`."""
+        api_member(request, right=Right.ROLES, category=None)
+        return Response(GrantOut(_grant_or_404(grant_id)).data)
+
+    @extend_schema(operation_id="grants_update", summary="Change a grant", request=GrantPart, responses=GrantOut)
+    def patch(self, request: Request, grant_id: UUID) -> Response:
+        """Its reason and its end; for another tool or effect, give another grant."""
+        actor = api_member(request, right=Right.ROLES, category=None)
+        grant = _grant_or_404(grant_id)
+        body = {"reason": grant.reason, "expires_at": grant.expires_at} | checked_part(GrantPart, request)
+        with refusals():
+            return Response(GrantOut(update_grant(grant, **body, actor=actor)).data)
+
+    @extend_schema(operation_id="grants_delete", summary="Revoke a grant", responses={204: None})
+    def delete(self, request: Request, grant_id: UUID) -> Response:
+        """It counts no more from the member's next call on."""
+        actor = api_member(request, right=Right.ROLES, category=None)
+        revoke_grant(_grant_or_404(grant_id), actor=actor)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _grant_or_404(grant_id: UUID) -> Grant:
+    return get_object_or_404(
+        Grant.objects.select_related("category", "tool__category", "membership__user"), public_id=grant_id
+    )

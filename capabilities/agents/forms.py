@@ -1,0 +1,127 @@
+"""The form of an agent. Its tools and toolkits come beside it: a checkbox and a place for each that is shown."""
+
+from __future__ import annotations
+
+from django import forms
+from django.http import QueryDict
+
+from capabilities.agents.queries import models_by_name
+from capabilities.agents.writes import (
+    MAX_OWN_TOOLS,
+    MAX_PROMPT,
+    MAX_TOOLKITS,
+    AgentContent,
+    allowed_toolkits,
+    deferred_tools,
+    own_tools,
+)
+from capabilities.common.names_field import NamesField, ShortNameField, in_places
+from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
+from capabilities.providers.writes import MAX_ROUNDS
+from toolhub.tenants.forms import PublicIdField
+
+FIELDS = (
+    "name",
+    "slug",
+    "description",
+    "prompt",
+    "model",
+    "max_rounds",
+    "starts_with_core",
+    "loading_mode",
+    "scope",
+    "is_enabled",
+)
+
+
+class AgentForm(forms.Form):
+    """Choices are read when the form is made, in the scope of its organisation."""
+
+    name = forms.CharField(max_length=100)
+    slug = ShortNameField()
+    description = forms.CharField(required=False, max_length=2_000, help_text="Shown to people who choose an agent.")
+    prompt = forms.CharField(
+        required=False,
+        max_length=MAX_PROMPT,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="The system prompt, sent to the model in each turn.",
+    )
+    model = PublicIdField(
+        queryset=LanguageModel.objects.none(),
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such model.", "required": "Choose a model."},
+    )
+    max_rounds = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_ROUNDS,
+        label="Most rounds",
+        help_text="Most model calls in one turn. The limit of the model takes precedence. Leave blank for the default.",
+    )
+    starts_with_core = forms.BooleanField(
+        required=False, initial=True, label="Starts with the tools of the core categories"
+    )
+    is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
+    loading_mode = forms.ChoiceField(
+        choices=[
+            (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
+            (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
+            (
+                LoadingMode.CONSTANT,
+                "Never: the agent searches for tools and calls them by name, so the sent tools never change",
+            ),
+        ],
+        initial=LoadingMode.NEXT_REQUEST,
+        label="When a load takes effect",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    scope = forms.ChoiceField(
+        choices=[
+            (AgentScope.ORGANISATION, "The organisation’s: tools may use shared credentials"),
+            (AgentScope.MEMBER, "Only the member’s own: tools that use shared credentials are not sent"),
+        ],
+        initial=AgentScope.ORGANISATION,
+        label="Credentials",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
+    deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
+    allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
+    initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
+
+    def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
+        super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
+        self.fields["model"].queryset = models_by_name()  # type: ignore[attr-defined]
+        #: What is ticked: as posted, else as stored.
+        if data is not None:
+            self.own = in_places(data, "tools", MAX_OWN_TOOLS)
+            self.deferred = set(data.getlist("deferred_tools"))
+            self.allowed = in_places(data, "allowed_toolkits", MAX_TOOLKITS, "toolkit-place-")
+            self.initial_ones = set(data.getlist("initial_toolkits"))
+        else:
+            kits = allowed_toolkits(agent) if agent else {}
+            self.own = tuple(own_tools(agent)) if agent else ()
+            self.deferred = set(deferred_tools(agent)) if agent else set()
+            self.allowed = tuple(kits)
+            self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
+
+    def content(self) -> AgentContent:
+        data = self.cleaned_data
+        return AgentContent(
+            slug=data["slug"] or self.initial.get("slug", ""),
+            name=data["name"],
+            description=data["description"],
+            prompt=data["prompt"].replace("\r\n", "\n"),
+            model=data["model"],
+            starts_with_core=data["starts_with_core"],
+            tools=self.own,
+            # Who unticks a tool and leaves its “deferred” ticked means the tool.
+            deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),
+            allowed_toolkits=self.allowed,
+            initial_toolkits=data["initial_toolkits"],
+            loading_mode=data["loading_mode"],
+            scope=data["scope"],
+            max_rounds=data["max_rounds"],
+            is_enabled=data["is_enabled"],
+        )

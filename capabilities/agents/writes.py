@@ -1,0 +1,283 @@
+"""The audited writes of agents: what a turn talks to, and the tools it starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import PROTECT
+
+from capabilities.catalogue.tools.writes import touch_registry
+from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.short_names import free_short_name
+from capabilities.contract.wire import canonical_json, sha256_hex
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    AgentTool,
+    AgentToolkit,
+    LanguageModel,
+    LoadingMode,
+    Tool,
+    Toolkit,
+)
+from capabilities.providers.writes import MAX_ROUNDS
+from capabilities.toolkits.writes import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership, Right
+
+#: What of an agent must agree with the rest of it; what others changed meanwhile does not keep it from being renamed.
+TOGETHER = ("tools", "starts_with_core", "scope", "allowed_toolkits", "initial_toolkits")
+#: More than any provider takes in one request.
+MAX_OWN_TOOLS = 1_000
+MAX_TOOLKITS = 500
+MAX_PROMPT = 100_000
+
+
+@dataclass(frozen=True)
+class AgentContent:
+    """What an agent's form says; None leaves what is stored.
+
+    `tools` are names, in the order they are sent; `deferred_tools` are those of them that are not sent before they are
+    loaded by name. `allowed_toolkits` are names in the order in which the initial ones of them are sent.
+    """
+
+    slug: str
+    name: str
+    model: LanguageModel
+    description: str = ""
+    prompt: str = ""
+    starts_with_core: bool = True
+    tools: tuple[str, ...] | None = None
+    deferred_tools: tuple[str, ...] | None = None
+    allowed_toolkits: tuple[str, ...] | None = None
+    initial_toolkits: tuple[str, ...] | None = None
+    loading_mode: str = LoadingMode.NEXT_REQUEST
+    scope: str = AgentScope.ORGANISATION
+    max_rounds: int | None = None
+    is_enabled: bool = True
+
+
+@configuration_write()
+def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
+    """Raises ChangeRefused for a short name in use, and for tools and toolkits that are not there or do not agree."""
+    require(actor, Right.AGENTS)
+    agent = Agent(organisation_id=actor.organisation_id)
+    _write(agent, content)
+    _write_tools(agent, content)
+    _write_toolkits(agent, content)
+    _check_together(agent)
+    record("agent.create", agent, actor=actor, after=_told(agent))
+    touch_registry(agent.organisation_id)
+    return agent
+
+
+@configuration_write()
+def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stamp: str | None = None) -> Agent:
+    """Its sessions' next turns begin with this. Raises ChangedMeanwhile where the agent is not as `stamp` says."""
+    require(actor, Right.AGENTS)
+    if stamp is not None:
+        list(Agent.objects.select_for_update().filter(pk=agent.pk).values_list("pk"))
+        if agent_stamp(agent) != stamp:
+            raise ChangedMeanwhile("The agent has been changed in the meantime.")
+    before = _told(agent)
+    _write(agent, content)
+    _write_tools(agent, content)
+    _write_toolkits(agent, content)
+    after = _told(agent)
+    if any(before[name] != after[name] for name in TOGETHER):
+        _check_together(agent)
+    if before != after:
+        record("agent.update", agent, actor=actor, before=before, after=after)
+        touch_registry(agent.organisation_id)
+    return agent
+
+
+@configuration_write("agent")
+def delete_agent(agent: Agent, *, actor: Membership) -> None:
+    """Raises ChangeRefused while a session names it: what was said with it stays readable."""
+    require(actor, Right.AGENTS)
+    if is_used(agent):
+        raise ChangeRefused("agent", f"Sessions use {agent}: switch it off instead.", code="in_use")
+    record("agent.delete", agent, actor=actor, before=_told(agent))
+    agent.delete()
+    touch_registry(actor.organisation_id)
+
+
+def agent_stamp(agent: Agent) -> str:
+    """What tells the agent as it is stored from what it was or will be. Three queries."""
+    stored = Agent.objects.select_related("model").filter(pk=agent.pk).first()
+    return sha256_hex(canonical_json(_told(stored) if stored is not None else None))
+
+
+def is_used(agent: Agent) -> bool:
+    """Whether any row that must stay names the agent. A query for each table that could."""
+    relations = [relation for relation in Agent._meta.related_objects if relation.on_delete is PROTECT]
+    return any(
+        relation.related_model._base_manager.filter(**{relation.field.name: agent}).exists() for relation in relations
+    )
+
+
+def own_tools(agent: Agent) -> list[str]:
+    """Names, in their order. One query."""
+    return list(_own_lines(agent))
+
+
+def deferred_tools(agent: Agent) -> list[str]:
+    """Names of those of its own that are not sent before they are loaded. One query."""
+    return [name for name, is_deferred in _own_lines(agent).items() if is_deferred]
+
+
+def allowed_toolkits(agent: Agent) -> dict[str, bool]:
+    """Names, in their order, and whether each is initial. One query."""
+    lines = AgentToolkit.objects.filter(agent=agent).order_by("position", "toolkit__name")
+    return dict(lines.values_list("toolkit__name", "is_initial"))
+
+
+def _own_lines(agent: Agent) -> dict[str, bool]:
+    lines = AgentTool.objects.filter(agent=agent).order_by("position", "tool__category__name", "tool__name")
+    return dict(lines.values_list("tool__name", "is_deferred"))
+
+
+def _write(agent: Agent, content: AgentContent) -> None:
+    slug = content.slug or agent.slug or free_short_name(Agent.objects.all(), "slug", content.name)
+    check_slug(slug)
+    if Agent.objects.filter(slug=slug).exclude(pk=agent.pk).exists():
+        raise ChangeRefused("slug", f"There is an agent {slug} already.", code="taken")
+    if len(content.prompt) > MAX_PROMPT:
+        raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
+    if content.max_rounds is not None and not 1 <= content.max_rounds <= MAX_ROUNDS:
+        raise ChangeRefused("max_rounds", f"Give a whole number from 1 to {MAX_ROUNDS}, or nothing.")
+    for field, value, choices in (
+        ("loading_mode", content.loading_mode, LoadingMode),
+        ("scope", content.scope, AgentScope),
+    ):
+        if value not in choices.values:
+            raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
+    agent.slug, agent.name, agent.description = slug, content.name, content.description
+    agent.prompt, agent.model, agent.starts_with_core = content.prompt, content.model, content.starts_with_core
+    agent.max_rounds, agent.is_enabled = content.max_rounds, content.is_enabled
+    agent.loading_mode, agent.scope = content.loading_mode, content.scope
+    agent.save()
+
+
+def _write_tools(agent: Agent, content: AgentContent) -> None:
+    """A tool that stays keeps whether it is deferred, unless the content says it."""
+    stored = _own_lines(agent)
+    names = list(stored) if content.tools is None else list(dict.fromkeys(content.tools))
+    if len(names) > MAX_OWN_TOOLS:
+        raise ChangeRefused("tools", f"An agent has at most {MAX_OWN_TOOLS:,} tools of its own.")
+    keys = dict(Tool.objects.filter(name__in=names).values_list("name", "pk"))
+    for name in names:
+        if name not in keys:
+            raise not_there("tools", "tool", name)
+    deferred = [name for name, is_deferred in stored.items() if is_deferred]
+    if content.deferred_tools is not None:
+        deferred = list(content.deferred_tools)
+        _check_deferred(deferred, names)
+    wanted = {name: name in deferred for name in names}
+    if list(stored.items()) != list(wanted.items()):
+        AgentTool.objects.filter(agent=agent).delete()
+        AgentTool.objects.bulk_create(
+            AgentTool(
+                organisation_id=agent.organisation_id,
+                agent=agent,
+                tool_id=keys[name],
+                position=number,
+                is_deferred=is_deferred,
+            )
+            for number, (name, is_deferred) in enumerate(wanted.items(), start=1)
+        )
+
+
+def _check_deferred(deferred: Sequence[str], names: Collection[str]) -> None:
+    for name in deferred:
+        if name not in names:
+            if not Tool.objects.filter(name=name).exists():
+                raise not_there("deferred_tools", "tool", name)
+            raise ChangeRefused("deferred_tools", f"{name} is none of its own tools: only those can be deferred.")
+    both = Toolkit.objects.filter(name__in=deferred).values_list("name", flat=True).first()
+    if both is not None:
+        raise ChangeRefused("deferred_tools", f"{both} is a toolkit too: loaded by its name, it would be that one.")
+
+
+def _write_toolkits(agent: Agent, content: AgentContent) -> None:
+    stored = allowed_toolkits(agent)
+    allowed, initial = content.allowed_toolkits, content.initial_toolkits
+    if allowed is None:
+        allowed = tuple(stored)
+    if initial is None:
+        initial = tuple(name for name, is_initial in stored.items() if is_initial)
+    if len(allowed) > MAX_TOOLKITS:
+        raise ChangeRefused("allowed_toolkits", f"An agent may load at most {MAX_TOOLKITS:,} toolkits.")
+    keys = _known_toolkits(allowed, initial)
+    for name in initial:
+        if name not in allowed:
+            raise ChangeRefused("initial_toolkits", f"{name} is initial, but not among the allowed toolkits.")
+    wanted = {name: name in initial for name in allowed}
+    if list(stored.items()) != list(wanted.items()):
+        AgentToolkit.objects.filter(agent=agent).delete()
+        AgentToolkit.objects.bulk_create(
+            AgentToolkit(
+                organisation_id=agent.organisation_id,
+                agent=agent,
+                toolkit_id=keys[name],
+                is_initial=is_initial,
+                position=number,
+            )
+            for number, (name, is_initial) in enumerate(wanted.items(), start=1)
+        )
+
+
+def _known_toolkits(allowed: Sequence[str], initial: Sequence[str]) -> dict[str, int]:
+    """Keys by name. Raises ChangeRefused for a name that is there twice, or of no toolkit (MR-30)."""
+    for field, names in (("allowed_toolkits", allowed), ("initial_toolkits", initial)):
+        check_once(field, names)
+    keys = dict(Toolkit.objects.filter(name__in={*allowed, *initial}).values_list("name", "pk"))
+    for field, names in (("allowed_toolkits", allowed), ("initial_toolkits", initial)):
+        for name in names:
+            if name not in keys:
+                raise not_there(field, "toolkit", name)
+    return keys
+
+
+def _check_together(agent: Agent) -> None:
+    """Raise ChangeRefused where the agent's tools and toolkits do not agree with its scope, or with each other."""
+    if agent.scope == AgentScope.MEMBER:
+        _check_scope(agent)
+    for conflict in toolkit_conflicts([agent]):
+        raise ChangeRefused("initial_toolkits", f"{conflict}: make them the same, or begin with one.")
+
+
+def _check_scope(agent: Agent) -> None:
+    """Core tools of that kind are no reason: they are just not sent to such an agent."""
+    shared = "act with a credential that the organisation shares, and this agent only with the member’s own"
+    own = shared_tools(Tool.objects.filter(agent_tools__agent=agent))
+    if own:
+        raise ChangeRefused("tools", f"These tools {shared}: {listed(own)}.")
+    toolkits = AgentToolkit.objects.filter(agent=agent).values_list("toolkit_id", flat=True)
+    loaded = shared_tools_in(list(toolkits))
+    if loaded:
+        raise ChangeRefused("allowed_toolkits", f"They hold tools that {shared}: {listed(loaded)}.")
+
+
+def _told(agent: Agent) -> dict[str, Any]:
+    own, toolkits = _own_lines(agent), allowed_toolkits(agent)
+    return {
+        "slug": agent.slug,
+        "name": agent.name,
+        "description": agent.description,
+        "prompt": agent.prompt,
+        "model": str(agent.model),
+        "starts_with_core": agent.starts_with_core,
+        "tools": list(own),
+        "deferred_tools": [name for name, is_deferred in own.items() if is_deferred],
+        "allowed_toolkits": list(toolkits),
+        "initial_toolkits": [name for name, is_initial in toolkits.items() if is_initial],
+        "loading_mode": str(agent.loading_mode),
+        "scope": str(agent.scope),
+        "max_rounds": agent.max_rounds,
+        "is_enabled": agent.is_enabled,
+    }

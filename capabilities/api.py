@@ -1,0 +1,60 @@
+"""REST: the catalogue, who may use it, and what agents make of it. One module a noun, as with the models."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from capabilities.access.members.api import RegistryView
+from capabilities.access.requests.api import (
+    GrantRequestDetail,
+    GrantRequestGrant,
+    GrantRequestList,
+    GrantRequestRefuse,
+    GrantRequestWithdraw,
+)
+from capabilities.access.roles.api import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
+from capabilities.agents.api import (
+    AgentDetail,
+    AgentList,
+    LanguageModelDetail,
+    LanguageModelList,
+    ProviderDetail,
+    ProviderList,
+)
+from capabilities.catalogue.tools.api import CategoryDetail, CategoryList, ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.services.api import ServiceDetail, ServiceList
+from capabilities.toolkits.api import ToolkitDetail, ToolkitList
+
+urlpatterns: list[URLPattern] = [
+    path("categories", CategoryList.as_view(), name="api-categories"),
+    path("categories/<str:name>", CategoryDetail.as_view(), name="api-category"),
+    path("tools", ToolList.as_view(), name="api-tools"),
+    path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
+    path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
+    path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
+    path("services", ServiceList.as_view(), name="api-services"),
+    path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
+    path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
+    path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
+    path("agents", AgentList.as_view(), name="api-agents"),
+    path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
+    path("providers", ProviderList.as_view(), name="api-providers"),
+    path("providers/<str:slug>", ProviderDetail.as_view(), name="api-provider"),
+    path("models", LanguageModelList.as_view(), name="api-models"),
+    path("models/<uuid:model_id>", LanguageModelDetail.as_view(), name="api-model"),
+    path("roles", RoleList.as_view(), name="api-roles"),
+    path("roles/<str:slug>", RoleDetail.as_view(), name="api-role"),
+    path("members/<uuid:member_id>/roles", MemberRolesView.as_view(), name="api-member-roles"),
+    path("grants", GrantList.as_view(), name="api-grants"),
+    path("grants/<uuid:grant_id>", GrantDetail.as_view(), name="api-grant"),
+    path("grant-requests", GrantRequestList.as_view(), name="api-grant-requests"),
+    path("grant-requests/<uuid:own_request>", GrantRequestDetail.as_view(), name="api-grant-request"),
+    path(
+        "grant-requests/<uuid:own_request>/withdraw",
+        GrantRequestWithdraw.as_view(),
+        name="api-grant-request-withdraw",
+    ),
+    path("grant-requests/<uuid:request_id>/grant", GrantRequestGrant.as_view(), name="api-grant-request-grant"),
+    path("grant-requests/<uuid:request_id>/refuse", GrantRequestRefuse.as_view(), name="api-grant-request-refuse"),
+    path("registry", RegistryView.as_view(), name="api-registry"),
+]

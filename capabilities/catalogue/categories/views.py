@@ -1,0 +1,80 @@
+"""The pages of categories."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.catalogue.categories.writes import create_category, delete_category, update_category
+from capabilities.catalogue.tools.forms import CategoryForm
+from capabilities.catalogue.tools.queries import categories_shown, category_or_404
+from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.refused import ChangeRefused
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def category_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    found = categories_shown()
+    reach = member.reach(Right.CATALOGUE)
+    context = {
+        "categories": found,
+        "core_count": sum(each.is_core for each in found),
+        "core_tokens": sum(tokens for each in found if each.is_core and (tokens := getattr(each, "tokens", 0))),
+        "editable": {each.name for each in found if reach.covers(each.name)},
+        "may_add": member.has_right(Right.CATALOGUE),
+    }
+    return render(request, "capabilities/category_list.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def category_create(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE)
+    form = CategoryForm(request.POST or None)
+    if form.is_valid():
+        try:
+            category = create_category(form.cleaned_data["name"], form.content(), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{category} is added. Move tools into it on their pages.")
+            return redirect("category_list", org)
+    return render(request, "capabilities/category_form.html", {"form": form}, status=status_of(form))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def category_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    category = category_or_404(name)
+    form = CategoryForm(request.POST or None, category=category)
+    if form.is_valid():
+        try:
+            update_category(category, form.content(), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{category} is saved.")
+            return redirect("category_list", org)
+    context = {"form": form, "category": category, "may_remove": member.has_right(Right.CATALOGUE)}
+    return render(request, "capabilities/category_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def category_delete(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE)
+    category = category_or_404(name)
+    try:
+        delete_category(category, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "category_update", org, name)
+    messages.success(request, f"{category} is removed, with the rules and grants on it.")
+    return redirect("category_list", org)

@@ -1,0 +1,287 @@
+"""REST: categories, tools and their versions, and what of them a member may use."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.catalogue.categories.writes import (
+    MAX_KEYWORD,
+    MAX_KEYWORDS,
+    CategoryContent,
+    create_category,
+    delete_category,
+    move_tool,
+    update_category,
+)
+from capabilities.catalogue.tools.queries import brought_by
+from capabilities.catalogue.tools.search import by_match, by_tokens, matching, page_of
+from capabilities.catalogue.tools.writes import (
+    MAX_BULK,
+    MAX_INSTRUCTIONS,
+    set_instructions,
+    set_tool_enabled,
+    set_tools_enabled,
+)
+from capabilities.common.api import checked_part, refusals
+from capabilities.models import Agent, Category, Tool, ToolVersion
+from capabilities.services.writes import is_ready
+from toolhub.tenants.api import api_member, checked, paged, unknown
+from toolhub.tenants.models import Right
+from toolhub.tenants.paging import (
+    MAX_PAGE,
+    PAGE,
+    PAGE_PARAMETERS,
+    integer_parameter,
+    only_parameters,
+    page,
+    read_cursor,
+    write_cursor,
+)
+
+M = TypeVar("M", bound=Model)
+SORTS = ("name", "tokens")
+MAX_QUERY = 100
+
+
+class CategoryOut(serializers.Serializer[Category]):
+    name = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField()
+    keywords = serializers.ListField(child=serializers.CharField())
+    is_core = serializers.BooleanField()
+
+
+class CategoryPart(serializers.Serializer[Any]):
+    title = serializers.CharField(max_length=100)
+    description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
+    keywords = serializers.ListField(
+        child=serializers.CharField(max_length=MAX_KEYWORD), max_length=MAX_KEYWORDS, default=list
+    )
+    is_core = serializers.BooleanField(default=False)
+
+
+class CategoryIn(CategoryPart):
+    name = serializers.CharField(
+        max_length=64, default="", help_text="For addresses and rules, given once. Left out: made from the title."
+    )
+
+
+class ToolOut(serializers.Serializer[Tool]):
+    name = serializers.CharField()
+    category = serializers.CharField(source="category.name")
+    kind = serializers.CharField()
+    is_enabled = serializers.BooleanField()
+    service = serializers.CharField(help_text="What must be set up before it works, or empty.")
+    is_ready = serializers.BooleanField(help_text="Whether that is set up.")
+    description = serializers.CharField(source="current_version.description", default="")
+    parameters: Any = serializers.JSONField(source="current_version.parameters", default=dict)
+    instructions = serializers.CharField(
+        source="current_version.instructions", default="", help_text="Instructions for the model."
+    )
+    effect = serializers.CharField(source="current_version.effect", default="")
+    tokens = serializers.IntegerField(source="current_version.tokens", default=0)
+    version = serializers.IntegerField(source="current_version.number", default=0)
+
+
+class ToolPart(serializers.Serializer[Any]):
+    is_enabled = serializers.BooleanField(required=False)
+    category = serializers.CharField(max_length=64, required=False, help_text="Name of the category to move it to.")
+    instructions = serializers.CharField(
+        max_length=MAX_INSTRUCTIONS,
+        allow_blank=True,
+        required=False,
+        help_text="Instructions for the model, sent only while the tool is; empty for none. Another text makes a new "
+        "version of the tool.",
+    )
+
+
+class ToolBulkIn(serializers.Serializer[Any]):
+    names = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=MAX_BULK)
+    is_enabled = serializers.BooleanField()
+
+
+class ToolVersionOut(serializers.Serializer[ToolVersion]):
+    number = serializers.IntegerField()
+    description = serializers.CharField()
+    parameters: Any = serializers.JSONField()
+    instructions = serializers.CharField()
+    sha256 = serializers.CharField()
+    tokens = serializers.IntegerField()
+    effect = serializers.CharField()
+    on_crash = serializers.CharField()
+    timeout = serializers.FloatField(help_text="Seconds.")
+    max_result_chars = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+
+
+def shown_tools() -> QuerySet[Tool]:
+    return Tool.objects.select_related("category", "current_version").annotate(is_ready=is_ready())
+
+
+class CategoryList(APIView):
+    @extend_schema(
+        operation_id="categories_list",
+        summary="Categories",
+        parameters=PAGE_PARAMETERS,
+        responses=paged(CategoryOut),
+    )
+    def get(self, request: Request) -> Response:
+        """The catalogue's categories, by name."""
+        api_member(request)
+        return Response(page(request, Category.objects.all(), "name", lambda row: CategoryOut(row).data))
+
+    @extend_schema(
+        operation_id="categories_create", summary="Add a category", request=CategoryIn, responses={201: CategoryOut}
+    )
+    def post(self, request: Request) -> Response:
+        """Needs the right `catalogue`."""
+        member = api_member(request, right=Right.CATALOGUE)
+        body = checked(CategoryIn, request)
+        name = body.pop("name")
+        with refusals():
+            category = create_category(name, _category_content(body), actor=member)
+        return Response(CategoryOut(category).data, status.HTTP_201_CREATED)
+
+
+class CategoryDetail(APIView):
+    @extend_schema(operation_id="categories_read", summary="One category", responses=CategoryOut)
+    def get(self, request: Request, name: str) -> Response:
+        """Its words, and whether it is core."""
+        api_member(request)
+        return Response(CategoryOut(get_object_or_404(Category, name=name)).data)
+
+    @extend_schema(
+        operation_id="categories_update", summary="Change a category", request=CategoryPart, responses=CategoryOut
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """What is left out stays. A right limited to the category is enough for all but `is_core`."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        category = get_object_or_404(Category, name=name)
+        fields = ("title", "description", "keywords", "is_core")
+        body = {field: getattr(category, field) for field in fields} | checked_part(CategoryPart, request)
+        with refusals():
+            return Response(CategoryOut(update_category(category, _category_content(body), actor=member)).data)
+
+    @extend_schema(operation_id="categories_delete", summary="Remove a category", responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """With the rules and grants on it. Refused (409 `in_use`) while tools are in it."""
+        member = api_member(request, right=Right.CATALOGUE)
+        category = get_object_or_404(Category, name=name)
+        with refusals():
+            delete_category(category, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _category_content(body: dict[str, Any]) -> CategoryContent:
+    return CategoryContent(**body | {"keywords": tuple(body["keywords"])})
+
+
+class ToolList(APIView):
+    @extend_schema(
+        operation_id="tools_list",
+        summary="Tools",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("q", str, description="Only tools with every word, in name, description or category."),
+            OpenApiParameter("category", str, description="Only tools of this category."),
+            OpenApiParameter("agent", str, description="Only tools that this agent begins with, for whatever member."),
+            OpenApiParameter(
+                "sort", str, description="`name`: those that `q` names first; `tokens`: most first.", enum=SORTS
+            ),
+        ],
+        responses=paged(ToolOut),
+    )
+    def get(self, request: Request) -> Response:
+        """The organisation's tools."""
+        api_member(request)
+        only_parameters(request, "cursor", "limit", "q", "category", "agent", "sort")
+        wanted = {name: str(value).replace("\x00", "") for name, value in request.query_params.items()}
+        q, sort = wanted.get("q", "")[:MAX_QUERY], wanted.get("sort", "name")
+        if sort not in SORTS:
+            raise ValidationError({"sort": f"It is one of {', '.join(SORTS)}."})
+        rows = matching(shown_tools(), q)
+        if "category" in wanted:
+            rows = rows.filter(category=_or_unknown("category", Category.objects.filter(name=wanted["category"][:64])))
+        if "agent" in wanted:
+            agents = Agent.objects.filter(slug=wanted["agent"][:64])
+            rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
+        cursor = request.query_params.get("cursor")
+        found = page_of(
+            rows.annotate(place=by_tokens() if sort == "tokens" else by_match(q)),
+            "" if cursor is None else str(read_cursor(cursor, str)),
+            limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
+        )
+        following = None if found.after is None else write_cursor(found.after)
+        return Response({"results": [ToolOut(row).data for row in found.rows], "next": following})
+
+
+def _or_unknown(field: str, rows: QuerySet[M]) -> M:
+    found = rows.first()
+    if found is None:
+        raise unknown(field, f"There is no such {field}.")
+    return found
+
+
+class ToolBulk(APIView):
+    @extend_schema(
+        operation_id="tools_bulk",
+        summary="Switch many tools",
+        request=ToolBulkIn,
+        responses=inline_serializer("ToolBulkOut", {"changed": serializers.IntegerField()}),
+    )
+    def post(self, request: Request) -> Response:
+        """All of them or, if one name is unknown, none. Needs the right `catalogue` for each one's category."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        body = checked(ToolBulkIn, request)
+        with refusals():
+            return Response({"changed": set_tools_enabled(body["names"], body["is_enabled"], actor=member)})
+
+
+class ToolDetail(APIView):
+    @extend_schema(operation_id="tools_read", summary="One tool", responses=ToolOut)
+    def get(self, request: Request, name: str) -> Response:
+        """A tool at its current version."""
+        api_member(request)
+        return Response(ToolOut(get_object_or_404(shown_tools(), name=name)).data)
+
+    @extend_schema(
+        operation_id="tools_update", summary="Switch, move or instruct a tool", request=ToolPart, responses=ToolOut
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Needs the right `catalogue` for its category, and for the one that it moves to."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        tool = get_object_or_404(shown_tools(), name=name)
+        body = checked_part(ToolPart, request)
+        with transaction.atomic(), refusals():
+            if "category" in body:
+                move_tool(tool, body["category"], actor=member)
+            if "is_enabled" in body:
+                set_tool_enabled(tool, body["is_enabled"], actor=member)
+            if "instructions" in body:
+                set_instructions(tool, body["instructions"], actor=member)
+        return Response(ToolOut(tool).data)
+
+
+class ToolVersions(APIView):
+    @extend_schema(
+        operation_id="tool_versions_list",
+        summary="Versions of a tool",
+        parameters=PAGE_PARAMETERS,
+        responses=paged(ToolVersionOut),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """What the tool was and is, newest first."""
+        api_member(request)
+        tool = get_object_or_404(Tool, name=name)
+        rows = ToolVersion.objects.filter(tool=tool)
+        return Response(page(request, rows, "pk", lambda row: ToolVersionOut(row).data, newest_first=True))

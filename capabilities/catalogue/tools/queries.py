@@ -1,0 +1,156 @@
+"""Tools and categories, as pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Left
+from django.http import Http404
+
+from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
+from capabilities.models import Agent, AgentTool, Category, Tool, ToolVersion
+from capabilities.pipeline.candidates import candidates_for
+from capabilities.services.writes import is_ready
+
+TOOLS_A_PAGE = 50
+#: Versions of a tool that its page lists, newest first.
+VERSIONS_SHOWN = 50
+#: Characters of a description that a list shows.
+LINE_CHARS = 160
+
+
+@dataclass(frozen=True)
+class CatalogueNumbers:
+    """Tools in all, switched on and not set up yet, and the tokens of sending every one that is on."""
+
+    tools: int
+    enabled: int
+    tokens: int
+    not_ready: int
+
+
+def catalogue_numbers() -> CatalogueNumbers:
+    """One query."""
+    on = Q(is_enabled=True)
+    row = Tool.objects.annotate(is_ready=is_ready()).aggregate(
+        tools=Count("pk"),
+        enabled=Count("pk", filter=on),
+        tokens=Sum("current_version__tokens", filter=on),
+        not_ready=Count("pk", filter=Q(is_ready=False)),
+    )
+    return CatalogueNumbers(row["tools"], row["enabled"], row["tokens"] or 0, row["not_ready"])
+
+
+def tools_page(
+    *,
+    q: str = "",
+    category: str = "",
+    state: str = "",
+    agent: Agent | None = None,
+    order: Combinable | None = None,
+    after: str = "",
+    before: str = "",
+    limit: int = TOOLS_A_PAGE,
+) -> Page[Tool]:
+    """The tools that match, one page of them. One query; two more for an agent's.
+
+    Every word of `q` is looked for in names, descriptions and categories; `state` is `on`, `off` or `set-up`; of an
+    agent, the tools that it brings. Without an `order`, those come first that the words name.
+    """
+    tools = matching(shown_tools(), q)
+    if category:
+        tools = tools.filter(category__name=category)
+    if state == "set-up":
+        tools = tools.exclude(is_ready())
+    elif state:
+        tools = tools.filter(is_enabled=state == "on")
+    if agent is not None:
+        tools = tools.filter(pk__in=brought_by(agent))
+    tools = tools.annotate(place=by_match(q) if order is None else order)
+    return page_of(tools, after, before, limit=limit)
+
+
+def brought_by(agent: Agent) -> set[int]:
+    """Keys of the tools that a session with the agent begins with, whoever its member is, beside those that load
+    others. Two queries."""
+    return {each.spec.tool_id for each in candidates_for(agent)}
+
+
+def shown_tools() -> QuerySet[Tool]:
+    """Tools as a list shows them: with category and the short facts of the current version."""
+    return (
+        Tool.objects.select_related("category", "current_version")
+        .defer("current_version__wire", "current_version__parameters", "current_version__description")
+        .annotate(line=Left("current_version__description", LINE_CHARS), is_ready=is_ready())
+    )
+
+
+def shown_tool_or_404(name: str) -> Tool:
+    """One tool as a list shows it."""
+    tool = shown_tools().filter(name=name).first()
+    if tool is None:
+        raise Http404("No such tool.")
+    return tool
+
+
+def categories() -> Sequence[Category]:
+    return list(Category.objects.only("organisation_id", "name", "title").order_by("title", "name"))
+
+
+@dataclass(frozen=True)
+class ToolPage:
+    """One tool with its current version whole, its versions' short facts, and the agents that bring it."""
+
+    tool: Tool
+    versions: Sequence[ToolVersion]
+    agents: Sequence[Agent]
+
+
+def tool_page_or_404(name: str) -> ToolPage:
+    """Three queries."""
+    tools = Tool.objects.select_related("category", "current_version__created_by__user").annotate(is_ready=is_ready())
+    tool = tools.filter(name=name).first()
+    if tool is None:
+        raise Http404("No such tool.")
+    versions = (
+        tool.versions.select_related("created_by__user")
+        .defer("wire", "parameters", "description")
+        .order_by("-number")[:VERSIONS_SHOWN]
+    )
+    return ToolPage(tool, list(versions), list(_agents_with(tool)))
+
+
+def _agents_with(tool: Tool) -> QuerySet[Agent]:
+    """Agents that bring the tool, as their own or with its core category."""
+    own = Exists(AgentTool.objects.filter(agent=OuterRef("pk"), tool=tool))
+    brings = Q(is_own=True)
+    if tool.category.is_core:
+        brings |= Q(starts_with_core=True)
+    return Agent.objects.annotate(is_own=own).filter(brings).order_by("name", "pk")
+
+
+def categories_shown() -> Sequence[Category]:
+    """With how many tools each has, how many are on, and the tokens of these. One query."""
+    on = Q(tools__is_enabled=True)
+    return list(
+        Category.objects.annotate(
+            tool_count=Count("tools"),
+            on_count=Count("tools", filter=on),
+            tokens=Sum("tools__current_version__tokens", filter=on),
+        ).order_by("title", "name")
+    )
+
+
+def category_or_404(name: str) -> Category:
+    category = Category.objects.filter(name=name).first()
+    if category is None:
+        raise Http404("No such category.")
+    return category
+
+
+def tools_of_service(service: str) -> Sequence[str]:
+    """Names of the tools that need it. One query."""
+    return list(Tool.objects.filter(service=service).order_by("name").values_list("name", flat=True))

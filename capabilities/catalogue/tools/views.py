@@ -1,0 +1,153 @@
+"""The pages of the catalogue: the list, one tool, who may use it, and the switches."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from capabilities.access.requests.queries import waiting_request
+from capabilities.access.roles.queries import members_who_may_use
+from capabilities.catalogue.categories.writes import move_tool
+from capabilities.catalogue.tools.forms import InstructionsForm
+from capabilities.catalogue.tools.queries import categories, shown_tool_or_404, tool_page_or_404
+from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled, set_tools_enabled
+from capabilities.common.pages import page_before, refused, show_refusal, status_of
+from capabilities.common.refused import ChangeRefused
+from capabilities.contract.parameters import parameter_rows
+from capabilities.models import Tool
+from capabilities.pipeline.specs import permission_for
+from capabilities.registry import registry
+from capabilities.services.writes import service_title
+from capabilities.toolkits.queries import toolkits_with
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+def mark_tool(tool: Tool, *, may_switch: bool) -> None:
+    """What a row shows beside the row's own columns."""
+    spec = registry.services.get(tool.service)
+    tool.may_switch = may_switch  # type: ignore[attr-defined]
+    tool.comes_later = spec is not None and not spec.is_available  # type: ignore[attr-defined]
+
+
+@require_GET
+@signed_in
+def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    return _tool_page(request, member_or_404(request), name)
+
+
+def _tool_page(
+    request: MemberRequest, member: Membership, name: str, instructions: InstructionsForm | None = None
+) -> HttpResponse:
+    """With the form of instructions as it was sent, where that was wrong."""
+    page = tool_page_or_404(name)
+    version = page.tool.current_version
+    mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
+    form = instructions or InstructionsForm(initial={"instructions": version.instructions if version else ""})
+    permission = permission_for(member, page.tool) if member.has_access(Access.MEMBER) else None
+    is_closed = permission is not None and not permission.allowed
+    context = {
+        "tool": page.tool,
+        "version": version,
+        "versions": page.versions,
+        "agents": page.agents,
+        "toolkits": toolkits_with(page.tool),
+        "service": service_title(page.tool.service),
+        "parameters": parameter_rows(version.parameters) if version else [],
+        "may_set_up": member.has_right(Right.CATALOGUE),
+        "sees_members": member.has_right(Right.ROLES, page.tool.category.name),
+        "may_try": member.has_access(Access.MEMBER) and version is not None,
+        "categories": categories() if member.has_right(Right.CATALOGUE) else [],
+        "form": form,
+        "permission": permission,
+        "asked": waiting_request(member, page.tool) if is_closed else None,
+    }
+    return render(request, "capabilities/tool_detail.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def tool_instruct(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Say what the model is told beside the tool: its next version."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    tool = shown_tool_or_404(name)
+    form = InstructionsForm(request.POST)
+    if form.is_valid():
+        try:
+            version = set_instructions(tool, form.cleaned_data["instructions"], actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{tool} has its instructions, as of version {version.number}.")
+            return redirect("tool_detail", org, name)
+    return _tool_page(request, member, name, form)
+
+
+@require_GET
+@signed_in
+def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Who may use the tool, and why; a part of its page, or a page of its own."""
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    tool = shown_tool_or_404(name)
+    if not member.has_right(Right.ROLES, tool.category.name):
+        raise PermissionDenied("This needs the admin right roles.")
+    readers, has_more = members_who_may_use(tool)
+    template = "capabilities/_tool_members.html" if request.htmx else "capabilities/tool_members.html"
+    return render(request, template, {"tool": tool, "readers": readers, "has_more": has_more})
+
+
+@require_POST
+@signed_in
+def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Switch a tool on or off; htmx gets the switch back, a browser its page."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    tool = shown_tool_or_404(name)
+    try:
+        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
+    except ChangeRefused as error:
+        if request.htmx:
+            raise
+        messages.error(request, str(error))
+        return redirect(page_before(request, member))
+    if request.htmx:
+        mark_tool(tool, may_switch=True)
+        return render(request, "capabilities/_tool_switch.html", {"tool": tool})
+    messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
+    return redirect(page_before(request, member))
+
+
+@require_POST
+@signed_in
+def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
+    """Switch the ticked tools on or off, all or none."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    names = sorted(set(request.POST.getlist("names")))
+    enabled = request.POST.get("enabled") == "1"
+    if not names:
+        messages.warning(request, "Tick the tools to switch first.")
+        return redirect(page_before(request, member))
+    try:
+        changed = set_tools_enabled(names, enabled, actor=member)
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    else:
+        of_them = f"{changed} of {len(names)} tools" if changed != 1 else "1 tool"
+        messages.success(request, f"Switched {of_them} {'on' if enabled else 'off'}.")
+    return redirect(page_before(request, member))
+
+
+@require_POST
+@signed_in
+def tool_move(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    tool = shown_tool_or_404(name)
+    try:
+        move_tool(tool, request.POST.get("category", ""), actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "tool_detail", org, name)
+    messages.success(request, f"{tool} is in {tool.category} now: its rules and grants count.")
+    return redirect("tool_detail", org, name)

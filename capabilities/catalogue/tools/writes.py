@@ -1,0 +1,314 @@
+"""The audited writes of the catalogue. Each is one transaction, with its audit row and the new registry version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.tokens import count_each
+from capabilities.contract.schemas import check_schema
+from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
+from capabilities.models import Category, Tool, ToolKind, ToolVersion
+from capabilities.registry import CategorySpec, Registry, registry
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Access, Membership, Organisation, Right
+
+#: A provider that takes more is not known; longer ones are cut there without a word.
+MAX_DESCRIPTION = 8_000
+#: Characters of a tool's instructions.
+MAX_INSTRUCTIONS = 4_000
+#: Tools that one bulk switch names.
+MAX_BULK = 1_000
+#: Names that stand for something else in our addresses.
+RESERVED_NAMES = frozenset({"bulk"})
+
+
+class ToolRefused(ChangeRefused):
+    """The tool cannot be saved."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The content of a tool version, before it is one.
+
+    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model is told them beside,
+    while the tool is at hand.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    effect: str = "external"
+    on_crash: str = "never"
+    timeout: float = 20.0
+    max_result_chars: int = 40_000
+    instructions: str = ""
+
+    def check(self) -> None:
+        """Raise ToolRefused where a provider would refuse it, or a reader could not use it."""
+        if not TOOL_NAME.match(self.name):
+            raise ToolRefused("name", "A tool name has 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")
+        if self.name in RESERVED_NAMES:
+            raise ToolRefused("name", f"The name {self.name} is taken by the service itself.")
+        if not self.description.strip():
+            raise ToolRefused("description", "Say what the tool does: the model chooses by this text.")
+        if len(self.description) > MAX_DESCRIPTION:
+            raise ToolRefused("description", f"Keep the description under {MAX_DESCRIPTION:,} characters.")
+        if len(self.instructions) > MAX_INSTRUCTIONS:
+            raise ToolRefused("instructions", f"Keep the instructions under {MAX_INSTRUCTIONS:,} characters.")
+        try:
+            check_schema(self.parameters)
+        except ValueError as error:
+            raise ToolRefused("parameters", str(error)) from error
+        for field in ("description", "parameters", "instructions"):
+            if not is_whole(getattr(self, field)):
+                raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
+
+
+def touch_registry(organisation_id: int) -> None:
+    """Raise the organisation's registry version: what its members may call has changed."""
+    Organisation.objects.filter(pk=organisation_id).update(registry_version=F("registry_version") + 1)
+
+
+@configuration_write("name")
+def create_tool(
+    category: Category, definition: Definition, *, actor: Membership | None, kind: ToolKind = ToolKind.BUILTIN
+) -> Tool:
+    """Add a tool with its first version. Raises ToolRefused for content or a name that cannot be."""
+    definition.check()
+    if Tool.objects.filter(organisation_id=category.organisation_id, name=definition.name).exists():
+        raise ToolRefused("name", f"There is a tool named {definition.name} already.")
+    tool = Tool.objects.create(
+        organisation_id=category.organisation_id, name=definition.name, category=category, kind=kind
+    )
+    _write_versions([(tool, definition)], actor=actor)
+    record("tool.create", tool, actor=actor, after=_content(definition))
+    touch_registry(tool.organisation_id)
+    return tool
+
+
+@configuration_write()
+def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None) -> ToolVersion:
+    """Give the tool a new version, unless the content is the current one's: then that one is returned."""
+    definition.check()
+    if definition.name != tool.name:
+        raise ToolRefused("name", "A tool keeps its name: sessions and models know it by that.")
+    tool.refresh_from_db(fields=["current_version"])
+    current = tool.current_version
+    if current is not None and _same(current, definition):
+        return current
+    (version,) = _write_versions([(tool, definition)], actor=actor)
+    before = {"version": current.number, "sha256": current.sha256} if current else {}
+    record("tool.update", tool, actor=actor, before=before, after=_content(definition) | {"version": version.number})
+    touch_registry(tool.organisation_id)
+    return version
+
+
+@configuration_write("instructions")
+def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
+    """Say what the model is told beside, while the tool is at hand: the tool's next version, if the text is another.
+
+    Empty for nothing. A right limited to the tool's category is enough.
+    """
+    require(actor, Right.CATALOGUE, [tool.category.name])
+    tool.refresh_from_db(fields=["current_version"])
+    current = tool.current_version
+    if current is None:
+        raise ToolRefused("instructions", "This tool has no version yet: there is nothing to instruct about.")
+    definition = replace(_definition_of(tool, current), instructions=text.replace("\r\n", "\n").strip())
+    definition.check()
+    if definition.instructions == current.instructions:
+        return current
+    (version,) = _write_versions([(tool, definition)], actor=actor)
+    record(
+        "tool.instruct",
+        tool,
+        actor=actor,
+        before={"version": current.number, "instructions": current.instructions},
+        after={"version": version.number, "instructions": version.instructions},
+    )
+    touch_registry(tool.organisation_id)
+    return version
+
+
+@configuration_write("is_enabled")
+def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
+    """Switch a tool on or off for the whole organisation, from the next call on.
+
+    What an admin switched off, nobody below switches on where they may use it themselves.
+    """
+    require(actor, Right.CATALOGUE, [tool.category.name])
+    by_admin = actor.has_access(Access.ADMIN)
+    others = Tool.objects.filter(pk=tool.pk).exclude(is_enabled=enabled)
+    changed = others.update(is_enabled=enabled, off_by_admin=by_admin)
+    tool.is_enabled = enabled
+    if changed:
+        record(
+            "tool.enable" if enabled else "tool.disable",
+            tool,
+            actor=actor,
+            before={"is_enabled": not enabled},
+            after={"is_enabled": enabled},
+        )
+        touch_registry(tool.organisation_id)
+
+
+@configuration_write("names")
+def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership) -> int:
+    """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none."""
+    if len(names) > MAX_BULK:
+        raise ChangeRefused("names", f"Name at most {MAX_BULK:,} tools at a time.")
+    rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name")
+    found = {name: (key, is_enabled, category) for name, key, is_enabled, category in rows}
+    for name in names:
+        if name not in found:
+            raise not_there("names", "tool", name)
+    require(actor, Right.CATALOGUE, {category for _, _, category in found.values()})
+    changed = {name: key for name, (key, is_enabled, _) in sorted(found.items()) if is_enabled != enabled}
+    if not changed:
+        return 0
+    by_admin = actor.has_access(Access.ADMIN)
+    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin)
+    # No one row is the target: the label names them, the lists are complete.
+    several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
+    told = {"tools": list(changed)}
+    record(
+        "tool.enable" if enabled else "tool.disable",
+        several,
+        actor=actor,
+        before=told | {"is_enabled": not enabled},
+        after=told | {"is_enabled": enabled},
+    )
+    touch_registry(actor.organisation_id)
+    return len(changed)
+
+
+@transaction.atomic
+def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
+    """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
+
+    What the organisation switched off, moved, re-worded in its categories or told the model of a tool stays as it is.
+    Returns the changed tools.
+    """
+    categories = {category.name: category for category in Category.objects.filter(organisation=organisation)}
+    for spec in source.categories.values():
+        if spec.name not in categories:
+            categories[spec.name] = _add_category(organisation, spec)
+    tools = {
+        tool.name: tool for tool in Tool.objects.filter(organisation=organisation).select_related("current_version")
+    }
+    to_write: list[tuple[Tool, Definition]] = []
+    for builtin in source.tools.values():
+        definition = Definition(
+            builtin.name, builtin.description, builtin.parameters, builtin.effect, builtin.on_crash, builtin.timeout
+        )
+        definition.check()
+        tool = tools.get(builtin.name)
+        if tool is None:
+            tool = Tool.objects.create(
+                organisation=organisation,
+                name=builtin.name,
+                category=categories[builtin.category],
+                service=builtin.service,
+            )
+        elif tool.kind != ToolKind.BUILTIN:
+            continue
+        else:
+            if tool.service != builtin.service:
+                tool.service = builtin.service
+                tool.save(update_fields=["service"])
+            if tool.current_version:
+                definition = replace(definition, instructions=tool.current_version.instructions)
+                if _same(tool.current_version, definition):
+                    continue
+        to_write.append((tool, definition))
+    if to_write:
+        _write_versions(to_write, actor=None)
+        for tool, definition in to_write:
+            record("tool.install", tool, actor=None, after=_content(definition))
+        touch_registry(organisation.pk)
+    return [tool for tool, _ in to_write]
+
+
+def _add_category(organisation: Organisation, spec: CategorySpec) -> Category:
+    category = Category.objects.create(
+        organisation=organisation,
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        keywords=list(spec.keywords),
+        is_core=spec.is_core,
+    )
+    record("category.create", category, actor=None, after={"name": spec.name, "is_core": spec.is_core})
+    return category
+
+
+def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membership | None) -> list[ToolVersion]:
+    pairs = list(pairs)
+    wires = [tool_wire(content.name, content.description, content.parameters) for _, content in pairs]
+    versions = []
+    for (tool, content), wire, tokens in zip(pairs, wires, count_each(wires), strict=True):
+        version = ToolVersion.objects.create(
+            organisation_id=tool.organisation_id,
+            tool=tool,
+            number=(tool.current_version.number if tool.current_version else 0) + 1,
+            description=content.description,
+            parameters=content.parameters,
+            wire=wire,
+            sha256=sha256_hex(wire),
+            tokens=tokens,
+            effect=content.effect,
+            on_crash=content.on_crash,
+            timeout=content.timeout,
+            max_result_chars=content.max_result_chars,
+            instructions=content.instructions,
+            created_by=actor,
+        )
+        tool.current_version = version
+        tool.save(update_fields=["current_version"])
+        versions.append(version)
+    return versions
+
+
+def _definition_of(tool: Tool, version: ToolVersion) -> Definition:
+    """The content of a version that is there."""
+    return Definition(
+        tool.name,
+        version.description,
+        version.parameters,
+        version.effect,
+        version.on_crash,
+        version.timeout,
+        version.max_result_chars,
+        version.instructions,
+    )
+
+
+def _same(version: ToolVersion, content: Definition) -> bool:
+    wire = tool_wire(content.name, content.description, content.parameters)
+    knobs = (content.effect, content.on_crash, content.timeout, content.max_result_chars, content.instructions)
+    return version.wire == wire and knobs == (
+        version.effect,
+        version.on_crash,
+        version.timeout,
+        version.max_result_chars,
+        version.instructions,
+    )
+
+
+def _content(content: Definition) -> dict[str, Any]:
+    return {
+        "description": content.description,
+        "parameters": json.loads(canonical_json(content.parameters)),
+        "effect": content.effect,
+        "on_crash": content.on_crash,
+        "timeout": content.timeout,
+        "instructions": content.instructions,
+    }

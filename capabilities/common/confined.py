@@ -1,0 +1,211 @@
+"""Runs what reads a member's text in a child process with limits on memory, processor time and wall time.
+
+A parser can crash (`compile` overflows the stack), ask for all memory, or never come back; a child takes nobody with
+it. At its deadline its whole process group is killed. How many run at once is bounded, for each organisation as well.
+
+    ConfinedError
+    ├── TooComplex       it crashed, or hit a limit
+    │   └── TookTooLong  it was killed at its deadline, or its caller was stopped
+    └── Busy             no child was free in time
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from django.conf import settings
+
+from capabilities.contract.context import ToolContext, ToolError
+
+logger = logging.getLogger(__name__)
+
+Job = Literal["differences", "outline", "page", "pattern", "schema", "sqlite", "syntax"]
+
+#: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.
+MEMORY = 512_000_000
+SECONDS = 5.0
+ANSWER_BYTES = 4_000_000
+#: Seconds between looks at whether the caller was stopped.
+LOOK_EVERY = 0.1
+
+CHILD = Path(__file__).with_name("confined_jobs") / "child.py"
+#: Where a child imports from: this code, and the installed packages.
+FOLDERS = (str(Path(__file__).resolve().parents[2]), *{sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+
+
+class ConfinedError(ToolError):
+    """The text could not be read in a child process."""
+
+
+class TooComplex(ConfinedError):
+    """This is too complex to check."""
+
+
+class TookTooLong(TooComplex):
+    """This is too complex to check: it took too long."""
+
+
+class Busy(ConfinedError):
+    """Too many checks are running at the same time: try again in a moment."""
+
+
+def run_in_context(job: Job, context: ToolContext, **arguments: Any) -> Any:
+    """The same for a tool, within its call's time."""
+    seconds = min(SECONDS, context.timeout * 0.9)
+    waited = context.timeout * 0.9
+    return run(job, arguments, context.organisation_id, seconds=seconds, wait=waited, stopped=context.stopped)
+
+
+def run(
+    job: Job,
+    arguments: Mapping[str, Any],
+    organisation_id: int,
+    *,
+    seconds: float = SECONDS,
+    wait: float = 2 * SECONDS,
+    stopped: threading.Event | None = None,
+) -> Any:
+    """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
+
+    `seconds` is what the child may take, `wait` what all may take, a wait for a free child included.
+    """
+    deadline = time.monotonic() + wait
+    stopped = stopped or threading.Event()
+    places = _places_of_queries if job == "sqlite" else _places
+    with places.taken(organisation_id, deadline, stopped):
+        until = min(deadline, time.monotonic() + seconds)
+        return _answer(job, arguments, until, stopped)
+
+
+def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threading.Event) -> Any:
+    cpu = max(1, round(until - time.monotonic() + 0.5))
+    command = [sys.executable, "-I", "-S", str(CHILD), job, str(MEMORY), str(cpu), *FOLDERS]
+    # A file and not a pipe: a child that does not read cannot hold the writer.
+    with tempfile.TemporaryFile() as file:
+        file.write(json.dumps(arguments).encode())
+        file.seek(0)
+        try:
+            data, code = output_of(command, ANSWER_BYTES, until, stopped, stdin=file)
+        except TimeoutError:
+            raise TookTooLong(str(TookTooLong.__doc__)) from None
+    if code == 0 and len(data) <= ANSWER_BYTES:
+        with suppress(ValueError, RecursionError):
+            answer = json.loads(data)
+            if isinstance(answer, dict) and "result" in answer:
+                return answer["result"]
+    logger.warning("The child process for %s gave up or crashed: status %s, %s bytes", job, code, len(data))
+    raise TooComplex("This is too complex to check.")
+
+
+def output_of(
+    command: Sequence[str],
+    limit: int,
+    deadline: float,
+    stopped: threading.Event,
+    *,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    folder: Path | str = "/",
+    environment: Mapping[str, str] | None = None,
+    memory: int | None = None,
+) -> tuple[bytes, int]:
+    """What a command prints, to a little over `limit` bytes, and its status; negative is the signal that ended it.
+
+    Nothing of this process's environment is handed on. Its process group is gone on return. Raises TimeoutError at
+    the deadline (of time.monotonic), or when stopped.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=dict(environment or {"LC_ALL": "C.UTF-8"}),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    with process:
+        if memory is not None:
+            _bound_memory(process.pid, memory)
+        try:
+            data = _read(process, limit, deadline, stopped)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return data, process.returncode
+
+
+def _read(process: subprocess.Popen[bytes], limit: int, deadline: float, stopped: threading.Event) -> bytes:
+    assert process.stdout is not None
+    data = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while len(data) <= limit:
+            left = deadline - time.monotonic()
+            if stopped.is_set() or left <= 0:
+                raise TimeoutError
+            if selector.select(min(LOOK_EVERY, left)):
+                chunk = os.read(process.stdout.fileno(), 65_536)
+                if not chunk:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(max(0.1, deadline - time.monotonic()))
+                    break
+                data += chunk
+    return bytes(data)
+
+
+def _bound_memory(pid: int, memory: int) -> None:
+    if hasattr(resource, "prlimit"):  # Linux
+        with suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_AS, (memory, memory))
+
+
+class _Places:
+    """The children that may run at once in this process: so many in all, and so many of one organisation."""
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._running: Counter[int] = Counter()
+
+    @contextmanager
+    def taken(self, organisation_id: int, deadline: float, stopped: threading.Event) -> Iterator[None]:
+        """Hold a place. Raises Busy when none is free by the deadline, or when stopped."""
+        with self._free:
+            while not self._has_room(organisation_id):
+                left = deadline - time.monotonic()
+                if left <= 0 or stopped.is_set():
+                    raise Busy(str(Busy.__doc__))
+                self._free.wait(min(LOOK_EVERY, left))
+            self._running[organisation_id] += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._running[organisation_id] -= 1
+                self._running += Counter()  # drops those at zero
+                self._free.notify_all()
+
+    def _has_room(self, organisation_id: int) -> bool:
+        return (
+            self._running[organisation_id] < settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION
+            and self._running.total() < settings.TOOLHUB_CHILD_PROCESSES
+        )
+
+
+_places = _Places()
+#: Queries may take a minute, where all else takes seconds: nobody's check waits for them.
+_places_of_queries = _Places()

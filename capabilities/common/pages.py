@@ -1,0 +1,46 @@
+"""What the pages share: a refusal beside the field that is at fault, and the way back."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from capabilities.common.refused import ChangeRefused
+from toolhub.tenants.access import MemberRequest
+from toolhub.tenants.models import Membership
+
+
+def show_refusal(form: forms.Form, error: ChangeRefused) -> None:
+    """Put the refusal beside its field; over the form, where the form has none of that name."""
+    name = error.field.removeprefix("values.")
+    form.add_error(name if name in form.fields else None, str(error))
+
+
+def ask_secrets_again(form: forms.Form) -> None:
+    """Say beside each secret that was typed into a form with errors that it is not in the page that is shown again."""
+    if not form.is_bound or not form.errors:
+        return
+    for name, field in form.fields.items():
+        if isinstance(field.widget, forms.PasswordInput) and form.data.get(form.add_prefix(name)):
+            form.add_error(name, "Type it again: a page never shows what was typed here.")
+
+
+def status_of(form: forms.Form) -> int:
+    return 422 if form.errors else 200
+
+
+def refused(request: MemberRequest, error: ChangeRefused, view: str, *args: object) -> HttpResponse:
+    """Back to a page, with the refusal as its message."""
+    messages.error(request, str(error))
+    return redirect(view, *args)
+
+
+def page_before(request: MemberRequest, member: Membership, fallback: str = "tools/") -> str:
+    """The page that the form was on, if it is ours; else one of the organisation's."""
+    page = request.headers.get("Referer", "")
+    if url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
+        return page
+    return f"/o/{member.organisation.slug}/{fallback}"

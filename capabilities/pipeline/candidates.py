@@ -1,0 +1,222 @@
+"""What brings a tool within an agent's reach: its own, the core, toolkits, loaded categories. It asks for no rights."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from django.db.models import FilteredRelation, Q
+
+from capabilities.contract.loading import RESERVED_TOOLS
+from capabilities.models import Agent, AgentToolkit, Tool
+from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
+
+#: As the source of a candidate: it is one of the agent's own tools.
+OWN = "agent"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What can be loaded as one: a toolkit with the categories in it, a category, or a deferred tool of the agent's."""
+
+    name: str
+    toolkit_id: int | None = None
+    category_ids: frozenset[int] = frozenset()
+    tool_id: int | None = None
+    is_initial: bool = False
+    description: str = ""
+
+    @property
+    def kind(self) -> str:
+        """`toolkit`, `category` or `tool`."""
+        if self.toolkit_id is not None:
+            return "toolkit"
+        return "category" if self.tool_id is None else "tool"
+
+    @property
+    def source(self) -> str:
+        return f"toolkit {self.name}" if self.kind == "toolkit" else f"loaded {self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tool that something brought in, and what."""
+
+    spec: ToolSpec
+    source: str
+    bundle: Bundle | None = None
+
+
+@dataclass(frozen=True)
+class Clash:
+    """The same tool from two sides that do not agree on its overrides (MR-23); the first one stands."""
+
+    existing: Candidate
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Every way in which a tool comes to the agent, in the order in which they are sent."""
+
+    ways: tuple[Candidate, ...]
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every tool once, from the first side that brings it (MR-24)."""
+        found: dict[int, Candidate] = {}
+        for way in self.ways:
+            found.setdefault(way.spec.tool_id, way)
+        return tuple(found.values())
+
+    @property
+    def clashes(self) -> list[Clash]:
+        first = {each.spec.tool_id: each for each in self.candidates}
+        pairs = ((first[way.spec.tool_id], way) for way in self.ways)
+        return [Clash(known, way) for known, way in pairs if known.spec.overrides != way.spec.overrides]
+
+    def tools_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
+        """What this bundle brings, whoever else brings it too."""
+        return tuple(way for way in self.ways if way.bundle == bundle)
+
+
+@dataclass
+class Row:
+    """One tool with everything that was said of it: its place among the agent's own, and in each toolkit."""
+
+    spec: ToolSpec
+    is_core: bool
+    place: int | None
+    is_deferred: bool
+    kits: dict[int, tuple[int, Overrides]] = field(default_factory=dict)
+
+
+def toolkits_of(agent: Agent) -> list[Bundle]:
+    """The toolkits that the agent may load, in its order. One query."""
+    lines = AgentToolkit.objects.filter(agent=agent).order_by("position", "toolkit__name")
+    found: dict[int, Bundle] = {}
+    for key, name, text, initial, category in lines.values_list(
+        "toolkit_id",
+        "toolkit__name",
+        "toolkit__description",
+        "is_initial",
+        "toolkit__toolkit_categories__category_id",
+    ):
+        known = found[key].category_ids if key in found else frozenset()
+        categories = known if category is None else known | {category}
+        found[key] = Bundle(name, key, categories, None, initial, text)
+    return list(found.values())
+
+
+def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
+    """What the agent has with these bundles, in the order that is kept: its own tools, the core categories, these
+    meta-tools, then each bundle. One query, whatever the number of tools and bundles.
+
+    A toolkit brings its listed tools in its order, then those of its categories by category and name. A deferred tool
+    comes only with its bundle.
+    """
+    return offer_from(rows_of(agent, bundles, meta), agent, bundles, meta=meta)
+
+
+def offer_from(rows: Sequence[Row], agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
+    """The same of what was read already; rows that none of these sides brings do no harm."""
+    return Offer(tuple(_ways_in(agent, rows, bundles, meta)))
+
+
+def candidates_for(agent: Agent) -> list[Candidate]:
+    """What a session with the agent begins with, apart from the meta-tools. Two queries."""
+    return list(offer_of(agent, [each for each in toolkits_of(agent) if each.is_initial]).candidates)
+
+
+def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = ()) -> list[Row]:
+    """The tools that any of these sides brings, by category and name: as they are re-worded, their order stays.
+
+    One query.
+    """
+    # Never empty: a join on nothing would empty the whole query. No row has the key 0.
+    kits = [0, *(each.toolkit_id for each in bundles if each.toolkit_id is not None)]
+    wanted = Q(own__isnull=False) | Q(kit__isnull=False)
+    if agent.starts_with_core:
+        wanted |= Q(category__is_core=True)
+    categories = {key for each in bundles for key in each.category_ids}
+    singles = {each.tool_id for each in bundles if each.tool_id is not None}
+    if categories:
+        wanted |= Q(category__in=categories)
+    if singles:
+        wanted |= Q(pk__in=singles)
+    if meta:
+        wanted |= Q(name__in=meta)
+    tools = (
+        Tool.objects.filter(current_version__isnull=False)
+        .annotate(
+            own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)),
+            kit=FilteredRelation("toolkit_tools", condition=Q(toolkit_tools__toolkit__in=kits)),
+            **spec_annotations(),
+        )
+        .filter(wanted)
+    )
+    found: dict[int, Row] = {}
+    for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars in tools.values_list(
+        *SPEC,
+        "category__is_core",
+        "own__position",
+        "own__is_deferred",
+        "kit__toolkit_id",
+        "kit__position",
+        "kit__timeout",
+        "kit__max_result_chars",
+    ):
+        row = found.setdefault(columns[0], Row(ToolSpec(*columns), is_core, place, bool(is_deferred)))
+        if kit is not None:
+            row.kits[kit] = (kit_place, (timeout, chars))
+    return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
+
+
+def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
+    plain = [row for row in rows if not row.spec.is_meta]
+    own = [row for row in plain if row.place is not None and not row.is_deferred]
+    for row in sorted(own, key=lambda row: row.place or 0):
+        yield Candidate(row.spec, OWN)
+    if agent.starts_with_core:
+        core = [row for row in plain if row.is_core and not row.is_deferred]
+        yield from (Candidate(row.spec, f"core category {row.spec.category}") for row in core)
+    by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
+    yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)
+    brought = _Brought(plain)
+    for bundle in bundles:
+        yield from brought.by(bundle)
+
+
+class _Brought:
+    """Tools by what may bring them, so that each bundle finds its own."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.of_kit: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+        self.of_category: dict[int, list[Row]] = defaultdict(list)
+        self.single: dict[int | None, Row] = {}
+        for row in rows:
+            self.single[row.spec.tool_id] = row
+            self.of_category[row.spec.category_id].append(row)
+            for kit, (place, _) in row.kits.items():
+                self.of_kit[kit].append((place, row))
+
+    def by(self, bundle: Bundle) -> Iterable[Candidate]:
+        """What no toolkit may hold is left out here too: a tool may have been moved into one of its categories."""
+        kit = bundle.toolkit_id
+        if kit is None:
+            yield from (Candidate(row.spec, bundle.source, bundle) for row in self._whole(bundle))
+            return
+        listed = [row for _, row in sorted(self.of_kit[kit], key=lambda pair: pair[0])]
+        for row in [*listed, *(row for row in self._whole(bundle) if kit not in row.kits)]:
+            if row.spec.name not in RESERVED_TOOLS:
+                _, overrides = row.kits.get(kit, (0, NO_OVERRIDES))
+                yield Candidate(row.spec.overridden(overrides), bundle.source, bundle)
+
+    def _whole(self, bundle: Bundle) -> list[Row]:
+        """The tools of its categories, by category and name; or the one that it is."""
+        if bundle.tool_id is not None:
+            return [self.single[bundle.tool_id]] if bundle.tool_id in self.single else []
+        found = [row for category in bundle.category_ids for row in self.of_category[category]]
+        return sorted(found, key=lambda row: (row.spec.category, row.spec.name))

@@ -1,0 +1,130 @@
+"""The pages of providers and their models."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.agents.queries import model_or_404, models_of, provider_or_404, providers_shown, shown_key
+from capabilities.common.pages import ask_secrets_again, refused, show_refusal, status_of
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import LanguageModel, Provider
+from capabilities.providers.environment import agents_left_behind, back_to_offline_model
+from capabilities.providers.forms import ModelForm, ProviderForm
+from capabilities.providers.writes import delete_model, delete_provider, save_model, save_provider
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def provider_list(request: MemberRequest, org: str) -> HttpResponse:
+    member_or_404(request, right=Right.PROVIDERS)
+    context = {"providers": providers_shown(), "left_behind": agents_left_behind()}
+    return render(request, "capabilities/provider_list.html", context)
+
+
+@require_POST
+@signed_in
+def provider_offline(request: MemberRequest, org: str) -> HttpResponse:
+    """Let the agents that an earlier start moved to the provider of its environment use the offline model again."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    moved = back_to_offline_model(actor=member)
+    messages.success(request, f"{len(moved)} agent{'' if len(moved) == 1 else 's'} moved to the offline model.")
+    return redirect("provider_list", org)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def provider_create(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    return _provider_form(request, member, None, ProviderForm(request.POST or None))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def provider_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    form = ProviderForm(request.POST or None, provider=provider, mask=shown_key(provider))
+    return _provider_form(request, member, provider, form)
+
+
+def _provider_form(
+    request: MemberRequest, member: Membership, provider: Provider | None, form: ProviderForm
+) -> HttpResponse:
+    if form.is_valid():
+        try:
+            agents = form.cleaned_data.get("agents", ())
+            saved = save_provider(provider, form.content(), agents=agents, actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{saved} is saved.")
+            return redirect("provider_list", org=member.organisation.slug)
+    ask_secrets_again(form)
+    context = {"form": form, "provider": provider, "models": models_of(provider) if provider else []}
+    return render(request, "capabilities/provider_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def provider_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    try:
+        delete_provider(provider, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "provider_update", org, slug)
+    messages.success(request, f"{provider} is removed, with its models and its key.")
+    return redirect("provider_list", org)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def model_create(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    return _model_form(request, member, provider_or_404(slug), None, ModelForm(request.POST or None))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def model_update(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    model = model_or_404(provider, model_id)
+    return _model_form(request, member, provider, model, ModelForm(request.POST or None, model=model))
+
+
+def _model_form(
+    request: MemberRequest, member: Membership, provider: Provider, model: LanguageModel | None, form: ModelForm
+) -> HttpResponse:
+    if form.is_valid():
+        try:
+            saved = save_model(provider, model, form.content(), agents=form.cleaned_data["agents"], actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            messages.success(request, f"{saved.name} is saved.")
+            return redirect("provider_update", member.organisation.slug, provider.slug)
+    context = {"form": form, "provider": provider, "model": model}
+    return render(request, "capabilities/model_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def model_delete(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    model = model_or_404(provider, model_id)
+    try:
+        delete_model(model, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "model_update", org, slug, model_id)
+    messages.success(request, f"{model.name} is removed.")
+    return redirect("provider_update", org, slug)

@@ -1,0 +1,253 @@
+"""The audited writes of providers and their models: where they are reached, with which key, and who uses them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from capabilities.catalogue.tools.writes import touch_registry
+from capabilities.common.refused import ChangeRefused, check_slug
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.short_names import free_short_name
+from capabilities.egress import EgressRefused, Guard, check_url
+from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership, Right
+
+#: Bounds of what is typed in.
+MAX_CONTEXT_WINDOW = 100_000_000
+MAX_TOOL_LIMIT = 100_000
+#: Model calls of one turn.
+MAX_ROUNDS = 25
+
+
+class ProviderRefused(ChangeRefused):
+    """The provider or its model cannot be saved."""
+
+
+@dataclass(frozen=True)
+class ProviderContent:
+    """What a provider's form says. `api_key` is None to keep the stored key, "" to forget it.
+
+    With a `model_name` the provider's first model is written too; "" leaves the models alone.
+    """
+
+    slug: str
+    name: str
+    base_url: str
+    model_name: str = ""
+    context_window: int = 128_000
+    tool_limit: int = 128
+    is_enabled: bool = True
+    api_key: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelContent:
+    """What a model's form says. A limit that is None is left to the provider, or to the service."""
+
+    name: str
+    context_window: int = 128_000
+    tool_limit: int | None = None
+    max_rounds: int | None = None
+
+
+@configuration_write()
+def save_provider(
+    provider: Provider | None, content: ProviderContent, *, agents: Iterable[Agent] = (), actor: Membership
+) -> Provider:
+    """Add or change a provider, maybe with its first model, and let these agents use that. Keys are never in the audit.
+
+    Raises ProviderRefused for an address that may not be reached, a name in use, and a stored key that would go to
+    another host than it was entered for.
+    """
+    require(actor, Right.PROVIDERS)
+    check_base_url(content.base_url)
+    is_new = provider is None
+    if provider is None:
+        provider = Provider(organisation_id=actor.organisation_id, api_key="")
+    before = {} if is_new else _told(provider)
+    slug = content.slug or provider.slug or free_short_name(Provider.objects.all(), "slug", content.name)
+    _check_slug(provider, slug)
+    if not is_new and content.api_key is None and _moves(provider.base_url, content.base_url) and _has_key(provider):
+        raise ProviderRefused(
+            "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
+        )
+    provider.slug = slug
+    _write(provider, content)
+    ConnectionTest.objects.filter(language_model__provider=provider).delete()
+    after = _told(provider)
+    if content.api_key is not None:
+        after["api_key"] = "changed" if content.api_key else "removed"
+    if is_new or before != after:
+        record("provider.create" if is_new else "provider.update", provider, actor=actor, before=before, after=after)
+        touch_registry(provider.organisation_id)
+    if content.model_name:
+        first = LanguageModel.objects.filter(provider=provider).order_by("pk").first()
+        limits = (first.tool_limit, first.max_rounds) if first else (None, None)
+        model_content = ModelContent(content.model_name, content.context_window, *limits)
+        save_model(provider, first, model_content, agents=agents, actor=actor)
+    return provider
+
+
+@configuration_write("provider")
+def delete_provider(provider: Provider, *, actor: Membership) -> None:
+    """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Agent.objects.filter(model__provider=provider))
+    if users:
+        raise ProviderRefused(
+            "provider", f"{users} would have no model: choose another model there first.", code="in_use"
+        )
+    models = list(LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True))
+    record("provider.delete", provider, actor=actor, before=_told(provider) | {"models": models})
+    provider.delete()
+    touch_registry(actor.organisation_id)
+
+
+@configuration_write()
+def save_model(
+    provider: Provider,
+    model: LanguageModel | None,
+    content: ModelContent,
+    *,
+    agents: Iterable[Agent] = (),
+    actor: Membership,
+) -> LanguageModel:
+    """Add or change one model of the provider, and let these agents use it."""
+    require(actor, Right.PROVIDERS)
+    _check_numbers(content)
+    is_new = model is None
+    if model is None:
+        model = LanguageModel(organisation_id=provider.organisation_id, provider=provider)
+    twins = LanguageModel.objects.filter(provider=provider, name=content.name)
+    if twins.exclude(pk=model.pk).exists():
+        raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
+    before = {} if is_new else _model_told(model)
+    model.name, model.context_window = content.name, content.context_window
+    model.tool_limit, model.max_rounds = content.tool_limit, content.max_rounds
+    model.save()
+    ConnectionTest.objects.filter(language_model=model).delete()
+    after = _model_told(model)
+    if before != after:
+        record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)
+        touch_registry(model.organisation_id)
+    for agent in agents:
+        _use_model(agent, model, actor=actor)
+    return model
+
+
+@configuration_write("model")
+def delete_model(model: LanguageModel, *, actor: Membership) -> None:
+    """Raises ChangeRefused while agents use it."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Agent.objects.filter(model=model))
+    if users:
+        raise ProviderRefused("model", f"{users} would have no model: choose another model there first.", code="in_use")
+    record("model.delete", model, actor=actor, before=_model_told(model))
+    model.delete()
+    touch_registry(actor.organisation_id)
+
+
+def check_base_url(url: str) -> None:
+    """Raise ProviderRefused for an address that no request would be let through to, as far as it says so itself.
+
+    Names are looked up when a request is made, not here: what they lead to then is what counts.
+    """
+    if not url:
+        return
+    try:
+        parsed = check_url(url)
+        if parsed.query or parsed.fragment:
+            raise EgressRefused("The address ends before any ? or #; it looks like https://api.example.org/v1.")
+        address = "127.0.0.1" if parsed.host.removesuffix(".") == "localhost" else parsed.host.strip("[]")
+        ipaddress.ip_address(address)
+    except EgressRefused as error:
+        raise ProviderRefused("base_url", str(error)) from error
+    except ValueError:
+        return  # a name
+    port = parsed.port or (443 if parsed.scheme == "https" else 80)
+    try:
+        Guard(ports=None).check(parsed.host, address, port)
+    except EgressRefused as error:
+        raise ProviderRefused(
+            "base_url",
+            f"{parsed.host} is a private address. Whoever runs this service lets it through with the setting "
+            f"TOOLHUB_PRIVATE_HOSTS={parsed.host}:{port}.",
+        ) from error
+
+
+def _check_slug(provider: Provider, slug: str) -> None:
+    check_slug(slug)
+    if Provider.objects.filter(slug=slug).exclude(pk=provider.pk).exists():
+        raise ProviderRefused("slug", f"There is a provider {slug} already.", code="taken")
+
+
+def _check_numbers(content: ModelContent) -> None:
+    bounds = (
+        ("context_window", content.context_window, 1_000, MAX_CONTEXT_WINDOW),
+        ("tool_limit", content.tool_limit, 0, MAX_TOOL_LIMIT),
+        ("max_rounds", content.max_rounds, 1, MAX_ROUNDS),
+    )
+    for field, value, low, high in bounds:
+        if value is not None and not low <= value <= high:
+            raise ProviderRefused(field, f"Give a whole number from {low:,} to {high:,}.")
+
+
+def _write(provider: Provider, content: ProviderContent) -> None:
+    if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
+        raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
+    provider.name, provider.tool_limit = content.name, content.tool_limit
+    provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
+    if content.api_key is not None:
+        provider.api_key = content.api_key
+    provider.save()
+
+
+def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None:
+    if agent.model_id == model.pk:
+        return
+    before = {"model": str(agent.model)}
+    agent.model = model
+    agent.save(update_fields=["model"])
+    record("agent.update", agent, actor=actor, before=before, after={"model": str(model)})
+    touch_registry(agent.organisation_id)
+
+
+def _agents_told(agents: Any) -> str:
+    """The first few names, as the beginning of a sentence; empty where there are none."""
+    names = list(agents.order_by("name").values_list("name", flat=True)[:4])
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+
+
+def _has_key(provider: Provider) -> bool:
+    return Provider.objects.filter(pk=provider.pk).exclude(api_key="").exists()
+
+
+def _moves(old: str, new: str) -> bool:
+    """Whether requests go to another host, port or scheme than before."""
+    return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
+
+
+def _told(provider: Provider) -> dict[str, Any]:
+    """What the audit says of it: everything but the key."""
+    return {
+        "slug": provider.slug,
+        "name": provider.name,
+        "base_url": provider.base_url,
+        "tool_limit": provider.tool_limit,
+        "is_enabled": provider.is_enabled,
+    }
+
+
+def _model_told(model: LanguageModel) -> dict[str, Any]:
+    return {
+        "provider": model.provider.slug,
+        "name": model.name,
+        "context_window": model.context_window,
+        "tool_limit": model.tool_limit,
+        "max_rounds": model.max_rounds,
+    }

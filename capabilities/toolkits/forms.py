@@ -1,0 +1,103 @@
+"""The form of a toolkit. Its tools come beside it: a checkbox, a place and the overrides of each that is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from capabilities.catalogue.categories.writes import CATEGORY_NAME
+from capabilities.common.names_field import NamesField, in_places
+from capabilities.models import Toolkit
+from capabilities.toolkits.writes import (
+    MAX_CATEGORIES,
+    MAX_DESCRIPTION,
+    MAX_TOOLS,
+    ToolkitContent,
+    ToolkitLine,
+    content_of,
+)
+
+SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
+CHARS = re.compile(r"[0-9]{1,7}")
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    """A tool of the toolkit as the form shows it: what was typed beside it, and what the tool itself says."""
+
+    name: str
+    place: int
+    timeout: str
+    chars: str
+    own_timeout: float | None
+    own_chars: int | None
+
+
+class ToolkitForm(forms.Form):
+    """Names are looked up where they are written, in the scope of the organisation."""
+
+    name = forms.RegexField(
+        CATEGORY_NAME,
+        max_length=64,
+        help_text="For agents, models and the API: letters, digits, _ and -.",
+        error_messages={"invalid": "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -."},
+    )
+    description = forms.CharField(
+        required=False,
+        max_length=MAX_DESCRIPTION,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="What it is for. The model chooses by this text what to load.",
+    )
+    tools = NamesField("tool", MAX_TOOLS)
+    categories = NamesField("category", MAX_CATEGORIES, label="Whole categories")
+
+    def __init__(self, data: QueryDict | None = None, *, toolkit: Toolkit | None = None) -> None:
+        stored = content_of(toolkit) if toolkit is not None else ToolkitContent("")
+        super().__init__(data, initial={"name": stored.name, "description": stored.description})
+        #: As posted, else as stored.
+        self.lines = posted_lines(data) if data is not None else tuple(_typed(line) for line in stored.tools)
+        self.chosen_categories = data.getlist("categories") if data is not None else list(stored.categories)
+
+    def clean_tools(self) -> tuple[str, ...]:
+        """The first value beside a tool that is no number is said with its tool."""
+        for name, timeout, chars in self.lines:
+            if timeout and not SECONDS.fullmatch(timeout):
+                raise forms.ValidationError(f"{name}: give the timeout as seconds, such as 60, or leave it blank.")
+            if chars and not CHARS.fullmatch(chars):
+                raise forms.ValidationError(f"{name}: give the characters as a whole number, such as 20000, or none.")
+        names: tuple[str, ...] = self.cleaned_data["tools"]
+        return names
+
+    def content(self) -> ToolkitContent:
+        data = self.cleaned_data
+        lines = tuple(
+            ToolkitLine(name, float(timeout) if timeout else None, int(chars) if chars else None)
+            for name, timeout, chars in self.lines
+        )
+        return ToolkitContent(data["name"], data["description"].replace("\r\n", "\n"), lines, data["categories"])
+
+    def rows(self, knobs: Mapping[str, tuple[float | None, int | None]]) -> Sequence[ToolRow]:
+        return [
+            ToolRow(name, number, timeout, chars, *knobs.get(name, (None, None)))
+            for number, (name, timeout, chars) in enumerate(self.lines, start=1)
+        ]
+
+
+def posted_lines(data: QueryDict) -> tuple[tuple[str, str, str], ...]:
+    """(name, timeout, characters) as typed, in the order of the places."""
+    return tuple(
+        (name, data.get(f"timeout-{name}", "").strip(), data.get(f"chars-{name}", "").strip())
+        for name in in_places(data, "tools", MAX_TOOLS)
+    )
+
+
+def _typed(line: ToolkitLine) -> tuple[str, str, str]:
+    def text(value: Any) -> str:
+        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+    return line.tool, text(line.timeout), text(line.max_result_chars)

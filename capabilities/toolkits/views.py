@@ -1,0 +1,132 @@
+"""The pages of toolkits: the list, one with its tools and who uses it, and the form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.agents.queries import tools_named_like
+from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import Tool, Toolkit
+from capabilities.registry import registry
+from capabilities.services.writes import service_title
+from capabilities.toolkits.forms import ToolkitForm
+from capabilities.toolkits.queries import (
+    categories_for_toolkits,
+    knobs_of,
+    toolkit_or_404,
+    toolkit_page_or_404,
+    toolkits_by_name,
+)
+from capabilities.toolkits.writes import create_toolkit, delete_toolkit
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def toolkit_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    context = {"toolkits": toolkits_by_name(), "may_change": member.has_right(Right.TOOLKITS)}
+    return render(request, "capabilities/toolkit_list.html", context)
+
+
+@require_GET
+@signed_in
+def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """What is in it, what of that works, and which agents may load it."""
+    member = member_or_404(request)
+    page = toolkit_page_or_404(name)
+    for line in page.lines:
+        _mark(line.tool)
+    context = {
+        "toolkit": page.toolkit,
+        "lines": page.lines,
+        "categories": page.categories,
+        "waiting": sum(line.tool.state != "ready" for line in page.lines),  # type: ignore[attr-defined]
+        "may_change": member.has_right(Right.TOOLKITS),
+    }
+    return render(request, "capabilities/toolkit_detail.html", context)
+
+
+def _mark(tool: Tool) -> None:
+    """`state`: off, later (a later version brings what it needs), needs_set_up or ready."""
+    spec = registry.services.get(tool.service)
+    state = "ready"
+    if not tool.is_enabled:
+        state = "off"
+    elif spec is not None and not spec.is_available:
+        state = "later"
+    elif not tool.is_ready:  # type: ignore[attr-defined]
+        state = "needs_set_up"
+    tool.state, tool.needs = state, service_title(tool.service)  # type: ignore[attr-defined]
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
+    """No agent may load it yet, so it is saved at once."""
+    member = member_or_404(request, right=Right.TOOLKITS)
+    form = ToolkitForm(request.POST if request.method == "POST" else None)
+    if "find" not in request.POST and form.is_valid():
+        try:
+            saved = create_toolkit(form.content(), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            return toolkit_saved(request, org, saved)
+    return toolkit_page(request, form, None, {})
+
+
+def toolkit_saved(request: MemberRequest, org: str, toolkit: Toolkit) -> HttpResponse:
+    messages.success(request, f"{toolkit} is saved: sessions have it from their next selection of tools on.")
+    return redirect("toolkit_detail", org, toolkit.name)
+
+
+def toolkit_page(
+    request: MemberRequest,
+    form: ToolkitForm,
+    toolkit: Toolkit | None,
+    more: dict[str, Any],
+    *,
+    status: int | None = None,
+) -> HttpResponse:
+    """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
+    is_search = "find" in request.POST
+    if is_search:
+        form.errors.clear()
+    q = request.POST.get("q", "")[:64].replace("\x00", "")
+    own = {name for name, *_ in form.lines}
+    chosen = set(form.chosen_categories)
+    context = {
+        "form": form,
+        "toolkit": toolkit,
+        "stored_name": str(toolkit or ""),
+        "rows": form.rows(knobs_of([name for name in own if name.isprintable()])),
+        "found": [tool for tool in tools_named_like(q) if tool.name not in own],
+        # Those that are in it come first: the list is long.
+        "categories": sorted(categories_for_toolkits(), key=lambda category: category.name not in chosen),
+        "q": q,
+        "is_search": is_search,
+        **more,
+    }
+    return render(request, "capabilities/toolkit_form.html", context, status=status or status_of(form))
+
+
+@require_POST
+@signed_in
+def toolkit_delete(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.TOOLKITS)
+    toolkit = toolkit_or_404(name)
+    try:
+        delete_toolkit(toolkit, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "toolkit_detail", org, name)
+    messages.success(request, f"{toolkit} is removed.")
+    return redirect("toolkit_list", org)

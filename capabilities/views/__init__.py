@@ -1,1 +1,0 @@
-"""The pages of catalogue, agents and permissions. One module a noun."""

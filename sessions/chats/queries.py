@@ -1,0 +1,240 @@
+"""What pages read of sessions and turns, each in a fixed number of queries. Every read begins at a member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Left, Length
+from django.http import Http404
+
+from capabilities.models import Agent
+from capabilities.records.queries import MOST_WORDS, holds_word
+from sessions.chats.markdown import share_markdown
+from sessions.models import KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
+from sessions.turns.ledger import earlier_open_turn
+from toolhub.tenants.models import Membership, Right
+
+#: Characters of a call's arguments or result that a page shows before "Show all".
+SHOWN_CHARS = 1_500
+#: Characters that "Show all" shows, at most.
+ALL_CHARS = 200_000
+TURNS_A_PAGE = 20
+#: Characters of a search.
+MAX_SEARCH = 100
+NOTICES_SHOWN = 10
+SESSIONS_A_PAGE = 30
+#: Calls that a tool's page shows.
+CALLS_SHOWN = 20
+
+
+def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
+    if member.has_right(Right.SESSIONS):
+        return ChatSession.objects.filter(KEPT)
+    return ChatSession.objects.filter(KEPT, membership=member)
+
+
+def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own that nobody deleted, without those that agents opened."""
+    return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None)
+
+
+def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
+    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
+    session = (
+        visible_sessions(member)
+        .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
+        .defer("agent__model__provider__api_key")
+        .annotate(has_notices=Exists(Notice.objects.filter(session=OuterRef("pk"))))
+        .filter(pk=session_id)
+        .first()
+    )
+    if session is None:
+        raise Http404("No such session.")
+    return session
+
+
+def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
+    """With its session and its steps as pages show them. Two or three queries."""
+    turn = shown_turns().filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    if turn is None:
+        raise Http404("No such turn.")
+    share_markdown([turn])
+    return turn
+
+
+def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
+    """One step with all that it keeps."""
+    step = (
+        Step.objects.select_related("turn__session")
+        .filter(turn=turn_id, index=index, turn__session__in=visible_sessions(member))
+        .first()
+    )
+    if step is None:
+        raise Http404("No such step.")
+    return step
+
+
+def shown_turns() -> QuerySet[Turn]:
+    """Turns with their session, agent, and steps with their child turns. Long arguments and results are cut in the
+    database."""
+    steps = (
+        Step.objects.defer("arguments", "result", "result_sent", "verdicts")
+        .annotate(
+            arguments_shown=Left("arguments", SHOWN_CHARS),
+            arguments_length=Length("arguments"),
+            result_shown=Left("result", SHOWN_CHARS),
+            result_length=Length("result"),
+        )
+        .select_related("tool_set", "child_turn__agent")
+        .defer(
+            "tool_set__wire",
+            "tool_set__instructions",
+            "child_turn__message",
+            "child_turn__answer",
+            "child_turn__agent__prompt",
+        )
+        .order_by("index")
+    )
+    others = Turn.objects.filter(session=OuterRef("session")).exclude(agent=OuterRef("agent"))
+    return (
+        Turn.objects.select_related("session", "agent")
+        .annotate(
+            waits_for_another=earlier_open_turn(),
+            has_other_agents=Exists(others),
+            loads_dropped=Subquery(_last_event("loads_dropped")),
+            tools_over_limit=Subquery(_last_event("tools_over_limit")),
+        )
+        .prefetch_related(Prefetch("steps", steps))
+    )
+
+
+def _last_event(kind: str) -> QuerySet[TurnEvent, Any]:
+    """The payload of a turn's last event of a kind, for an annotation."""
+    return TurnEvent.objects.filter(turn=OuterRef("pk"), type=kind).order_by("-number").values("payload")[:1]
+
+
+@dataclass(frozen=True)
+class TurnsPage:
+    """Some turns in the order they were written, and where the ones before them begin (None: there are none)."""
+
+    turns: Sequence[Turn]
+    earlier: int | None
+
+
+def turns_page(session: ChatSession, *, before: int | None = None, limit: int = TURNS_A_PAGE) -> TurnsPage:
+    """The session's last turns, or the last ones before a number. Two queries."""
+    turns = shown_turns().filter(session=session).order_by("-seq")
+    if before is not None:
+        turns = turns.filter(seq__lt=before)
+    found = list(turns[: limit + 1])
+    page = found[:limit][::-1]
+    share_markdown(page)
+    return TurnsPage(page, page[0].seq if len(found) > limit else None)
+
+
+def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:
+    """The session's turns behind a number, in order, as pages show them. One query where there are none, else two."""
+    turns = list(shown_turns().filter(session=session, seq__gt=seq).order_by("seq")[:TURNS_A_PAGE])
+    share_markdown(turns)
+    return turns
+
+
+def notices_of(session: ChatSession) -> Sequence[Notice]:
+    """What the service said in a session lately, in order. One query; none where it is known that it said nothing."""
+    if not getattr(session, "has_notices", True):
+        return []
+    return list(Notice.objects.filter(session=session).order_by("-pk")[:NOTICES_SHOWN])[::-1]
+
+
+def turn_count(session: ChatSession) -> int:
+    return Turn.objects.filter(session=session).count()
+
+
+@dataclass(frozen=True)
+class SessionsPage:
+    """Some sessions, newest first; the cursor of the next page, or None."""
+
+    sessions: Sequence[ChatSession]
+    next: str | None
+
+
+def sessions_page(
+    member: Membership, *, everyone: bool = False, q: str = "", cursor: str = "", limit: int = SESSIONS_A_PAGE
+) -> SessionsPage:
+    """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's.
+
+    `q`: each of its words occurs in the title, in a message or in an answer. Those that an agent opened are found at
+    the call that opened them.
+    """
+    sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(KEPT, membership=member)
+    sessions = sessions.filter(parent_turn=None)
+    for word in q.split()[:MOST_WORDS]:
+        turns = Turn.objects.filter(holds_word(("message", "answer"), word), session=OuterRef("pk"))
+        sessions = sessions.filter(holds_word(("title",), word) | Exists(turns))
+    place = session_place(cursor)
+    if place is not None:
+        moment, key = place
+        sessions = sessions.filter(Q(active_at__lt=moment) | Q(active_at=moment, pk__lt=key))
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq")
+    found = list(
+        sessions.select_related("agent", "membership__user")
+        .annotate(turn_count=Subquery(last.values("seq")[:1]), last_status=Subquery(last.values("status")[:1]))
+        .order_by("-active_at", "-pk")[: limit + 1]
+    )
+    page = found[:limit]
+    return SessionsPage(page, f"{page[-1].active_at.isoformat()}_{page[-1].pk}" if len(found) > limit else None)
+
+
+def session_place(cursor: str) -> tuple[datetime, UUID] | None:
+    """Where a cursor points; None for none, and for one that no page of ours has written."""
+    moment, _, key = cursor.partition("_")
+    try:
+        when = datetime.fromisoformat(moment)
+        return (when.astimezone(UTC), UUID(key)) if when.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def agents_to_talk_to() -> QuerySet[Agent]:
+    """In the order they were made: the first one is what a newcomer meets."""
+    return Agent.objects.filter(is_enabled=True).order_by("pk")
+
+
+def by_last_call(member: Membership) -> Combinable:
+    """An order of tools: the last called first, by calls that the member may see; those without one at the end."""
+    calls = Step.objects.filter(kind=StepKind.TOOL, organisation_id=member.organisation_id, tool_name=OuterRef("name"))
+    if not member.has_right(Right.SESSIONS):
+        calls = calls.filter(turn__membership=member)
+    return Value(0) - Coalesce(Subquery(calls.order_by("-pk").values("pk")[:1]), Value(0))
+
+
+def calls_of_tool(member: Membership, name: str) -> list[Step]:
+    """The last calls of a tool in sessions that the member may see. One query, or two."""
+    calls = (
+        Step.objects.filter(kind=StepKind.TOOL, tool_name=name, turn__session__in=visible_sessions(member))
+        .select_related("turn__membership__user", "turn__session")
+        .only(
+            "organisation_id",
+            "index",
+            "status",
+            "started_at",
+            "ended_at",
+            "display",
+            "turn__organisation_id",
+            "turn__seq",
+            "turn__membership__organisation_id",
+            "turn__membership__user__email",
+            "turn__membership__user__first_name",
+            "turn__membership__user__last_name",
+            "turn__session__organisation_id",
+            "turn__session__title",
+        )
+    )
+    return list(calls.order_by("-pk")[:CALLS_SHOWN])

@@ -1,0 +1,244 @@
+"""REST: one turn, what it did, and how it is watched and stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
+from django.db import connection
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from sessions.chats.queries import visible_sessions
+from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
+from sessions.models import Step, Turn
+from sessions.turns import ledger
+from sessions.turns.events import Delta, Event, watch
+from toolhub.tenants.api import ErrorOut, api_member, paged
+from toolhub.tenants.middleware import token_of
+from toolhub.tenants.models import ApiToken, Membership, Scope
+from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters
+from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.wire import Refused
+
+#: Seconds between two looks at whether a stream's reader may still read.
+CHECK_EVERY = 3.0
+#: The id of an event, or of a piece of text: the event that it is written behind, and where it ends.
+SEEN = re.compile(r"(?P<event>\d{1,9})(?:\.(?P<read>\d{1,9}))?", re.ASCII)
+
+
+class UsageOut(serializers.Serializer[Any]):
+    rounds = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    estimated = serializers.BooleanField(help_text="Whether some of these are toolhub's count, not the provider's.")
+
+
+class TurnOut(serializers.Serializer[Turn]):
+    id = serializers.UUIDField(source="pk")
+    session = serializers.UUIDField(source="session_id")
+    seq = serializers.IntegerField()
+    agent = serializers.CharField(source="agent.slug")
+    parent_turn = serializers.UUIDField(
+        source="session.parent_turn_id", allow_null=True, help_text="The turn that waits for this one, if one does."
+    )
+    status = serializers.CharField()
+    message = serializers.CharField()
+    answer = serializers.CharField(help_text="Of a turn that was stopped: what had been written of it.")
+    draft = serializers.CharField(help_text="What the model has written so far of the reply that it is at.")
+    error_code = serializers.CharField()
+    error_message = serializers.CharField()
+    usage = UsageOut()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class StepOut(serializers.Serializer[Any]):
+    index = serializers.IntegerField()
+    kind = serializers.CharField()
+    status = serializers.CharField()
+    round = serializers.IntegerField()
+    text = serializers.CharField()
+    tool = serializers.CharField(source="tool_name")
+    tool_call_id = serializers.CharField()
+    display = serializers.CharField()
+    arguments = serializers.CharField()
+    result = serializers.CharField(source="result_sent")
+    input_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    usage_estimated = serializers.BooleanField()
+    finish_reason = serializers.CharField(help_text="`stopped`: the turn was stopped while the model wrote.")
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def shown() -> QuerySet[Turn]:
+    """Turns with what TurnOut tells of their agent and session."""
+    return Turn.objects.select_related("agent", "session").defer("agent__prompt")
+
+
+def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
+    """A turn of a session that the member may see; somebody else's looks like a missing one."""
+    turn = shown().filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    if turn is None:
+        raise Http404
+    return turn
+
+
+def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:
+    """A token for chatting changes what is its own member's; for another's it takes one for administration."""
+    token = request.auth
+    if owner_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
+        raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
+
+
+class TurnDetail(APIView):
+    @extend_schema(operation_id="turns_read", summary="One turn", responses={200: TurnOut, 404: ErrorOut})
+    def get(self, request: Request, turn_id: UUID) -> Response:
+        """Where a turn stands, and its answer."""
+        return Response(TurnOut(turn_or_404(api_member(request), turn_id)).data)
+
+
+class TurnSteps(APIView):
+    @extend_schema(
+        operation_id="steps_list",
+        summary="Steps of a turn",
+        parameters=[
+            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="Only steps after this index."),
+            PAGE_PARAMETERS[1],
+        ],
+        responses={200: paged(StepOut), 404: ErrorOut},
+    )
+    def get(self, request: Request, turn_id: UUID) -> Response:
+        """The model calls and tool calls of a turn, in order. `next` is the `after` of the following page."""
+        turn = turn_or_404(api_member(request), turn_id)
+        only_parameters(request, "after", "limit")
+        after = integer_parameter(request, "after", 0, 0, 2**31 - 1)
+        limit = integer_parameter(request, "limit", 50, 1, 200)
+        found = list(Step.objects.filter(turn=turn, index__gt=after).order_by("index")[: limit + 1])
+        following = str(found[limit - 1].index) if len(found) > limit else None
+        return Response({"results": StepOut(found[:limit], many=True).data, "next": following})
+
+
+class TurnCancel(APIView):
+    write_scope = Scope.CHAT
+
+    @extend_schema(
+        operation_id="turns_cancel",
+        summary="Stop a turn",
+        request=None,
+        responses={200: TurnOut, 403: ErrorOut, 404: ErrorOut},
+    )
+    def post(self, request: Request, turn_id: UUID) -> Response:
+        """A queued turn ends at once, a running one before its next step. A turn that has ended stays as it is."""
+        member = api_member(request)
+        turn = turn_or_404(member, turn_id)
+        check_may_touch(request, member, turn.session.membership_id)
+        ledger.cancel(turn, actor=member)
+        return Response(TurnOut(turn).data)
+
+
+class AnyAccept(BaseContentNegotiation):
+    """A stream is an event stream, and an error JSON, whatever was asked for."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class TurnEvents(APIView):
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        operation_id="events_stream",
+        summary="Watch a turn",
+        parameters=[
+            OpenApiParameter(
+                "Last-Event-ID",
+                {"type": "string", "pattern": r"^\d{1,9}(\.\d{1,9})?$"},
+                OpenApiParameter.HEADER,
+                description="Go on behind the event or piece of text that had this id.",
+            )
+        ],
+        responses={
+            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="Server-sent events."),
+            404: ErrorOut,
+            429: OpenApiResponse(ErrorOut, description="`too_many_streams`: close one first, or ask for the turn."),
+        },
+    )
+    def get(self, request: Request, turn_id: UUID) -> HttpResponseBase:
+        """The turn's events as they happen, each with its number as id.
+
+        A `delta` carries a piece of the reply that the model is writing: `{"after": 4, "at": 120, "text": "..."}` is
+        text from character 120 on of what is written behind event 4; its id is `4.` and the length of all the text that
+        came so far. Whoever connects in the middle gets the text so far first; whoever comes back with the last id gets
+        what is missing, and nothing twice. `model` says that a reply is whole and stored; `attempt_restarted` that what
+        came of it is void, because the model is asked again."""
+        member = api_member(request)
+        turn = turn_or_404(member, turn_id)
+        seen = SEEN.fullmatch(request.headers.get("Last-Event-ID", "0"))
+        if seen is None:
+            raise ValidationError({"Last-Event-ID": "Give the id of an event of this turn."})
+        parts = stream(request, turn, int(seen["event"]), int(seen["read"] or 0))
+        try:
+            return event_stream(member, request.auth if isinstance(request.auth, ApiToken) else None, parts)
+        except TooManyStreams as error:
+            raise Refused("too_many_streams", str(error), status_code=429, wait=TRY_AGAIN) from error
+
+
+async def stream(request: Request, turn: Turn, after: int, read: int = 0) -> AsyncIterator[str]:
+    """Text of the event stream. Ends with the turn, or when the token may no longer read it."""
+    checked_at = time.monotonic()
+    async for item in watch(turn.pk, turn.organisation_id, after=after, read=read, whole=True):
+        if time.monotonic() - checked_at > CHECK_EVERY:
+            checked_at = time.monotonic()
+            if not await _may_still_read(request, turn):
+                return
+        if isinstance(item, Event):
+            yield f"id: {item.number}\nevent: {item.type}\ndata: {json.dumps(item.payload)}\n\n"
+        elif isinstance(item, Delta):
+            data = json.dumps({"after": item.event, "at": item.at, "text": item.text})
+            yield f"id: {item.event}.{item.end}\nevent: delta\ndata: {data}\n\n"
+        else:
+            yield ": still here\n\n"
+
+
+@sync_to_async
+def _may_still_read(request: Request, turn: Turn) -> bool:
+    try:
+        token = token_of(request._request)
+        if token is None:
+            return False
+        with organisation_scope(turn.organisation_id):
+            return visible_sessions(token.membership).filter(pk=turn.session_id).exists()
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+urlpatterns: list[URLPattern] = [
+    path("turns/<uuid:turn_id>", TurnDetail.as_view(), name="api-turn"),
+    path("turns/<uuid:turn_id>/steps", TurnSteps.as_view(), name="api-turn-steps"),
+    path("turns/<uuid:turn_id>/events", TurnEvents.as_view(), name="api-turn-events"),
+    path("turns/<uuid:turn_id>/cancel", TurnCancel.as_view(), name="api-turn-cancel"),
+]

@@ -1,0 +1,313 @@
+"""The pages of chats: an organisation's home, the list of sessions, one session with its turns as they happen."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.catalogue.tools.queries import catalogue_numbers
+from capabilities.pipeline.specs import may_use_nothing
+from sessions.chats.examples import examples_for
+from sessions.chats.first_steps import first_steps
+from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm
+from sessions.chats.live import watch_turn
+from sessions.chats.queries import (
+    ALL_CHARS,
+    MAX_SEARCH,
+    notices_of,
+    session_or_404,
+    sessions_page,
+    shown_turns,
+    step_or_404,
+    turn_count,
+    turn_or_404,
+    turns_after,
+    turns_page,
+)
+from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
+from sessions.chats.writes import change_session, delete_session, may_delete, may_write, open_session, rights_in
+from sessions.loading.queries import around
+from sessions.loading.views import panel_of
+from sessions.models import ChatSession, Schedule, Turn
+from sessions.turns import ledger
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    context = {
+        "numbers": catalogue_numbers(),
+        "page": sessions_page(member, limit=6),
+        "form": NewSessionForm(),
+        "can_chat": member.has_access(Access.MEMBER),
+        "may_use_nothing": may_use_nothing(member),
+    }
+    if member.has_access(Access.OPERATOR):
+        steps = first_steps(member.organisation)
+        context["first_steps"] = [] if all(step.is_done for step in steps) else steps
+    return render(request, "sessions/home.html", context)
+
+
+@require_GET
+@signed_in
+def first_steps_page(request: MemberRequest, org: str) -> HttpResponse:
+    """What to do first, with what is done ticked."""
+    member = member_or_404(request)
+    return render(request, "sessions/first_steps.html", {"first_steps": first_steps(member.organisation)})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def session_list(request: MemberRequest, org: str) -> HttpResponse:
+    """The member's sessions (`?whose=all`: everybody's, with the right `sessions`); POST opens one."""
+    if request.method == "POST":
+        return _create_session(request, member_or_404(request, at_least=Access.MEMBER))
+    return _session_list(request, member_or_404(request), NewSessionForm())
+
+
+def _create_session(request: MemberRequest, member: Membership) -> HttpResponse:
+    form = NewSessionForm(request.POST)
+    if not form.is_valid():
+        return _session_list(request, member, form, status=422)
+    session = open_session(member, form.cleaned_data["agent"])
+    return redirect("session_detail", org=member.organisation.slug, session_id=session.pk)
+
+
+def _session_list(request: MemberRequest, member: Membership, form: NewSessionForm, status: int = 200) -> HttpResponse:
+    sees_all = member.has_right(Right.SESSIONS)
+    everyone = sees_all and request.GET.get("whose") == "all"
+    cursor = request.GET.get("cursor", "")
+    q = request.GET.get("q", "").strip()[:MAX_SEARCH]
+    kept = [("whose", "all")] if everyone else []
+    context = {
+        "page": sessions_page(member, everyone=everyone, q=q, cursor=cursor),
+        "q": q,
+        "query": urlencode([*kept, ("q", q)] if q else kept),
+        "form": form,
+        "sees_all": sees_all,
+        "everyone": everyone,
+        "is_first": not cursor,
+        "can_chat": member.has_access(Access.MEMBER),
+    }
+    return render(request, "sessions/session_list.html", context, status=status)
+
+
+@require_GET
+@signed_in
+def session_detail(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    return _session_page(request, member, session_or_404(member, session_id))
+
+
+def _session_page(
+    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm | None = None, status: int = 200
+) -> HttpResponse:
+    before = request.GET.get("before", "")
+    page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
+    beside = around(session, session.agent, member)
+    speaks = (page.turns[-1].agent if page.turns else session.agent).slug
+    panel = panel_of(member, session, session.agent, beside)
+    offered = not page.turns and not before and may_write(member, session)
+    context = (
+        panel
+        | {
+            "examples": examples_for(each.name for each in panel["selection"].tools) if offered else [],
+            "session": session,
+            "page": page,
+            "is_last": not before,
+            "is_running": any(turn.is_open for turn in page.turns),
+            "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
+            "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
+        }
+        | rights_in(member, session)
+        | _notices(session)
+    )
+    return render(request, "sessions/session_detail.html", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def session_update(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """Where a session is renamed, which its own member does, and deleted."""
+    is_post = request.method == "POST"
+    member = member_or_404(request, at_least=Access.MEMBER if is_post else Access.VIEWER)
+    session = session_or_404(member, session_id)
+    can_rename = may_write(member, session)
+    if not (can_rename or (not is_post and may_delete(member, session))):
+        raise PermissionDenied("Only its member renames a session.")
+    form = SessionForm(request.POST if is_post else None, initial={"title": session.title})
+    if form.is_valid():
+        change_session(session, actor=member, title=form.cleaned_data["title"])
+        messages.success(request, "The session is renamed.")
+        return redirect("session_detail", org, session.pk)
+    context = {
+        "session": session,
+        "form": form,
+        "can_rename": can_rename,
+        "can_delete": may_delete(member, session),
+        "turns": turn_count(session),
+        "schedules": Schedule.objects.filter(session=session).order_by("name"),
+    }
+    return render(request, "sessions/session_update.html", context, status=422 if is_post else 200)
+
+
+@require_POST
+@signed_in
+def session_delete(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    session = session_or_404(member, session_id)
+    title, is_own = str(session), session.membership_id == member.pk
+    delete_session(session, actor=member)
+    messages.success(request, f"{title} is deleted.")
+    response = redirect("session_list", org)
+    if not is_own:
+        response["Location"] += "?whose=all"
+    return response
+
+
+@require_GET
+@signed_in
+def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """What an open page asks for now and then: what the service said in the session, and turns from elsewhere.
+
+    `after` is the number of the last turn that the page shows, `newest` the moment of its last notice. 204 where there
+    is nothing newer.
+    """
+    member = member_or_404(request)
+    session = session_or_404(member, session_id)
+    after = request.GET.get("after", "")
+    turns = turns_after(session, int(after)) if after.isdecimal() and len(after) < 10 else []
+    said = _notices(session)
+    if not turns and request.GET.get("newest") == said["newest"]:
+        return HttpResponse(status=204)
+    context = said | {"session": session, "turns": turns} | rights_in(member, session)
+    return render(request, "sessions/_news.html", context)
+
+
+def _notices(session: ChatSession) -> dict[str, Any]:
+    notices = notices_of(session)
+    return {"notices": notices, "newest": notices[-1].created_at.isoformat() if notices else ""}
+
+
+@require_POST
+@signed_in
+def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """Take a message. The answer is the new turn and an empty field, or the field with what is wrong."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    session = session_or_404(member, session_id)
+    if not may_write(member, session):
+        raise PermissionDenied("Only its member writes into a session: its turns act with that member's rights.")
+    form = MessageForm(request.POST)
+    if not form.is_valid():
+        return _refused_message(request, member, session, form)
+    try:
+        accepted = ledger.accept(
+            session,
+            form.cleaned_data["message"],
+            member=member,
+            agent=form.cleaned_data["agent"],
+            idempotency_key=form.idempotency_key(),
+        )
+    except ledger.Conflict as error:
+        form.add_error("message", str(error))
+        return _refused_message(request, member, session, form)
+    if not request.htmx:
+        return redirect(f"{reverse('session_detail', args=[org, session.pk])}#turn-{accepted.turn.pk}")
+    session.refresh_from_db(fields=["title"])
+    context = {
+        "session": session,
+        "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
+        "form": MessageForm(initial={"agent": accepted.turn.agent.slug}),
+    } | rights_in(member, session)
+    return render(request, "sessions/_message_taken.html", context)
+
+
+def _refused_message(
+    request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm
+) -> HttpResponse:
+    if request.htmx:
+        return render(request, "sessions/_composer.html", {"session": session, "form": form}, status=422)
+    return _session_page(request, member, session, form, status=422)
+
+
+@require_GET
+@signed_in
+def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    """One turn as it stands: what polls or streams it for htmx, its place in its session for a browser."""
+    member = member_or_404(request)
+    turn = turn_or_404(member, turn_id)
+    if request.htmx:
+        context = _turn_context(member, turn) | {"poll": "poll" in request.GET}
+        return render(request, "sessions/_live_turn.html", context)
+    place = f"?before={turn.seq + 1}#turn-{turn.pk}"
+    return redirect(reverse("session_detail", args=[org, turn.session_id]) + place)
+
+
+@require_POST
+@signed_in
+def turn_cancel(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    member = member_or_404(request)
+    turn = turn_or_404(member, turn_id)
+    ledger.cancel(turn, actor=member)
+    if request.htmx:
+        return _stopped(request, member, turn_or_404(member, turn_id))
+    messages.info(request, "The turn was asked to stop." if turn.is_open else "The turn has ended.")
+    return redirect(f"{reverse('session_detail', args=[org, turn.session_id])}#turn-{turn.pk}")
+
+
+def _stopped(request: MemberRequest, member: Membership, turn: Turn) -> HttpResponse:
+    """The turn's state while it stops: what it wrote meanwhile stays as the page has it. Of one that has ended, all."""
+    if turn.is_open:
+        return render(request, "sessions/_turn_state.html", _turn_context(member, turn))
+    response = render(request, "sessions/_live_turn.html", _turn_context(member, turn))
+    response["HX-Retarget"] = f"#turn-{turn.pk}"
+    return response
+
+
+def _turn_context(member: Membership, turn: Any) -> dict[str, Any]:
+    return {"turn": turn} | rights_in(member, turn.session)
+
+
+@require_GET
+@signed_in
+def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> HttpResponse:
+    """One step with its whole arguments and result: what "Show all" leads to."""
+    member = member_or_404(request)
+    step = step_or_404(member, turn_id, index)
+    context = {
+        "step": step,
+        "turn": step.turn,
+        "session": step.turn.session,
+        "arguments": step.arguments[:ALL_CHARS],
+        "result": step.result[:ALL_CHARS],
+        "all_chars": ALL_CHARS,
+        "is_cut": len(step.arguments) > ALL_CHARS or len(step.result) > ALL_CHARS,
+    }
+    return render(request, "sessions/_step_full.html" if request.htmx else "sessions/step_detail.html", context)
+
+
+@transaction.non_atomic_requests
+@require_GET
+@signed_in
+async def turn_stream(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponseBase:
+    """The turn as it happens, as server-sent events: `turn`, `delta`, and `done` at its end. 429: the page polls."""
+    member = member_or_404(request)
+    await sync_to_async(turn_or_404)(member, turn_id)
+    try:
+        return event_stream(member, None, watch_turn(request, turn_id))
+    except TooManyStreams as error:
+        return HttpResponse(str(error), status=429, headers={"Retry-After": str(TRY_AGAIN)}, content_type="text/plain")

@@ -1,0 +1,132 @@
+"""A conversation begins here, and is changed and deleted here, whoever asks: a page or the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Count, Exists, OuterRef, Sum
+from django.db.models.functions import Now
+
+from capabilities.models import Agent
+from sessions.access import Ending, may_stop
+from sessions.loading.writes import share_loads
+from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
+from sessions.turns.endings import stop_turn
+from sessions.turns.sweeping import Backoff, each_item
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.scope import system_scope
+
+#: Deleted sessions whose rows one sweep removes.
+AT_ONCE = 20
+removal_backoff = Backoff("removing a deleted session")
+
+
+def open_session(member: Membership, agent: Agent, *, title: str = "") -> ChatSession:
+    """A new session of this member with an agent of the same organisation."""
+    return ChatSession.objects.create(
+        organisation_id=member.organisation_id, membership=member, agent=agent, title=title
+    )
+
+
+@transaction.atomic
+def change_session(
+    session: ChatSession, *, actor: Membership, title: str | None = None, shares_loads: bool | None = None
+) -> ChatSession:
+    """Name it, or let its agents share what they load; what is not given stays."""
+    if title is not None:
+        ChatSession.objects.filter(pk=session.pk).update(title=title)
+    if shares_loads is not None:
+        share_loads(session, shares_loads, actor=actor)
+    session.refresh_from_db(fields=["title", "shares_loads", "load_count"])
+    return session
+
+
+def may_delete(member: Membership, session: ChatSession) -> bool:
+    """Whether the member may delete it: one's own, as far as one may chat; with the right `sessions` anybody's.
+
+    One that an agent opened goes with the session that it works for.
+    """
+    return session.parent_turn_id is None and may_stop(member, session.membership_id)
+
+
+@transaction.atomic
+def delete_session(session: ChatSession, *, actor: Membership) -> None:
+    """Nobody sees it from now on, nor those that its agents opened; its open turns are stopped, its schedules and
+    reminders stay and go on elsewhere. `remove_deleted` takes the rows. A second time changes nothing.
+
+    Raises PermissionDenied.
+    """
+    if session.parent_turn_id is not None:
+        raise PermissionDenied("An agent opened this session; it goes with the session that it works for.")
+    if not may_delete(actor, session):
+        raise PermissionDenied("Only its own member deletes a session, or somebody with the admin right sessions.")
+    if not ChatSession.objects.filter(KEPT, pk=session.pk).update(deleted_at=Now()):
+        return
+    # The audit keeps no title: it begins with the words of a message.
+    cost = Turn.objects.filter(session=session).aggregate(
+        turns=Count("pk"), input_tokens=Sum("input_tokens", default=0), output_tokens=Sum("output_tokens", default=0)
+    )
+    session.title = ""
+    record("session.delete", session, actor=actor, before={"member": str(session.membership), **cost})
+    ending = Ending(TurnStatus.CANCELLED, "cancelled", f"{actor} deleted the session.")
+    for turn_id in open_turns([session.pk]):
+        stop_turn(turn_id, ending)
+    family = [session.pk, *_hide_below(session)]
+    Schedule.objects.filter(session__in=family).update(session=None)
+    Reminder.objects.filter(session__in=family).update(session=None)
+
+
+def _hide_below(session: ChatSession) -> list[UUID]:
+    """Hide the sessions that its agents opened, and those below them; returns their keys. Two queries a level."""
+    found: list[UUID] = []
+    level: list[UUID] = [session.pk]
+    while level:
+        below = ChatSession.objects.filter(parent_turn__session__in=level)
+        level = list(below.values_list("pk", flat=True))
+        ChatSession.objects.filter(pk__in=level).update(deleted_at=Now())
+        found += level
+    return found
+
+
+def open_turns(sessions: Sequence[UUID]) -> list[UUID]:
+    turns = Turn.objects.filter(session__in=sessions, status__in=OPEN_STATUSES).order_by("-seq")
+    return list(turns.values_list("pk", flat=True))
+
+
+def remove_deleted() -> None:
+    """Remove the rows of deleted sessions in which no turn is open any more; some at a time. Safe in any worker."""
+    is_open = Turn.objects.filter(session=OuterRef("pk"), status__in=OPEN_STATUSES)
+    with system_scope():
+        found = ChatSession.objects.filter(~KEPT).exclude(Exists(is_open)).exclude(pk__in=removal_backoff.paused())
+        # Those that agents opened first: they hang on a turn of the session above.
+        found = found.order_by("-depth", "deleted_at", "pk")
+        each_item(removal_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), _remove)
+
+
+@transaction.atomic
+def _remove(session_id: UUID) -> None:
+    ChatSession.objects.get(pk=session_id).delete()
+
+
+def own_session(session: ChatSession) -> ChatSession:
+    """The member's own session, above any that agents opened below it. A query or two for each level."""
+    while session.parent_turn is not None:
+        session = session.parent_turn.session
+    return session
+
+
+def may_write(member: Membership, session: ChatSession) -> bool:
+    """A turn acts with the rights of its session's member, so nobody else writes into it; and into one that an agent
+    opened, nobody does."""
+    is_own = session.membership_id == member.pk and session.parent_turn_id is None
+    return is_own and member.has_access(Access.MEMBER)
+
+
+def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
+    """What a page offers this member in the session: `may_write`, and `may_stop` for its turns. One query for who
+    is neither its member nor an operator."""
+    return {"may_write": may_write(member, session), "may_stop": may_stop(member, session.membership_id)}

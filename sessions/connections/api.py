@@ -1,0 +1,89 @@
+"""REST: tests of services and models. POST asks a worker for one; GET tells what the last one showed."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.common.api import refusals
+from capabilities.models import ConnectionTest, LanguageModel
+from capabilities.services.writes import shown_service_or_404
+from sessions.connections.writes import request_model_test, request_service_test
+from toolhub.tenants.api import ErrorOut, api_member
+from toolhub.tenants.models import Right
+from toolhub.tenants.paging import only_parameters
+
+
+class ConnectionTestOut(serializers.Serializer[Any]):
+    status = serializers.ChoiceField(choices=["not_tested", "queued", "running", "works", "failed"])
+    reason = serializers.CharField(help_text="Why it failed.")
+    tested_at = serializers.DateTimeField(allow_null=True, help_text="When the result was there.")
+
+
+def shown(test: ConnectionTest | None) -> dict[str, Any]:
+    """What the API tells of the last test; None where there is none since the last change."""
+    if test is None:
+        return {"status": "not_tested", "reason": "", "tested_at": None}
+    return {"status": test.status, "reason": test.reason, "tested_at": test.ended_at}
+
+
+class ServiceTest(APIView):
+    @extend_schema(operation_id="services_test_read", summary="The last test of a service", responses=ConnectionTestOut)
+    def get(self, request: Request, service: str) -> Response:
+        """`not_tested` also after a change of what is set up. Needs the right `catalogue`."""
+        api_member(request, right=Right.CATALOGUE, category=None)
+        only_parameters(request)
+        return Response(ConnectionTestOut(shown(shown_service_or_404(service).test)).data)
+
+    @extend_schema(
+        operation_id="services_test",
+        summary="Test a service",
+        request=None,
+        responses={202: ConnectionTestOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, service: str) -> Response:
+        """A worker makes one call that only reads. 409 `conflict` if it is not set up, or too many are open."""
+        member = api_member(request, right=Right.CATALOGUE)
+        with refusals():
+            test = request_service_test(shown_service_or_404(service), actor=member)
+        location = reverse("api-service-test", args=[service])
+        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+
+
+class ModelTest(APIView):
+    @extend_schema(operation_id="models_test_read", summary="The last test of a model", responses=ConnectionTestOut)
+    def get(self, request: Request, model_id: UUID) -> Response:
+        """`not_tested` also after a change of the model or its provider. Needs the right `providers`."""
+        api_member(request, right=Right.PROVIDERS)
+        only_parameters(request)
+        model = get_object_or_404(LanguageModel, public_id=model_id)
+        return Response(ConnectionTestOut(shown(ConnectionTest.objects.filter(language_model=model).first())).data)
+
+    @extend_schema(
+        operation_id="models_test",
+        summary="Test a model",
+        request=None,
+        responses={202: ConnectionTestOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, model_id: UUID) -> Response:
+        """A worker sends it one short message. 409 `conflict` where too many tests are open."""
+        member = api_member(request, right=Right.PROVIDERS)
+        model = get_object_or_404(LanguageModel, public_id=model_id)
+        with refusals():
+            test = request_model_test(model, actor=member)
+        location = reverse("api-model-test", args=[model_id])
+        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+
+
+urlpatterns: list[URLPattern] = [
+    path("services/<str:service>/test", ServiceTest.as_view(), name="api-service-test"),
+    path("models/<uuid:model_id>/test", ModelTest.as_view(), name="api-model-test"),
+]

@@ -1,0 +1,64 @@
+"""The Test buttons of services and models: asked for by POST; the state is a part of their pages, and polled."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from capabilities.agents.queries import model_or_404, provider_or_404
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import ConnectionTest
+from capabilities.services.writes import shown_service_or_404
+from sessions.connections.writes import request_model_test, request_service_test
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def service_test(request: MemberRequest, org: str, service: str) -> HttpResponse:
+    """POST asks for a test. The answer is the state: the part that htmx swaps, or the service's page."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    shown = shown_service_or_404(service)
+    test, refusal = shown.test, ""
+    if request.method == "POST":
+        try:
+            test = request_service_test(shown, actor=member)
+        except ChangeRefused as error:
+            refusal = str(error)
+    page = reverse("service_update", args=[org, service])
+    return _state(
+        request, page, {"test": test, "service": shown, "may_test": member.has_right(Right.CATALOGUE)}, refusal
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
+    """The same for a model of a provider."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    model = model_or_404(provider, model_id)
+    test, refusal = ConnectionTest.objects.filter(language_model=model).first(), ""
+    if request.method == "POST":
+        try:
+            test = request_model_test(model, actor=member)
+        except ChangeRefused as error:
+            refusal = str(error)
+    page = reverse("provider_update", args=[org, slug])
+    return _state(request, page, {"test": test, "model": model, "provider": provider, "may_test": True}, refusal)
+
+
+def _state(request: MemberRequest, page: str, context: dict[str, Any], refusal: str) -> HttpResponse:
+    if request.htmx:
+        return render(request, "capabilities/_connection_test.html", context | {"refusal": refusal})
+    if refusal:
+        messages.error(request, refusal)
+    return redirect(page)

@@ -1,0 +1,317 @@
+"""Why a tool is, or is not, in what an agent sends for a member: a verdict of every stage, and what would change it.
+
+No rule is written here a second time: verdicts come from the stages of `selection`, changes from `whatif`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from django.db.models import Case, F, IntegerField, Q, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Left, Now
+
+from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
+from capabilities.contract.permission import Decision, Rights
+from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
+from capabilities.pipeline.candidates import Candidate, Row
+from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations
+from capabilities.services.writes import service_title
+from sessions.explain.whatif import World, read_world
+from sessions.models import ChatSession
+from sessions.selection import stages as selection
+from toolhub.tenants.models import Membership
+
+TOOLS_A_PAGE = 50
+#: Characters of a description that a list shows.
+LINE_CHARS = 160
+#: Toolkits that a reason names.
+NAMED = 3
+#: `stopped`: the agent has it or could load it, and something keeps it back; `not_offered`: it has no way to it.
+STATES = ("sent", "loadable", "stopped", "not_offered")
+#: Kinds of matches with a query, as `by_match` numbers them.
+MATCHES = 3
+#: Tools that are kept back, of which it is asked whether one change would do.
+NEARLY_LOOKED_AT = 500
+
+#: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is told in
+#: two, what grants say and what roles say, in the order in which they decide.
+ALONE: Mapping[str, selection.Stage] = {
+    "enabled": selection.enabled,
+    "set-up": selection.ready,
+    "scope": selection.in_scope,
+    "delegation": selection.delegated,
+}
+STAGES = ("loaded", *ALONE, "grants", "role", "limit")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
+    empty for all, `tool` is a name.
+
+    `after` and `before` are places, where a page begins or ends; `capabilities.catalogue.tools.search` says their form.
+    """
+
+    q: str = ""
+    category: str = ""
+    state: str = ""
+    after: str = ""
+    before: str = ""
+    limit: int = TOOLS_A_PAGE
+    tool: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one stage says of one tool, whatever the others say. `kept` is None where it says nothing of it."""
+
+    stage: str
+    kept: bool | None
+    reason: str
+    #: The same in about three words.
+    short: str
+    #: Whether it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
+    stops: bool = False
+
+
+@dataclass(frozen=True)
+class GrantLine:
+    """A grant in force of the member's, on a tool or a category."""
+
+    id: int
+    tool_id: int | None
+    category_id: int | None
+    effect: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One tool of a page, before it is asked about."""
+
+    spec: ToolSpec
+    line: str
+    #: Names of the toolkits that hold it, whichever agent may load them.
+    toolkits: tuple[str, ...] = ()
+    grants: tuple[GrantLine, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """One tool with the verdicts of all stages, in order."""
+
+    listed: Listed
+    cells: tuple[Cell, ...]
+    #: One of STATES.
+    state: str
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.listed.spec
+
+    @property
+    def is_sent(self) -> bool:
+        return self.state == "sent"
+
+    @cached_property
+    def stops(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.stops)
+
+    @property
+    def first_stop(self) -> Cell | None:
+        return next(iter(self.stops), None)
+
+
+@dataclass(frozen=True)
+class ReasonsPage:
+    """Some tools with their reasons; the places to go on after and before, None at either end."""
+
+    world: World
+    tools: Sequence[Reasons]
+    after: str | None
+    before: str | None
+
+
+def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
+    """Five queries, whatever there is. Without a session: what a new one would begin with.
+
+    `agent` comes with its model and provider at hand.
+    """
+    world = read_world(session or selection.new_session(member, agent), agent)
+    page = _page(world, asked)
+    return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, page.rows)], page.after, page.before)
+
+
+# -- Which tools ------------------------------------------------------------------------------------------------------
+
+
+def _page(world: World, asked: Asked) -> Page[Listed]:
+    """What is sent comes first, then what one change lets through, what is offered, and the rest."""
+    tools = matching(Tool.objects.filter(current_version__isnull=False), asked.q)
+    if asked.tool:
+        tools = tools.filter(name=asked.tool)
+    if asked.category:
+        tools = tools.filter(category__name=asked.category)
+    others = world.sent | world.loadable
+    if asked.state == "stopped":
+        tools = tools.filter(pk__in=world.offered - others)
+    elif asked.state == "not_offered":
+        tools = tools.exclude(pk__in=world.offered | others)
+    elif asked.state:
+        tools = tools.filter(pk__in=world.sent if asked.state == "sent" else world.loadable)
+    line = Left("current_version__description", LINE_CHARS)
+    columns = tools.annotate(**spec_annotations(), line=line, place=_order(world, asked.q))
+    rows = columns.values_list(*SPEC, "line", "place", named=True)
+    page = page_of(rows, asked.after, asked.before, limit=asked.limit)
+    return Page([Listed(ToolSpec(*row[: len(SPEC)]), row.line) for row in page.rows], page.after, page.before)
+
+
+def _order(world: World, q: str) -> Combinable:
+    groups = Case(
+        When(pk__in=world.sent, then=Value(0)),
+        When(pk__in=_nearly_sent(world), then=Value(1)),
+        When(pk__in=world.offered, then=Value(2)),
+        default=Value(3),
+        output_field=IntegerField(),
+    )
+    return groups * Value(MATCHES) + by_match(q)
+
+
+def _nearly_sent(world: World) -> set[int]:
+    """Keys of what could be loaded, and of what is brought and stopped by one stage alone, beside the limit."""
+    kept_back = [each.spec for each in world.gathered.values() if each.spec.tool_id not in world.sent]
+    found = set(world.loadable)
+    for spec in kept_back[:NEARLY_LOOKED_AT]:
+        stops = {cell.stage for cell in reasons_of(world, Listed(spec, "")).stops} - {"limit"}
+        if len(stops) <= 1:
+            found.add(spec.tool_id)
+    return found
+
+
+def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
+    """With the toolkits that hold them, and the grants on them. One query."""
+    keys = [each.spec.tool_id for each in tools]
+    categories = {each.spec.category_id for each in tools}
+    none = Cast(Value(None), IntegerField())
+    grants = (
+        Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), membership=member)
+        .filter(Q(tool__in=keys) | Q(category__in=categories))
+        .values_list(Value("grant"), "pk", "effect", "tool_id", "category_id")
+    )
+    lines = ToolkitTool.objects.filter(tool__in=keys).values_list(
+        Value("kit"), "toolkit_id", "toolkit__name", "tool_id", none
+    )
+    whole = ToolkitCategory.objects.filter(category__in=categories).values_list(
+        Value("kit"), "toolkit_id", "toolkit__name", none, F("category_id")
+    )
+    rows = list(lines.union(whole, grants, all=True))
+    for each in tools:
+        own = [row for row in rows if each.spec.tool_id == row[3] or each.spec.category_id == row[4]]
+        yield replace(
+            each,
+            toolkits=tuple(sorted({name for kind, _, name, *_ in own if kind == "kit"})),
+            grants=tuple(GrantLine(pk, tool, cat, said) for kind, pk, said, tool, cat in own if kind == "grant"),
+        )
+
+
+# -- Why --------------------------------------------------------------------------------------------------------------
+
+
+def reasons_of(world: World, listed: Listed) -> Reasons:
+    """What every stage says of the tool, and what came of it."""
+    spec = listed.spec
+    row = world.rows.get(spec.tool_id)
+    own = world.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
+    alone = [_alone(world, stage, own) for stage in ALONE]
+    cells = (_loaded(world, listed, row), *alone, *_permitted(world, spec), _limit(world, spec))
+    return Reasons(listed, cells, _state_of(world, spec.tool_id))
+
+
+def _state_of(world: World, tool_id: int) -> str:
+    if tool_id in world.sent:
+        return "sent"
+    if tool_id in world.loadable:
+        return "loadable"
+    return "stopped" if tool_id in world.offered else "not_offered"
+
+
+def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:
+    own = world.gathered.get(listed.spec.name)
+    if own is not None:
+        told = listed.spec.in_titles(own.source)
+        shorts = {"agent": "its own", "meta-tool": "by itself"}
+        source = "it is one of the agent’s own" if own.source == "agent" else f"{told} brings it"
+        if own.source == "meta-tool":
+            source = "it comes by itself, as there is something to load"
+        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
+        return Cell("loaded", True, source, short)
+    reason, short = _why_nothing_brings(world, listed, row)
+    return Cell("loaded", False, reason, short, stops=True)
+
+
+def _why_nothing_brings(world: World, listed: Listed, row: Row | None) -> tuple[str, str]:
+    spec = listed.spec
+    dropped = [each for each in world.selection.verdicts if each.tool == spec.name and each.stage == "gather"]
+    if dropped:
+        return dropped[0].reason, "in conflict"
+    if spec.is_meta:
+        return "it comes by itself where the agent has something to load", "nothing to load"
+    ways = [way for way in world.reading.offer.ways if way.spec.tool_id == spec.tool_id and way.bundle is not None]
+    if world.is_constant and ways:
+        return "this agent only searches and calls what can be loaded, it is never sent", "searched, not sent"
+    if row is not None and row.is_deferred:
+        return f"it is deferred: sent once it is loaded as {spec.name}", "deferred"
+    if ways:
+        return f"{spec.in_titles(ways[0].source)} would bring it, and is not loaded", "not loaded"
+    if listed.toolkits:
+        names = ", ".join(listed.toolkits[:NAMED])
+        return f"nothing offers it to this agent; it is in {names}, which the agent may not load", "not offered"
+    return "nothing offers it to this agent", "not offered"
+
+
+def _alone(world: World, name: str, own: Candidate) -> Cell:
+    verdict = next(iter(ALONE[name](world.situation, [own])), None)
+    if verdict is None or verdict.kept:
+        return Cell(name, True, "", "")
+    shorts = {
+        "enabled": "switched off",
+        "set-up": f"needs {service_title(own.spec.service)}",
+        "scope": "shared credential",
+        "delegation": "not handed over",
+    }
+    return Cell(name, False, verdict.reason, shorts[name], stops=True)
+
+
+def _permitted(world: World, spec: ToolSpec) -> tuple[Cell, Cell]:
+    """What grants say, and what roles alone say. What is denied is asked again without those denies: then it shows
+    whether the roles stand in the way too."""
+    standing, rights = world.standing, world.standing.rights
+    answer = standing.decide(spec)
+    grants, roles, is_open = Cell("grants", None, "no grant names it", ""), answer, answer.allowed
+    if answer.stage == "grants":
+        short = "grant allows" if answer.allowed else "grant denies"
+        grants = Cell("grants", answer.allowed, answer.reason, short, stops=not answer.allowed)
+        roles = replace(standing, rights=replace(rights, tool_grants={}, category_grants={})).decide(spec)
+        is_open = answer.allowed or replace(standing, rights=_undenied(rights, spec)).decide(spec).allowed
+    short = "" if roles.allowed else "no role" if not rights.roles else "no role opens"
+    return grants, Cell("role", roles.allowed, roles.reason, short, stops=not is_open)
+
+
+def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
+    def rest(said: Mapping[int, Decision], own: int) -> dict[int, Decision]:
+        return {key: effect for key, effect in said.items() if key != own or effect == "allow"}
+
+    return replace(
+        rights,
+        tool_grants=rest(rights.tool_grants, spec.tool_id),
+        category_grants=rest(rights.category_grants, spec.category_id),
+    )
+
+
+def _limit(world: World, spec: ToolSpec) -> Cell:
+    limit = world.situation.tool_limit
+    if world.has_room_for(spec):
+        return Cell("limit", True, "", "")
+    return Cell("limit", False, f"over the limit of {limit:,} tools", f"over {limit:,}", stops=True)

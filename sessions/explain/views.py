@@ -1,0 +1,201 @@
+"""The page that tells why each tool is, or is not, in what an agent sends for a member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET, require_POST
+
+from capabilities.common.pages import show_refusal, status_of
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import Agent, AgentScope
+from sessions.chats.queries import kept_sessions_of
+from sessions.explain.answers import STAGES, Asked
+from sessions.explain.fixes import fix, may_fix
+from sessions.explain.single_changes import Change
+from sessions.explain.why import MAX_MESSAGE, Explained, Subject, explain, subject_of
+from sessions.models import ChatSession
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.pages import signed_in
+
+#: Sessions of the member that the page offers, the last used first.
+SESSIONS_OFFERED = 20
+#: Headings of the columns, by stage.
+TITLES = {
+    "loaded": "Loaded",
+    "enabled": "Enabled",
+    "set-up": "Set-up",
+    "scope": "Scope",
+    "delegation": "Delegation",
+    "grants": "Grants",
+    "role": "Role",
+    "limit": "Limit",
+}
+#: What of the address stays after a change; the last two are the place in the list.
+KEPT = ("member", "agent", "session", "q", "category", "state", "after", "before")
+STATE_CHOICES = [
+    ("", "All tools"),
+    ("sent", "Sent"),
+    ("loadable", "Can be loaded"),
+    ("stopped", "Blocked"),
+    ("not_offered", "Not offered"),
+]
+
+
+class ExplainForm(forms.Form):
+    """The page's address: about whom, and which tools."""
+
+    member = forms.EmailField(required=False, max_length=254)
+    agent = forms.CharField(required=False, max_length=63)
+    session = forms.UUIDField(required=False, error_messages={"invalid": "There is no such session."})
+    message = forms.CharField(required=False, max_length=MAX_MESSAGE)
+    q = forms.CharField(required=False, max_length=100)
+    category = forms.CharField(required=False, max_length=64)
+    state = forms.ChoiceField(required=False, choices=STATE_CHOICES)
+    after = forms.CharField(required=False, max_length=80)
+    before = forms.CharField(required=False, max_length=80)
+
+    def asked(self) -> Asked:
+        return Asked(**{name: self.cleaned_data[name] for name in ("q", "category", "state", "after", "before")})
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What a link to another page of the list keeps: everything but the place."""
+        values = {name: str(self.data.get(name, "")) for name in KEPT[:-2]}
+        return {name: value for name, value in values.items() if value}
+
+
+@dataclass(frozen=True)
+class ShownChange:
+    """A change with the page where the reader may make it (or ask for it), and whether a button does it here."""
+
+    change: Change
+    url: str
+    is_button: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
+
+    explained: Explained
+    changes: Sequence[ShownChange]
+
+
+@require_GET
+@signed_in
+def explain_page(request: MemberRequest, org: str) -> HttpResponse:
+    """Why each tool is sent or not, for oneself; with the right `roles` for any member."""
+    reader = member_or_404(request)
+    form = ExplainForm(request.GET, auto_id="explain-%s")
+    agents = list(_agents())
+    subject = _subject(form, reader, agents) if form.is_valid() else None
+    found = explain(subject, form.asked()) if subject is not None else None
+    hidden = _hidden(subject)
+    context: dict[str, Any] = {
+        "form": form,
+        "agents": agents,
+        "subject": subject,
+        "found": found,
+        "lines": [Line(each, _shown(each, reader, subject)) for each in found.tools] if found and subject else [],
+        "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
+        "hidden": hidden,
+        "sees_all": reader.has_right(Right.ROLES),
+        "states": STATE_CHOICES,
+        "query": urlencode(form.kept),
+        "kept": [(name, form.data[name]) for name in KEPT if form.data.get(name)],
+        "is_filtered": any(form.data.get(name) for name in ("q", "category", "state")),
+    }
+    if request.htmx:
+        return render(request, "sessions/_explain_tools.html", context, status=status_of(form))
+    context["sessions"] = _sessions(subject)
+    return render(request, "sessions/explain.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def explain_fix(request: MemberRequest, org: str) -> HttpResponse:
+    """Make one of the changes that a tool's line offers, and go back to where it was offered."""
+    reader = member_or_404(request, at_least=Access.MEMBER)
+    form = ExplainForm(request.POST)
+    subject = _subject(form, reader, list(_agents())) if form.is_valid() else None
+    if subject is None:
+        raise Http404("There is no such member, agent or session.")
+    wanted = {name: request.POST.get(name, "")[:200].replace("\x00", "") for name in ("tool", "code", "target")}
+    try:
+        messages.success(request, fix(subject, **wanted, actor=reader))
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    place = {name: form.cleaned_data[name] for name in ("after", "before") if form.cleaned_data[name]}
+    return redirect(f"{reverse('explain', args=[org])}?{urlencode(form.kept | place)}")
+
+
+def _agents() -> Any:
+    rows = Agent.objects.select_related("model__provider").defer("model__provider__api_key", "prompt")
+    return rows.order_by("-is_enabled", "pk")
+
+
+def _subject(form: ExplainForm, reader: Membership, agents: Sequence[Agent]) -> Subject | None:
+    """None, with the reason in the form, for what is not there. PermissionDenied goes on."""
+    wanted = form.cleaned_data
+    slug, session = wanted["agent"], wanted["session"]
+    by_slug = {agent.slug: agent for agent in agents}
+    if not slug and session is None:
+        if not agents:
+            return None
+        slug = agents[0].slug
+    try:
+        return subject_of(reader, member=wanted["member"] or None, agent=by_slug.get(slug, slug), session=session)
+    except ChangeRefused as error:
+        show_refusal(form, error)
+        return None
+
+
+def _sessions(subject: Subject | None) -> list[ChatSession]:
+    """The member's last ones, with the one that was asked for among them."""
+    if subject is None:
+        return []
+    rows = kept_sessions_of(subject.member).select_related("agent")
+    found = list(
+        rows.only("organisation_id", "title", "agent__organisation_id", "agent__name").order_by("-active_at")[
+            :SESSIONS_OFFERED
+        ]
+    )
+    if subject.session is not None and subject.session not in found:
+        found.insert(0, subject.session)
+    return found
+
+
+def _hidden(subject: Subject | None) -> set[str]:
+    """Stages that can say nothing here."""
+    if subject is None:
+        return set()
+    hidden = set() if subject.agent.scope == AgentScope.MEMBER else {"scope"}
+    return hidden if subject.session and subject.session.delegated_tools is not None else {*hidden, "delegation"}
+
+
+def _shown(each: Explained, reader: Membership, subject: Subject) -> list[ShownChange]:
+    category = each.reasons.spec.category
+    return [
+        ShownChange(change, _page_of(change, each, reader, category), may_fix(change, subject, category, reader))
+        for change in each.changes
+    ]
+
+
+def _page_of(change: Change, each: Explained, reader: Membership, category: str) -> str:
+    """Where the reader may make the change, or ask for it; empty where neither."""
+    org = reader.organisation.slug
+    if change.right is None or reader.reach(change.right).covers(category):
+        return reverse(change.view, args=[org, *change.args], query=change.query or None)
+    if change.code == "give_grant":
+        return reverse("tool_detail", args=[org, each.reasons.spec.name])
+    return ""

@@ -1,0 +1,145 @@
+"""The answer to "why is this tool (not) here?": about whom it may be asked, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.common.rights import require
+from capabilities.models import Agent
+from sessions.chats.queries import agents_to_talk_to, visible_sessions
+from sessions.explain.answers import Asked, Reasons, reasons_page
+from sessions.explain.single_changes import Change, Changes
+from sessions.models import ChatSession
+from toolhub.tenants.models import Membership, Right
+
+#: Characters of a message that may be asked about.
+MAX_MESSAGE = 100_000
+#: What a message says decides nothing yet.
+ROUTING = "off"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom it is asked about: a member and an agent, in a session of theirs, or in a new one."""
+
+    member: Membership
+    agent: Agent
+    session: ChatSession | None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One tool: the verdict of every stage, the single changes that would let it through, and a sentence."""
+
+    reasons: Reasons
+    changes: tuple[Change, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Some tools by name; the names to go on after and before. Numbers are those of everything that is sent."""
+
+    subject: Subject
+    tools: Sequence[Explained]
+    after: str | None
+    before: str | None
+    sent: int
+    tokens: int
+    tool_limit: int
+
+
+def explain(subject: Subject, asked: Asked) -> Explanation:
+    """Five queries, whatever there is. The caller has asked `subject_of` whether it may be told."""
+    page = reasons_page(subject.member, subject.agent, subject.session, asked)
+    changes = Changes(page.world, subject.member, in_session=subject.session is not None)
+    return Explanation(
+        subject,
+        [_explained(each, changes.of(each), subject) for each in page.tools],
+        page.after,
+        page.before,
+        len(page.world.selection.tools),
+        page.world.selection.tokens,
+        page.world.situation.tool_limit,
+    )
+
+
+# -- About whom -------------------------------------------------------------------------------------------------------
+
+
+def subject_of(
+    reader: Membership,
+    *,
+    member: UUID | str | None = None,
+    agent: str | Agent = "",
+    session: UUID | None = None,
+) -> Subject:
+    """Oneself, unless a member (by public id or e-mail address) or somebody's session is named. At most three queries.
+
+    Raises PermissionDenied without the right `roles` for another member, and ChangeRefused with the code `unknown` for
+    what is not there or not visible. Without an agent: the session's, or the first one that there is. One that is
+    given as a row comes with its model and provider.
+    """
+    chat = _session(reader, session) if session is not None else None
+    found = _member(reader, member, chat)
+    if chat is not None and chat.membership_id != found.pk:
+        raise ChangeRefused("session", f"This is no session of {found}: choose one of theirs.", code="unknown")
+    if chat is not None and agent in ("", chat.agent, chat.agent.slug):
+        return Subject(found, chat.agent, chat)
+    return Subject(found, agent if isinstance(agent, Agent) else _agent(agent), chat)
+
+
+def _session(reader: Membership, session: UUID) -> ChatSession:
+    rows = visible_sessions(reader).select_related("agent__model__provider", "membership__user")
+    found = rows.defer("agent__model__provider__api_key").filter(pk=session).first()
+    if found is None:
+        raise not_there("session", "session", session)
+    return found
+
+
+def _member(reader: Membership, named: UUID | str | None, chat: ChatSession | None) -> Membership:
+    if named is None:
+        named = chat.membership.public_id if chat is not None else reader.public_id
+    if named in (reader.public_id, reader.user.email):
+        return reader
+    require(reader, Right.ROLES)
+    if chat is not None and named in (chat.membership.public_id, chat.membership.user.email):
+        return chat.membership
+    by = {"user__email": named.strip().lower()} if isinstance(named, str) else {"public_id": named}
+    found = Membership.objects.select_related("user").filter(ended_at=None, **by).first()
+    if found is None:
+        raise not_there("member", "member", named)
+    return found
+
+
+def _agent(slug: str) -> Agent:
+    agents = Agent.objects.filter(slug=slug) if slug else agents_to_talk_to()
+    found = agents.select_related("model__provider").defer("model__provider__api_key").first()
+    if found is None:
+        raise not_there("agent", "agent", slug) if slug else ChangeRefused("agent", "There is no agent yet.")
+    return found
+
+
+# -- In words ---------------------------------------------------------------------------------------------------------
+
+
+def _explained(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> Explained:
+    return Explained(tool, changes, _sentence(tool, changes, subject))
+
+
+def _sentence(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> str:
+    name = tool.spec.name
+    told = [cell.reason for cell in tool.stops]
+    if tool.is_sent:
+        allowed = next(cell.reason for cell in tool.cells if cell.stage in ("grants", "role") and cell.kept)
+        return f"{subject.agent} sends {name} for {subject.member}: {tool.cells[0].reason}; {allowed}."
+    if len(told) == 1:
+        end = "" if changes else " No single change of the configuration would let it through."
+        return f"{subject.agent} does not send {name} for {subject.member}: {told[0]}.{end}"
+    if changes:
+        return f"{subject.agent} does not send {name} for {subject.member}: {'; and '.join(told)}."
+    count = {2: "Two", 3: "Three"}.get(len(told), str(len(told)))
+    return f"{count} things stop {name} for {subject.member}: {'; and '.join(told)}. No single change lets it through."

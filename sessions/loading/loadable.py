@@ -1,0 +1,166 @@
+"""What could be loaded at a place, an agent's in a session, by its member; and what would refuse it. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from capabilities.models import Agent, AgentScope, Toolkit
+from capabilities.pipeline.candidates import Bundle, Candidate, Offer
+from capabilities.pipeline.specs import Overrides, Standing, standing_of
+from sessions.models import ChatSession
+from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
+from sessions.selection.stages import LOADABLE_STAGES, narrowed, situation_of
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose loads: an agent's in a session."""
+
+    session: ChatSession
+    agent: Agent
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What came of it: one of the statuses of MR-10, and a sentence for whoever asked."""
+
+    status: str
+    name: str
+    message: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether what was asked for is so now."""
+        return self.status in ("loaded", "already_loaded", "unloaded", "not_loaded")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"status": self.status, "toolkit": self.name, "message": self.message, **self.more}
+
+
+@dataclass(frozen=True)
+class Loadable:
+    """Something that this member could load here, with those of its tools that the member may use."""
+
+    bundle: Bundle
+    tools: tuple[Candidate, ...]
+    is_loaded: bool
+
+    @property
+    def needs_set_up(self) -> list[str]:
+        return [each.spec.name for each in self.tools if not each.spec.is_ready]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.spec.tokens for each in self.tools)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at a place: what is there, what could be, and what its member may do with it."""
+
+    place: Place
+    holdings: Holdings
+    standing: Standing
+    offer: Offer
+    #: Keys of the tools in the offer that the member may use here.
+    usable: frozenset[int]
+
+    @property
+    def loadable(self) -> list[Loadable]:
+        """In the agent's order. What holds no tool that the member may use is not listed."""
+        found = [self.loadable_of(bundle) for bundle in self.holdings.loadable]
+        return [each for each in found if each.tools]
+
+    @property
+    def to_search(self) -> list[Candidate]:
+        """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
+        sent = {None, *bundles_sent(self.place.agent, self.holdings)}
+        usable = (each for each in self.offer.candidates if each.spec.tool_id in self.usable)
+        return [each for each in usable if each.bundle not in sent]
+
+    def loadable_of(self, bundle: Bundle) -> Loadable:
+        return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
+
+    def usable_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
+        return tuple(each for each in self.offer.tools_of(bundle) if each.spec.tool_id in self.usable)
+
+
+def read_place(place: Place, *more: Bundle) -> Reading:
+    """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
+    holdings = holdings_of(place.session, place.agent)
+    standing = standing_of(place.session.membership_id)
+    return reading_of(place, holdings, standing, offer_in_reach(place.agent, holdings, more))
+
+
+def reading_of(place: Place, holdings: Holdings, standing: Standing, offer: Offer) -> Reading:
+    """The same of what was read already: `offer` is all that is in reach."""
+    situation = situation_of(place.session, place.agent, standing)
+    usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
+    return Reading(place, holdings, standing, offer, frozenset(each.spec.tool_id for each in usable))
+
+
+# -- What refuses it --------------------------------------------------------------------------------------------------
+
+
+def why_not(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    """What would refuse to load it here; None where nothing does."""
+    return _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
+
+
+def not_loadable(reading: Reading, name: str) -> LoadResult:
+    """The toolkit is missing, or not for this agent; what could be loaded is told with it."""
+    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
+    if Toolkit.objects.filter(name=name).exists():
+        return LoadResult("not_allowed", name, f"This agent may not load the toolkit {name}.", allowed)
+    return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
+
+
+def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    if reading.place.agent.scope != AgentScope.MEMBER:
+        return None
+    specs = [each.spec for each in reading.offer.tools_of(bundle)]
+    tools = [spec.name for spec in specs if spec.acts_as_organisation]
+    if not tools:
+        return None
+    message = "This agent acts only with its member's own credentials; these tools use the organisation's."
+    return LoadResult("scope_incompatible", bundle.name, message, {"tools": tools})
+
+
+def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    tools = reading.offer.tools_of(bundle)
+    if not tools or reading.usable_of(bundle):
+        return None
+    allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
+    message = f"Access denied: this member may use none of the tools of {bundle.name}."
+    return LoadResult("not_allowed", bundle.name, message, allowed)
+
+
+def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
+    """Whether one of its tools is there already under other overrides (MR-22, MR-23)."""
+    there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
+    for candidate in reading.offer.tools_of(bundle):
+        known = there.get(candidate.spec.tool_id)
+        if known is not None and known.spec.overrides != candidate.spec.overrides:
+            message = (
+                f"Not loaded: {known.source} and {candidate.source} both have {candidate.spec.name}, "
+                "with different overrides. Unload the one first, or have the toolkits agree."
+            )
+            sides = {"existing": _side(known), "candidate": _side(candidate)}
+            return LoadResult("conflict", bundle.name, message, {"tool": candidate.spec.name, **sides})
+    return None
+
+
+def _at_hand(reading: Reading) -> list[Candidate]:
+    loaded = {None, *reading.holdings.bundles}
+    return [way for way in reading.offer.ways if way.bundle in loaded]
+
+
+def _side(candidate: Candidate) -> dict[str, Any]:
+    return {"from": candidate.source, "overrides": overrides_told(candidate.spec.overrides)}
+
+
+def overrides_told(overrides: Overrides) -> dict[str, float | int]:
+    named = {"timeout": overrides[0], "max_result_chars": overrides[1]}
+    return {name: value for name, value in named.items() if value is not None}

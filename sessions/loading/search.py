@@ -1,0 +1,92 @@
+"""What `search_tools` finds: tools that a turn does not carry and that can be had, each with how. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from uuid import UUID
+
+from django.db.models import Q
+
+from capabilities.contract.loading import LOAD_CATEGORY
+from capabilities.models import LoadingMode, Tool, ToolVersion
+from capabilities.pipeline.candidates import Bundle, Candidate
+from capabilities.pipeline.specs import specs
+from capabilities.routing.tool_search import Searched, search, words_of
+from sessions.loading.loadable import Place, Reading, read_place
+from sessions.loading.queries import loadable_categories
+from sessions.models import Step, StepKind
+from sessions.selection.reach import offer_at_hand
+from sessions.selection.stages import LOADABLE_STAGES, meta_tools, narrowed, selected, situation_of
+
+
+class How(StrEnum):
+    """How a tool that was found is had."""
+
+    #: It is loaded, and comes later by itself.
+    LOADED = "loaded"
+    #: By a load of the toolkit or the tool that it comes with; where the tools never change, by `call_tool`.
+    LOAD = "load"
+    #: By a load of its whole category.
+    CATEGORY = "category"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A tool that was found, with its score."""
+
+    candidate: Candidate
+    score: int
+    how: How
+
+
+def search_place(place: Place, query: str, max_results: int, turn_id: UUID | None) -> list[Hit]:
+    """The best matches first, at most `max_results`. Three queries; three more in a turn, one for who may load whole
+    categories."""
+    reading = read_place(place)
+    found = {each.spec.name: (each, How.LOAD) for each in reading.to_search}
+    found |= {each.spec.name: (each, How.LOADED) for each in _not_yet_sent(reading, turn_id)}
+    for each in _in_categories(reading, query):
+        found.setdefault(each.spec.name, (each, How.CATEGORY))
+    ranked = search(query, [_searched(each) for each, _ in found.values()], max_results)
+    return [Hit(found[each.name][0], each.score, found[each.name][1]) for each in ranked]
+
+
+def _not_yet_sent(reading: Reading, turn_id: UUID | None) -> Sequence[Candidate]:
+    """What the session's next selection carries, and this turn's last model call did not."""
+    agent = reading.place.agent
+    if turn_id is None or agent.loading_mode == LoadingMode.CONSTANT:
+        return ()
+    last = Step.objects.filter(turn=turn_id, kind=StepKind.MODEL, tool_set__isnull=False).order_by("-index")
+    versions = last.values_list("tool_set__version_ids", flat=True).first() or []
+    carried = set(ToolVersion.objects.filter(pk__in=versions).values_list("tool_id", flat=True))
+    at_hand = offer_at_hand(agent, reading.holdings, meta_tools(agent, reading.holdings, reading.standing))
+    selection = selected(reading.place.session, agent, reading.standing, reading.holdings, at_hand)
+    coming = {tool.tool_id for tool in selection.tools} - carried
+    return [each for each in at_hand.candidates if each.spec.tool_id in coming]
+
+
+def _in_categories(reading: Reading, query: str) -> list[Candidate]:
+    """Tools that hold a word of the query, in categories that the member may load here, as far as the member may use
+    them."""
+    place, standing = reading.place, reading.standing
+    words = words_of(query)
+    if not words or LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, standing):
+        return []
+    fields = ("name", "category__name", "current_version__description")
+    named = reduce(or_, (Q(**{f"{field}__icontains": word}) for field in fields for word in words))
+    categories = loadable_categories(place.agent, standing.loads).order_by()
+    tools = specs(Tool.objects.filter(named, category__in=categories))
+    candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
+    usable, _ = narrowed(situation_of(place.session, place.agent, standing), candidates, LOADABLE_STAGES)
+    there = {each.spec.tool_id for each in reading.offer.candidates}
+    return [each for each in usable if each.spec.tool_id not in there]
+
+
+def _searched(candidate: Candidate) -> Searched:
+    function = candidate.spec.definition["function"]
+    title = candidate.bundle.name if candidate.bundle else ""
+    return Searched(candidate.spec.name, title, function["description"], candidate.spec.category)

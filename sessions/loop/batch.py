@@ -1,0 +1,173 @@
+"""The calls of one reply: each is answered exactly once, those that may run side by side, the others with a refusal."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid5
+
+from django.conf import settings
+from django.db import connection
+
+from capabilities.kinds.builtin import display
+from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec, current_specs
+from sessions.loop import delegation, execution
+from sessions.loop.calls import Meant, meant
+from sessions.loop.execution import Outcome
+from sessions.loop.models.client import CallStopped
+from sessions.loop.models.replies import Call
+from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
+from sessions.turns import ledger
+from sessions.turns.held import Held
+
+
+def answer_calls(turn: Turn, held: Held, step: Step, tool_steps: Sequence[Step], *, at_limit: bool) -> None:
+    """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal."""
+    known = {each.call_index: each for each in tool_steps if each.round == step.round}
+    most = 0 if at_limit or step.finish_reason == "length" else int(settings.TOOLHUB_CALLS_PER_ROUND)
+    open_calls = [index for index in range(len(step.tool_calls)) if _is_open(known.get(index))]
+    beyond = [index for index in open_calls if index >= most and index not in known]
+    if beyond:
+        outcome = execution.failure(_why_not_run(step, at_limit), status=StepStatus.REFUSED)
+        ledger.add_refused_steps(held.claim, [_call_fields(step, index) for index in beyond], outcome.result)
+    to_run = [index for index in open_calls if index not in beyond]
+    if not to_run:
+        return
+    names = _selected(step.tool_set)
+
+    def answer(index: int) -> None:
+        try:
+            _answer_call(turn, held, step, index, known.get(index), names)
+        finally:
+            release_connection()
+
+    if len(to_run) == 1:
+        answer(to_run[0])
+        return
+    with ThreadPoolExecutor(min(len(to_run), settings.TOOLHUB_PARALLEL_CALLS), "tool-calls") as pool:
+        running = [pool.submit(contextvars.copy_context().run, _closing(answer), index) for index in to_run]
+    for each in running:
+        each.result()
+
+
+def _is_open(step: Step | None) -> bool:
+    return step is None or step.status == StepStatus.STARTED
+
+
+def _why_not_run(step: Step, at_limit: bool) -> str:
+    if at_limit:
+        return "Not run: the turn is at its limit of rounds."
+    if step.finish_reason == "length":
+        return "Not run: the reply was cut off in the middle of the calls. Ask for less at once."
+    return f"Not run: only {settings.TOOLHUB_CALLS_PER_ROUND} calls of one reply are run. Ask again for the rest."
+
+
+def _selected(tool_set: ToolSet | None) -> dict[str, ToolSpec]:
+    """The round's tools by name, as they are now, under the overrides that they were selected with; one with
+    another version since is not among them."""
+    if tool_set is None:
+        return {}
+    found = {}
+    for spec in current_specs(tool_set.version_ids):
+        timeout, chars = tool_set.overrides.get(str(spec.version_id), NO_OVERRIDES)
+        found[spec.name] = spec.overridden((timeout, chars))
+    return found
+
+
+def _answer_call(
+    turn: Turn, held: Held, step: Step, index: int, known: Step | None, names: dict[str, ToolSpec]
+) -> None:
+    """One call: its intent on record first, then the run, then the outcome."""
+    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
+        raise CallStopped
+    if known is not None and Turn.objects.filter(parent_step=known).exists():
+        return  # another agent has it
+    raw = step.tool_calls[index]
+    call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
+    wanted = meant(turn, call, names)
+    spec = wanted.spec
+    fields = _call_fields(step, index) | _meant_fields(turn, wanted)
+    if spec is not None and delegation.is_delegation(spec) and wanted.answer is None:
+        delegation.hand_over(turn, held, spec, wanted.call, known, **fields)
+        return
+    if known is None:
+        known = ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
+    elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
+        outcome = execution.outcome_unknown()
+        ledger.finish_step(held.claim, known, outcome.status, result=outcome.result, result_sent=outcome.result_sent)
+        return
+    outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)
+    if spec is not None:
+        outcome = execution.capped(outcome, spec, turn.agent.model.context_window)
+    ledger.finish_step(
+        held.claim,
+        known,
+        outcome.status,
+        result=outcome.result,
+        result_sent=outcome.result_sent,
+        malformed=outcome.malformed,
+    )
+
+
+def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: Step) -> Outcome:
+    if spec is None:
+        return execution.inactive(call.name)
+    arguments = execution.permitted_arguments(turn, spec, call)
+    if isinstance(arguments, Outcome):
+        return arguments
+    left = held.deadline(turn.deadline_at) - time.monotonic()
+    key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
+    context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
+    release_connection()
+    return execution.run_tool(spec, context, arguments, held.stopped)
+
+
+def _meant_fields(turn: Turn, wanted: Meant) -> dict[str, Any]:
+    """What the step says beyond the call itself: the version that is called, in one line, and through what."""
+    spec, call = wanted.spec, wanted.call
+    # Only a tool of our own has more to show than its name.
+    is_own = spec is not None and execution.has_own_schema(spec)
+    arguments = execution.read_arguments(spec, call, turn.organisation_id) if spec and is_own else {}
+    fields: dict[str, Any] = {
+        "tool_version_id": spec.version_id if spec else None,
+        "display": display(call.name, arguments if isinstance(arguments, dict) else {}),
+    }
+    if wanted.through:
+        fields |= {"tool_name": call.name[:200], "arguments": call.arguments, "called_through": wanted.through}
+    return fields
+
+
+def _call_fields(step: Step, index: int) -> dict[str, Any]:
+    call = step.tool_calls[index]
+    return {
+        "kind": StepKind.TOOL,
+        "round": step.round,
+        "call_index": index,
+        "tool_call_id": call["id"],
+        "tool_name": call.get("raw_name", call["name"])[:200],
+        "arguments": call.get("raw_arguments", call["arguments"]),
+    }
+
+
+def _closing(work: Any) -> Any:
+    """The same work, that gives its thread's database connection back at the end."""
+
+    def run(*args: Any) -> None:
+        try:
+            work(*args)
+        finally:
+            connection.close()
+
+    return run
+
+
+def release_connection() -> None:
+    """Before waiting for the world: a thread that waits holds no connection to a database server.
+
+    SQLite is a file: a connection costs nothing to keep and a little to open.
+    """
+    if connection.vendor != "sqlite" and not connection.in_atomic_block:
+        connection.close()

@@ -1,0 +1,112 @@
+"""Which tool a call of the model means: one of the round's, one behind `call_tool`, or none, and what to say then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
+from capabilities.models import LoadingMode, Tool
+from capabilities.pipeline.candidates import Candidate
+from capabilities.pipeline.specs import ToolSpec, specs
+from sessions.loading.loadable import Place, Reading, read_place
+from sessions.loop import execution
+from sessions.loop.execution import Outcome
+from sessions.loop.models.replies import Call
+from sessions.models import StepStatus, Turn
+from sessions.selection.stages import LOADABLE_STAGES, delegated, in_scope, meta_tools, narrowed, situation_of
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The tool that a call means, and the call as that tool gets it; or an answer right away.
+
+    `through` is the name of the tool by which it was called, or empty: permission, schema, record and cap are those of
+    the tool that is meant.
+    """
+
+    call: Call
+    spec: ToolSpec | None = None
+    through: str = ""
+    answer: Outcome | None = None
+
+
+def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> Meant:
+    """No query for a tool that is at hand."""
+    spec = at_hand.get(call.name)
+    if spec is None:
+        return Meant(call, answer=not_at_hand(turn, call.name))
+    if not (spec.is_meta and spec.name == CALL_TOOL):
+        return Meant(call, spec)
+    arguments = execution.permitted_arguments(turn, spec, call)
+    if isinstance(arguments, Outcome):
+        return Meant(call, spec, answer=arguments)
+    inner = Call(call.id, arguments["name"], json.dumps(arguments.get("arguments", {}), ensure_ascii=False))
+    wanted = None if inner.name == CALL_TOOL else at_hand.get(inner.name) or callable_spec(turn, inner.name)
+    if wanted is None:
+        return Meant(inner, through=CALL_TOOL, answer=not_at_hand(turn, inner.name))
+    return Meant(inner, wanted, CALL_TOOL)
+
+
+def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
+    """A tool that `call_tool` may reach for this turn, whatever its member's rights: those are asked for next."""
+    if turn.agent.loading_mode != LoadingMode.CONSTANT:
+        return None
+    reading = _read(turn)
+    found = [each for each in reading.offer.candidates if each.spec.name == name]
+    situation = situation_of(turn.session, turn.agent, reading.standing)
+    kept, _ = narrowed(situation, found, (in_scope, delegated))
+    return kept[0].spec if kept else None
+
+
+def not_at_hand(turn: Turn, name: str) -> Outcome:
+    """What to tell the model of a tool that the round does not carry: how it is had; that it is forbidden; or nothing
+    but that there is no such tool (ZK-29, ZK-30)."""
+    known = specs(Tool.objects.filter(name=name[:64]))
+    if not known:
+        return execution.inactive(name)
+    reading = _read(turn)
+    found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
+    if found is not None and found.spec.tool_id in reading.usable:
+        needs_set_up = None if found.spec.is_ready else execution.refusal_to(turn.membership_id, found.spec)
+        return needs_set_up or _not_yet(found, reading)
+    permission = reading.standing.decide(known[0])
+    if not permission.allowed:
+        return execution.denied(name, permission.reason)
+    if found is None and _comes_with_category(known[0], reading):
+        how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
+        return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
+    return execution.inactive(name)
+
+
+def _comes_with_category(spec: ToolSpec, reading: Reading) -> bool:
+    """Whether it could be had here by loading its category, which the member may."""
+    place, standing = reading.place, reading.standing
+    if spec.is_meta or not standing.loads.covers(spec.category):
+        return False
+    if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, standing):
+        return False
+    situation = situation_of(place.session, place.agent, standing)
+    return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
+
+
+def _not_yet(found: Candidate, reading: Reading) -> Outcome:
+    name, bundle = found.spec.name, found.bundle
+    if reading.place.agent.loading_mode == LoadingMode.CONSTANT:
+        return _loadable(name, f"{name} is not called directly. Call it with {CALL_TOOL}.", call_with=CALL_TOOL)
+    if bundle is None or bundle in reading.holdings.bundles:
+        when = "your next step" if reading.place.agent.loading_mode == LoadingMode.SAME_RUN else "the next message"
+        return _loadable(name, f"{name} is loaded, but not available before {when}.")
+    return _loadable(
+        name, f"{name} is not loaded. Call {LOAD_TOOLS} with toolkit {bundle.name} first.", toolkit=bundle.name
+    )
+
+
+def _loadable(name: str, message: str, **more: Any) -> Outcome:
+    return execution.failure(message, status=StepStatus.REFUSED, tool=name, **more)
+
+
+def _read(turn: Turn) -> Reading:
+    return read_place(Place(turn.session, turn.agent))

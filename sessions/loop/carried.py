@@ -1,0 +1,77 @@
+"""The tools that a turn's next model call carries: frozen with its first, unless it may load others on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from capabilities.models import LoadingMode
+from sessions.loading.loadable import Place
+from sessions.loading.writes import settle
+from sessions.loop.continuations import changes_in
+from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
+from sessions.selection.stages import Selection, Verdict, keep_tool_set, select_tools
+from sessions.turns import ledger
+from sessions.turns.held import Held
+
+CONTINUATIONS_USED = (
+    "Tools were loaded {times} times in this turn, as often as a turn goes on with other ones. "
+    "What is loaded now comes with the next message."
+)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A stored set of tools; the session's count of loads that it was selected at; the verdicts, where they are new."""
+
+    tool_set: ToolSet
+    load_count: int
+    tool_ids: tuple[int, ...] | None = None
+    verdicts: Sequence[Verdict] = ()
+
+
+def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
+    """What the next call carries. One query for a frozen set; a selection's for a new one."""
+    last = model_steps[-1] if model_steps else None
+    if last is None or last.tool_set is None:
+        return _selected(turn, held)
+    frozen = Carried(last.tool_set, last.load_count)
+    if turn.agent.loading_mode != LoadingMode.SAME_RUN:
+        return frozen
+    turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
+    if turn.session.load_count == last.load_count:
+        return frozen
+    if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
+        _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
+        return frozen
+    return _selected(turn, held)
+
+
+def _selected(turn: Turn, held: Held) -> Carried:
+    selection = select_tools(turn)
+    if selection.stale or selection.new_initial:
+        settle(Place(turn.session, turn.agent), selection)
+    _tell(held, selection)
+    return Carried(
+        keep_tool_set(selection, turn.organisation_id),
+        selection.load_count,
+        tuple(tool.tool_id for tool in selection.tools),
+        selection.verdicts,
+    )
+
+
+def _tell(held: Held, selection: Selection) -> None:
+    """What fell, as events that whoever watches can see."""
+    if selection.stale:
+        fallen = [{"name": load.bundle.name, "reason": str(reason)} for load, reason in selection.stale]
+        ledger.write_event(held.claim, "loads_dropped", {"loads": fallen})
+    if selection.over_limit:
+        over = selection.over_limit
+        ledger.write_event(held.claim, "tools_over_limit", {"count": len(over), "tools": over[:20]})
+
+
+def _say_once(turn: Turn, held: Held, text: str) -> None:
+    if not Step.objects.filter(turn=turn, kind=StepKind.NOTE, text=text).exists():
+        ledger.add_step(held.claim, "note", kind=StepKind.NOTE, status=StepStatus.DONE, text=text)

@@ -1,0 +1,234 @@
+"""A part of a turn given to another agent: a child turn in a child session, and its answer as the result of the call.
+
+The child acts for the same member, and may reach what its own agent and all agents above it may reach, no more. The
+call stays open, and its turn waits without a worker, until the child has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from capabilities.contract.loading import SPAWN_AGENT
+from capabilities.contract.result_cap import cut, result_cap
+from capabilities.models import Agent, AgentScope, Tool, ToolKind
+from capabilities.pipeline.specs import ToolSpec
+from capabilities.services.writes import acts_as_organisation
+from sessions.loop import execution
+from sessions.loop.execution import Outcome
+from sessions.loop.models.client import CallStopped
+from sessions.loop.models.replies import Call
+from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
+from sessions.selection.reach import reachable_tool_ids
+from sessions.turns import ledger
+from sessions.turns.fencing import Claim, check_may_start, fence, hold
+from sessions.turns.held import Held
+from sessions.turns.waiting import park
+
+#: Sessions below a member's own: an agent asks another, that one a third, and that one a fourth.
+MAX_DEPTH = 3
+#: Agents that are named to a model that asked for one that is not there.
+NAMED = 20
+
+
+class Parked(Exception):
+    """The turn waits for other agents; nobody holds it any more."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a turn asks of another agent, and the tools that both may reach at most."""
+
+    turn: Turn
+    agent: Agent
+    message: str
+    tool_ids: Sequence[int]
+
+
+def is_delegation(spec: ToolSpec | None) -> TypeGuard[ToolSpec]:
+    return spec is not None and (spec.kind, spec.name) == (ToolKind.BUILTIN, SPAWN_AGENT)
+
+
+# -- Hand over --------------------------------------------------------------------------------------------------------
+
+
+def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, known: Step | None, **fields: Any) -> None:
+    """Open a child turn for a call, which stays open until the child has ended; or answer it with why there is none.
+
+    `known` is the call's step where a worker before this one got so far, `fields` what a new one is made of. What
+    `known` has begun is gone on with: without a child, nothing has happened yet.
+    """
+    if known is not None and Turn.objects.filter(parent_step=known).exists():
+        return
+    order = order_of(turn, spec, call)
+    if isinstance(order, Order):
+        if open_child(held.claim, known, order, **fields) is not None:
+            return
+        order = _used_up()
+    step = known or ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
+    _answer(held.claim, step, order)
+
+
+def order_of(turn: Turn, spec: ToolSpec, call: Call) -> Order | Outcome:
+    """What the call asks for, if that can be; else what to tell the model."""
+    arguments = execution.permitted_arguments(turn, spec, call)
+    if isinstance(arguments, Outcome):
+        return arguments
+    if turn.session.depth >= MAX_DEPTH:
+        return execution.failure(f"Agents asked each other {MAX_DEPTH} times over; do this part yourself.")
+    message = str(arguments["message"])
+    if not message.strip():
+        return execution.failure("Say what the agent shall do.")
+    if delegated_turns(root_of(turn)) >= settings.TOOLHUB_CHILDREN_PER_TURN:
+        return _used_up()
+    agent = Agent.objects.filter(slug=arguments["agent"], is_enabled=True).first()
+    if agent is None:
+        return execution.failure(f"There is no such agent. There are: {_agents_there_are()}.")
+    return Order(turn, agent, message, tools_to_pass_on(turn))
+
+
+def root_of(turn: Turn) -> UUID:
+    """The turn of the person at the top: a query or two for each level above this one."""
+    while turn.session.parent_turn is not None:
+        turn = turn.session.parent_turn
+    return turn.pk
+
+
+def delegated_turns(root_id: UUID) -> int:
+    """Turns below this one, however deep: what one message has made of itself. One query a level."""
+    count, level = 0, [root_id]
+    for _ in range(MAX_DEPTH):
+        level = list(Turn.objects.filter(session__parent_turn__in=level).values_list("pk", flat=True))
+        count += len(level)
+        if not level:
+            break
+    return count
+
+
+def _used_up() -> Outcome:
+    most = settings.TOOLHUB_CHILDREN_PER_TURN
+    return execution.failure(f"This message has used up its {most} calls of other agents; go on alone.")
+
+
+def tools_to_pass_on(turn: Turn) -> list[int]:
+    """Keys of the tools that a child of this turn may use at most, in order: what this turn's agent reaches itself."""
+    reach = reachable_tool_ids(turn.session, turn.agent)
+    if turn.agent.scope == AgentScope.MEMBER:
+        reach = set(Tool.objects.filter(pk__in=reach).exclude(acts_as_organisation()).values_list("pk", flat=True))
+    return sorted(reach)
+
+
+def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> Turn | None:
+    """Store the intent of the call (unless `step` is it), the child session and its turn, in one transaction.
+
+    None, and nothing stored, where the tree of turns has all the children that one message may have: the turn at the
+    top is held meanwhile, so that calls side by side cannot pass the limit together. A call that has its child keeps
+    it: no crash makes a second one. Raises CancelRequested for a turn that was stopped.
+    """
+    with transaction.atomic():
+        root_id = root_of(order.turn)
+        hold(root_id)
+        there = Turn.objects.filter(parent_step=step).first() if step is not None else None
+        if there is None and delegated_turns(root_id) >= settings.TOOLHUB_CHILDREN_PER_TURN:
+            fence(claim, epoch=F("epoch"))
+            return None
+        if step is None:
+            step = ledger.add_step(claim, "tool_started", status=StepStatus.STARTED, **fields)
+        else:
+            check_may_start(fence(claim, epoch=F("epoch")))
+        return there or _insert_child(step, order)
+
+
+def _insert_child(step: Step, order: Order) -> Turn:
+    parent = order.turn
+    session = ChatSession.objects.create(
+        organisation_id=parent.organisation_id,
+        membership_id=parent.membership_id,
+        agent=order.agent,
+        title=ledger.title_of(order.message),
+        parent_turn=parent,
+        depth=parent.session.depth + 1,
+        delegated_tools=list(order.tool_ids),
+    )
+    child = Turn(
+        organisation_id=parent.organisation_id,
+        session=session,
+        seq=1,
+        membership_id=parent.membership_id,
+        agent=order.agent,
+        message=order.message,
+        parent_step=step,
+    )
+    ledger.insert_turn(child)
+    return child
+
+
+def _agents_there_are() -> str:
+    slugs = Agent.objects.filter(is_enabled=True).order_by("pk").values_list("slug", flat=True)
+    return ", ".join(slugs[:NAMED]) or "none"
+
+
+# -- Take back --------------------------------------------------------------------------------------------------------
+
+
+def settle(turn: Turn, held: Held) -> None:
+    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one."""
+    while waiting := list(_unsettled(turn)):
+        for child in waiting:
+            if not child.is_open and child.parent_step is not None:
+                _answer(held.claim, child.parent_step, outcome_of(child, turn.agent.model.context_window))
+        if any(child.is_open for child in waiting):
+            _go_no_further(turn, held)
+            if park(held.claim):
+                raise Parked(str(turn.pk))
+
+
+def _unsettled(turn: Turn) -> QuerySet[Turn]:
+    """The children whose call has no answer yet. One query."""
+    children = Turn.objects.filter(parent_step__turn=turn, parent_step__status=StepStatus.STARTED)
+    return children.select_related("agent", "parent_step__tool_version").order_by("parent_step__call_index")
+
+
+def _go_no_further(turn: Turn, held: Held) -> None:
+    """A turn that was stopped, or is out of time, does not wait first."""
+    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
+        raise CallStopped
+
+
+def outcome_of(child: Turn, context_window: int) -> Outcome:
+    """What the agent that asked gets to read; `context_window` is its model's, in tokens."""
+    place: dict[str, Any] = {"agent": child.agent.slug, "session": str(child.session_id), "turn": str(child.pk)}
+    if child.status != TurnStatus.DONE:
+        why = child.error_message or child.get_status_display()
+        return execution.failure(f"{child.agent.slug} did not answer: {why}", **place)
+    text = json.dumps({"success": True, **place, "answer": child.answer}, ensure_ascii=False)
+    return Outcome(StepStatus.DONE, text, cut(text, _cap(child, context_window)))
+
+
+def _cap(child: Turn, context_window: int) -> int:
+    version = child.parent_step.tool_version if child.parent_step else None
+    return result_cap(
+        version.max_result_chars if version else settings.TOOLHUB_MIN_RESULT_CHARS,
+        context_window,
+        share=settings.TOOLHUB_RESULT_SHARE,
+        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
+    )
+
+
+def _answer(claim: Claim, step: Step, outcome: Outcome) -> None:
+    ledger.finish_step(
+        claim,
+        step,
+        outcome.status,
+        result=outcome.result,
+        result_sent=outcome.result_sent,
+        malformed=outcome.malformed,
+    )

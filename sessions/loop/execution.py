@@ -1,0 +1,318 @@
+"""One tool call: may it, do its arguments fit, run it under its deadline, cap what it returned.
+
+Whatever goes wrong becomes an Outcome that the model can read; nothing raised by a tool leaves this room.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from capabilities.common.confined import ConfinedError
+from capabilities.common.confined import run as run_confined
+from capabilities.common.text import storable, storable_value
+from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.result_cap import cut, result_cap
+from capabilities.contract.schemas import complaints
+from capabilities.contract.wire import TOOL_NAME
+from capabilities.kinds import RUNNERS
+from capabilities.models import Tool, ToolKind
+from capabilities.pipeline.specs import ToolSpec, may_use
+from capabilities.registry import registry
+from capabilities.services.writes import secrets_of, service_title, service_values
+from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.left_behind import left_behind
+from sessions.loop.models.replies import Call
+from sessions.models import StepStatus, Turn
+from toolhub.tenants.denials import record_denial
+from toolhub.tenants.models import Membership
+
+logger = logging.getLogger(__name__)
+
+NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+#: Characters of a malformed call that are told back.
+MAX_ECHO = 800
+#: Seconds between looks at whether the turn was stopped.
+LOOK_EVERY = 0.2
+#: Characters of a result that are kept for the operator.
+MAX_RESULT = 1_000_000
+STILL_RUNNING = (
+    "Not run: too many earlier calls of this organisation took longer than their time and are still running."
+    " Try again later."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a call: its status, the whole result, and the part that the model gets to see."""
+
+    status: StepStatus
+    result: str
+    result_sent: str
+    #: The call itself was malformed: arguments that are no JSON, or do not fit, or a name that nothing has.
+    malformed: bool = False
+
+
+def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: bool = False, **more: Any) -> Outcome:
+    text = storable(json.dumps({"success": False, "error": message, **more}, ensure_ascii=False))
+    return Outcome(status, text, text, malformed)
+
+
+def inactive(name: str) -> Outcome:
+    """The answer to a call of a tool that is not in the round's selection, whatever the reason (ZK-29)."""
+    message = f"Unknown or inactive tool: {name[:100]}"
+    return failure(message, status=StepStatus.REFUSED, malformed=True)
+
+
+def denied(name: str, reason: str) -> Outcome:
+    """The answer to a call that the member may not make now (ZK-30)."""
+    return failure(f"Access denied: {reason}.", status=StepStatus.REFUSED, denied_tool=name)
+
+
+def outcome_unknown() -> Outcome:
+    """The answer to a call that a crash cut off between its start and its result."""
+    return Outcome(StepStatus.UNKNOWN, OUTCOME_UNKNOWN, OUTCOME_UNKNOWN)
+
+
+def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
+    """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. One query."""
+    return refusal_to(turn.membership_id, spec)
+
+
+def refusal_to(membership_id: int, spec: ToolSpec) -> Outcome | None:
+    """Why this tool may not run for this member now, or None. One query."""
+    if not spec.is_enabled:
+        return denied(spec.name, "the tool was switched off")
+    if not spec.is_ready:
+        title = service_title(spec.service)
+        return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
+    answer = may_use(membership_id, spec)
+    return None if answer.allowed else denied(spec.name, answer.reason)
+
+
+def note_denied_call(membership_id: int, spec: ToolSpec, refused: Outcome) -> None:
+    """Write down that a member's call was denied for want of a right; once a minute for each tool."""
+    if spec.is_enabled and spec.is_ready:
+        member = Membership.objects.select_related("user").get(pk=membership_id)
+        tool = Tool.objects.filter(pk=spec.tool_id).first()
+        record_denial(member, f"tool {spec.name}", str(json.loads(refused.result)["error"]), target=tool)
+
+
+def stored_call(call_id: str, call: Call) -> dict[str, str]:
+    """A call as it is kept and sent again. Where the model's name or arguments would be refused by a provider in the
+    next request, a harmless form stands there, and the original is kept as `raw_name` and `raw_arguments`."""
+    name = call.name if TOOL_NAME.match(call.name) else NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    stored = {"id": call_id, "name": name, "arguments": _sendable(call.arguments)}
+    if name != call.name:
+        stored["raw_name"] = storable(call.name, 200)
+    if stored["arguments"] != call.arguments:
+        stored["raw_arguments"] = storable(call.arguments)
+    return stored
+
+
+def _sendable(arguments: str) -> str:
+    """The arguments in a form that any provider can read again: an object of whole characters, else an empty one."""
+    try:
+        value = json.loads(arguments, parse_constant=_no_constant, parse_float=_finite)
+        whole = storable_value(value)
+    except (ValueError, RecursionError):
+        return "{}"
+    if not isinstance(value, dict):
+        return "{}"
+    return arguments if value == whole else json.dumps(whole, ensure_ascii=False)
+
+
+def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str, Any] | Outcome:
+    """The call's arguments, if they fit the tool's schema; else what to tell the model."""
+    text = call.arguments.strip() or "{}"
+    try:
+        arguments = storable_value(json.loads(text, parse_constant=_no_constant, parse_float=_finite))
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        return _malformed(f"The arguments are not valid JSON ({reason}). Send one JSON object.", call)
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        return _malformed("The arguments must be one JSON object.", call)
+    try:
+        found = _complaints(spec, arguments, organisation_id)
+    except ConfinedError as error:
+        return failure(f"The arguments could not be checked: {error}")
+    return _malformed("; ".join(found), call) if found else arguments
+
+
+def has_own_schema(spec: ToolSpec) -> bool:
+    """Whether the schema of the arguments is this service's own, and not one that came from outside."""
+    builtin = registry.tools.get(spec.name) if spec.kind == ToolKind.BUILTIN else None
+    return builtin is not None and builtin.parameters_text == spec.parameters_text
+
+
+def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: int) -> list[str]:
+    """What is wrong with the arguments. A schema from outside is read in a child process: it may never end."""
+    if has_own_schema(spec):
+        found = complaints(spec.parameters_text, arguments)
+        own = registry.tools[spec.name].complaint
+        return [own] if found and own else found
+    wanted = {"schema_text": spec.parameters_text, "arguments": arguments}
+    confined: list[str] = run_confined("schema", wanted, organisation_id)
+    return confined
+
+
+def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+    """The call's arguments, if the turn's member may call the tool now and they fit; else what to tell the model."""
+    refused = refusal(turn, spec)
+    if refused is None:
+        return read_arguments(spec, call, turn.organisation_id)
+    note_denied_call(turn.membership_id, spec, refused)
+    return refused
+
+
+def run_tool(
+    spec: ToolSpec, context: ToolContext, arguments: Mapping[str, Any], turn_stopped: threading.Event
+) -> Outcome:
+    """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
+    did is unknown. With too many left behind, the organisation's next call is refused."""
+    return run_bounded(
+        spec.name,
+        lambda: RUNNERS[spec.kind](spec.name, context, arguments),
+        context,
+        turn_stopped,
+        is_read=spec.effect == "read",
+    )
+
+
+def run_bounded(
+    name: str, function: Callable[[], Any], context: ToolContext, turn_stopped: threading.Event, *, is_read: bool
+) -> Outcome:
+    """Call the function in a thread of its own as `run_tool` says; the outcome is masked."""
+    returned: list[str | ToolError] = []
+
+    def run() -> None:
+        try:
+            returned.append(as_text(function()))
+        except ToolError as error:
+            returned.append(error)
+        except BaseException as error:  # SystemExit and its like must not reach the worker either
+            logger.exception("The tool %s failed", name)
+            returned.append(ToolError(f"The tool failed ({type(error).__name__})."))
+        finally:
+            connection.close()
+
+    if turn_stopped.is_set():
+        return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
+    if left_behind.is_full(context.organisation_id):
+        return failure(STILL_RUNNING, status=StepStatus.REFUSED)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {name}", daemon=True)
+    thread.start()
+    _wait(thread, context.timeout, turn_stopped)
+    if not returned:
+        context.stopped.set()
+        left_behind.add(context.organisation_id, thread)
+        if is_read:
+            return failure(f"The tool did not answer within {context.timeout:g} seconds.")
+        return outcome_unknown()
+    result = returned[0]
+    if isinstance(result, ToolError):
+        return failure(masked_in(str(result), context.secrets))
+    text = masked_in(result, context.secrets)
+    return Outcome(StepStatus.DONE, text, text)
+
+
+def masked_in(text: str, secrets: Sequence[str]) -> str:
+    """The text without these secrets, as they are and as JSON writes them: a far side may send one back."""
+    for secret in secrets:
+        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            text = text.replace(written, "••••")
+    return text
+
+
+def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
+    """The outcome with the part of its result that the model gets to see."""
+    cap = result_cap(
+        spec.max_result_chars,
+        context_window,
+        share=settings.TOOLHUB_RESULT_SHARE,
+        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
+    )
+    return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
+
+
+def context_for(
+    turn: Turn, spec: ToolSpec, *, seconds_left: float, idempotency_key: str, step_id: int | None = None
+) -> ToolContext:
+    context = context_of(spec, turn.organisation_id, turn.membership_id, seconds_left=seconds_left)
+    return replace(
+        context,
+        agent=turn.agent.slug,
+        agent_id=turn.agent_id,
+        session_id=turn.session_id,
+        turn_id=turn.pk,
+        step_id=step_id,
+        idempotency_key=idempotency_key,
+    )
+
+
+def context_of(
+    spec: ToolSpec, organisation_id: int, membership_id: int, *, seconds_left: float = math.inf
+) -> ToolContext:
+    """What a call is given that belongs to no turn."""
+    service = registry.services.get(spec.service)
+    values = service_values(service) if service else {}
+    return ToolContext(
+        organisation_id=organisation_id,
+        membership_id=membership_id,
+        agent="",
+        workspace=Path(settings.WORKSPACES_DIR) / str(organisation_id),
+        now=timezone.now,
+        timeout=max(0.0, min(spec.timeout, seconds_left)),
+        service=values,
+        secrets=secrets_of(service, values) if service else (),
+    )
+
+
+def as_text(value: Any) -> str:
+    """A tool's return value as text: strings as they are, all else as JSON; what is neither, as its repr."""
+    if isinstance(value, str):
+        return storable(value, MAX_RESULT)
+    try:
+        return storable(json.dumps(value, ensure_ascii=False, default=str), MAX_RESULT)
+    except (TypeError, ValueError, RecursionError):
+        return storable(repr(type(value)), MAX_RESULT)
+
+
+def _wait(thread: threading.Thread, seconds: float, turn_stopped: threading.Event) -> None:
+    """Until the thread ends, its time is up, or a second after the turn was stopped."""
+    until = time.monotonic() + seconds
+    while thread.is_alive() and (left := until - time.monotonic()) > 0:
+        thread.join(min(LOOK_EVERY, left))
+        if turn_stopped.is_set():
+            until = min(until, time.monotonic() + 1.0)
+            turn_stopped = threading.Event()
+
+
+def _malformed(message: str, call: Call) -> Outcome:
+    return failure(message, malformed=True, received=call.arguments[:MAX_ECHO])
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number

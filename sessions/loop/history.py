@@ -1,0 +1,230 @@
+"""A session's conversation as messages for a model, made from stored steps, and cut to the model's window."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from capabilities.common.tokens import count_each
+from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
+
+#: Turns that are looked at, at most; older ones are long out of any window.
+MAX_TURNS = 200
+#: Share of the window that is left for the answer.
+ANSWER_SHARE = 0.125
+#: What the model reads behind an answer that was stopped in the middle.
+CUT_OFF = "(This answer was stopped before its end.)"
+#: Characters that are left of a result, and of a call's arguments, where the window is too small for them.
+LEAST = 200
+#: How a cut in a message ends.
+SHORTENED = re.compile(r"\n\[cut to fit the model's window: the first [\d,]+ of (?P<whole>[\d,]+) characters\]\Z")
+NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
+#: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
+OUTCOME_UNKNOWN = json.dumps(
+    {"error": "outcome_unknown", "detail": "interrupted; it may have happened; do not repeat without checking"}
+)
+
+Message = dict[str, Any]
+
+
+class TooLong(Exception):
+    """Even the least of a turn does not fit into the model's window; the message is for people."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The messages to send; how many of the older turns were left out, and how many parts of this one cut, to fit."""
+
+    messages: list[Message]
+    turns_cut: int
+    parts_cut: int = 0
+
+
+def conversation(turn: Turn, *, tool_tokens: int, instructions: str = "") -> Conversation:
+    """The session's messages up to this turn, cut to the model's window less a reserve for the answer. Two queries.
+
+    The oldest turns are left out whole; where that is not enough, this turn's results are cut, the oldest first.
+    `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
+    """
+    earlier = list(
+        Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
+        .order_by("-seq")
+        .only("id", "seq", "message", "answer", "status", "error_code", "organisation_id")[:MAX_TURNS]
+    )
+    earlier.reverse()
+    steps = _steps_by_turn([*(each.pk for each in earlier), turn.pk])
+    blocks = [turn_messages(each, steps[each.pk]) for each in earlier]
+    own = [{"role": "user", "content": turn.message}, *step_messages(steps[turn.pk])]
+    prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
+    head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
+
+    return fit(head, blocks, own, room_for_messages(turn.agent.model.context_window, tool_tokens))
+
+
+def room_for_messages(context_window: int, tool_tokens: int) -> int:
+    """Tokens that the messages of a request may take beside its tools and the answer."""
+    return int(context_window * (1 - ANSWER_SHARE)) - tool_tokens
+
+
+def fit(head: list[Message], blocks: list[list[Message]], own: list[Message], room: int) -> Conversation:
+    """The head, as many of the newest blocks as fit, and the turn's own messages, in `room` tokens. Raises TooLong."""
+    fitted, parts_cut = _fitted(own, room - _tokens([head])[0])
+    kept = [] if parts_cut else _newest_that_fit(blocks, room - sum(_tokens([head, fitted])))
+    return Conversation(
+        [*head, *(message for block in kept for message in block), *fitted], len(blocks) - len(kept), parts_cut
+    )
+
+
+def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
+    """An ended turn: what the user said, what came of it, and its answer where no step holds it.
+
+    The assistant has the last word in any case: some providers take no user message behind a user's or a tool's.
+    """
+    messages = [{"role": "user", "content": turn.message}, *step_messages(steps)]
+    last = messages[-1]
+    if turn.answer and turn.status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED, TurnStatus.FAILED):
+        if last["role"] == "assistant" and last["content"] == turn.answer:
+            messages.pop()
+        messages.append({"role": "assistant", "content": f"{turn.answer}\n\n{CUT_OFF}"})
+    elif turn.answer and not (last["role"] == "assistant" and last["content"] == turn.answer):
+        messages.append({"role": "assistant", "content": turn.answer})
+    elif last["role"] != "assistant":
+        why = turn.error_code or turn.status
+        messages.append({"role": "assistant", "content": f"(This turn ended without an answer: {why}.)"})
+    return messages
+
+
+def step_messages(steps: Sequence[Step]) -> list[Message]:
+    """Model calls and tool results, each call answered exactly once and right behind the message that asked for it."""
+    answers = {(step.round, step.call_index): step for step in steps if step.kind == StepKind.TOOL}
+    messages: list[Message] = []
+    for step in steps:
+        if step.kind != StepKind.MODEL or not (step.text or step.tool_calls):
+            continue
+        messages.append(step.as_message())
+        for index, call in enumerate(step.tool_calls):
+            content = _result_sent(answers.get((step.round, index)))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+    return messages
+
+
+def _result_sent(step: Step | None) -> str:
+    if step is None:
+        return NOT_RUN
+    if step.status in (StepStatus.STARTED, StepStatus.UNKNOWN):
+        return step.result_sent or OUTCOME_UNKNOWN
+    return step.result_sent
+
+
+def _steps_by_turn(turn_ids: list[UUID]) -> dict[UUID, list[Step]]:
+    found: dict[UUID, list[Step]] = defaultdict(list)
+    rows = Step.objects.filter(turn__in=turn_ids).exclude(kind=StepKind.NOTE).order_by("index")
+    rows = rows.only(
+        "turn_id", "organisation_id", "kind", "status", "round", "call_index", "text", "tool_calls", "result_sent"
+    )
+    for step in rows:
+        found[step.turn_id].append(step)
+    return found
+
+
+# -- The turn's own messages ------------------------------------------------------------------------------------------
+
+
+def _fitted(own: list[Message], room: int) -> tuple[list[Message], int]:
+    """The turn's own messages in `room` tokens, and how many parts of them were cut for that. Raises TooLong.
+
+    Cut are, until it fits: the results of older rounds, the arguments and words of older rounds, the newest results,
+    the newest arguments. A part of an older round is cut to the same beginning in each request that follows, so that
+    the requests' common beginning stays long. Each call keeps its one result.
+    """
+    sizes = _tokens([[message] for message in own])
+    total, fitted, parts_cut = sum(sizes), list(own), 0
+    if total <= room:
+        return fitted, 0
+    newest = max((index for index, message in enumerate(own) if message.get("tool_calls")), default=len(own))
+    for index, shorten in _shortenings(own, newest):
+        shorter = shorten(fitted[index])
+        if shorter == fitted[index]:
+            continue
+        parts_cut += fitted[index] is own[index]
+        fitted[index] = shorter
+        size = _tokens([[shorter]])[0]
+        total, sizes[index] = total - sizes[index] + size, size
+        if total <= room:
+            return fitted, parts_cut
+    raise TooLong(
+        f"What this turn has to send takes {total:,} tokens at least, and the model's window leaves {max(0, room):,}: "
+        "shorten the message or the prompt, send fewer tools, or choose a model with a larger window."
+    )
+
+
+Shorten = Callable[[Message], Message]
+
+
+def _shortenings(own: list[Message], newest: int) -> Iterator[tuple[int, Shorten]]:
+    """What can be cut, in the order in which it is: the place of a message, and how it is made shorter."""
+    results = [index for index, message in enumerate(own) if message["role"] == "tool"]
+    yield from ((index, _shortened(LEAST)) for index in results if index < newest)
+    said = [index for index, message in enumerate(own) if message["role"] == "assistant"]
+    yield from ((index, _without_arguments) for index in said if index < newest)
+    yield from ((index, _shortened(LEAST)) for index in said if index < newest)
+    fresh = [index for index in results if index > newest]
+    longest = max((len(own[index]["content"]) for index in fresh), default=0)
+    while longest > LEAST:
+        longest = max(LEAST, longest * 3 // 4)
+        yield from ((index, _shortened(longest)) for index in fresh)
+    if newest < len(own):
+        yield newest, _without_arguments
+        yield newest, _shortened(LEAST)
+
+
+def _shortened(chars: int) -> Shorten:
+    def shorten(message: Message) -> Message:
+        content = message["content"] or ""
+        before = SHORTENED.search(content)
+        whole = int(before["whole"].replace(",", "")) if before else len(content)
+        text = content[: before.start()] if before else content
+        if len(text) <= chars:
+            return message
+        note = f"\n[cut to fit the model's window: the first {chars:,} of {whole:,} characters]"
+        return {**message, "content": text[:chars] + note}
+
+    return shorten
+
+
+def _without_arguments(message: Message) -> Message:
+    if not any(len(call["function"]["arguments"]) > LEAST for call in message.get("tool_calls", ())):
+        return message
+    return {**message, "tool_calls": [_call_cut(call) for call in message["tool_calls"]]}
+
+
+def _call_cut(call: Message) -> Message:
+    arguments = call["function"]["arguments"]
+    if len(arguments) <= LEAST:
+        return call
+    cut = json.dumps({"cut_to_fit_the_window": f"{len(arguments):,} characters of arguments"})
+    return {**call, "function": {**call["function"], "arguments": cut}}
+
+
+# -- Older turns ------------------------------------------------------------------------------------------------------
+
+
+def _newest_that_fit(blocks: list[list[Message]], room: int) -> list[list[Message]]:
+    first = len(blocks)
+    for cost in reversed(_tokens(blocks)):
+        room -= cost
+        if room < 0:
+            break
+        first -= 1
+    return blocks[first:]
+
+
+def _tokens(blocks: list[list[Message]]) -> list[int]:
+    """Tokens of each block as it is sent, with 4 more for each message's frame."""
+    counts = count_each(json.dumps(block, ensure_ascii=False) for block in blocks)
+    return [count + 4 * len(block) for count, block in zip(counts, blocks, strict=True)]

@@ -1,0 +1,86 @@
+"""How much of a model call repeats, from its front, the same agent's last one: what a provider's cache can know.
+
+Counted in the order in which providers render a request: tools, then messages. Of the messages only a hash is kept, so
+one that differs counts as new from its first byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Exists
+
+from capabilities.contract.wire import sha256_hex
+from sessions.loop.history import Message
+from sessions.models import ChatSession, ToolSet, Turn, TurnStatus
+from sessions.turns.fencing import Claim, LeaseLost
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Bytes of a model call's tools and messages, how many of them the last call began with, and its own marks."""
+
+    prompt_bytes: int
+    prefix_bytes: int
+    marks: dict[str, Any]
+
+
+def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message]) -> Prefix:
+    """One query where the tools changed since the last call, else none."""
+    written = [json.dumps(message, ensure_ascii=False, separators=(",", ":")) for message in messages]
+    sizes = [len(text.encode()) for text in written]
+    hashes = [sha256_hex(text)[:16] for text in written]
+    tools = len(tool_set.wire.encode())
+    last_set, last_hashes = _last(turn)
+    if last_set == tool_set.pk:
+        same = tools + _same_messages(sizes, hashes, last_hashes)
+    else:
+        same = _same_tools(tool_set, last_set)
+    return Prefix(tools + sum(sizes), same, {"tool_set": tool_set.pk, "messages": hashes})
+
+
+def remember(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None, claim: Claim) -> None:
+    """Keep what this call carries for the agent's next one, and the order of new tools. One query. Raises LeaseLost."""
+    session, agent = turn.session, str(turn.agent_id)
+    session.last_prompt = {**_as_dict(session.last_prompt), agent: prefix.marks}
+    if tool_ids is not None:
+        session.tool_order = {**_as_dict(session.tool_order), agent: list(tool_ids)}
+    owned = Turn.objects.filter(pk=turn.pk, epoch=claim.epoch, status=TurnStatus.RUNNING)
+    kept = ChatSession.objects.filter(Exists(owned), pk=session.pk).update(
+        last_prompt=session.last_prompt, tool_order=session.tool_order
+    )
+    if not kept:
+        raise LeaseLost(str(turn.pk))
+
+
+def _last(turn: Turn) -> tuple[int | None, list[str]]:
+    """The marks of the last call; a value that is none of ours counts as no call."""
+    stored = _as_dict(_as_dict(turn.session.last_prompt).get(str(turn.agent_id)))
+    key, hashes = stored.get("tool_set"), stored.get("messages")
+    return (key if isinstance(key, int) else None), (hashes if isinstance(hashes, list) else [])
+
+
+def _same_messages(sizes: Sequence[int], hashes: Sequence[str], last: Sequence[str]) -> int:
+    same = 0
+    for size, now, before in zip(sizes, hashes, last, strict=False):
+        if now != before:
+            break
+        same += size
+    return same
+
+
+def _same_tools(tool_set: ToolSet, last_set: int | None) -> int:
+    last = ToolSet.objects.filter(pk=last_set).values_list("wire", flat=True).first() if last_set else None
+    return _common_bytes(last, tool_set.wire) if last else 0
+
+
+def _common_bytes(one: str, other: str) -> int:
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return len(one[:same].encode())
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,281 @@
+"""The matrix of roles by categories and tools: what its form says, and what the page shows of it.
+
+A cell of the form is named `role:kind:name:was`, kind `c` for a category and `t` for a tool, `was` what it showed. So
+only cells that were changed here change anything: what somebody else changed in the meantime is not taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from capabilities.access.roles.writes import Rule
+from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.models import Category, Effect, Role, RoleMode, RoleRule, Tool
+from toolhub.tenants.models import Reach
+
+ROLES_AT_ONCE = 6
+#: Tools of one category that are shown at once, and tools of all categories that one page opens by itself.
+TOOLS_OF_CATEGORY = 100
+TOOLS_A_PAGE = 125
+
+KINDS = {"c": "category", "t": "tool"}
+#: What a cell says, for a category and for a tool.
+WORDS = {"c": {"allow": "all", "deny": "none", "": "not listed"}, "t": {"allow": "on", "deny": "off"}}
+
+SELECTED = SafeString(" selected")
+CHANGED = SafeString(' class="is-changed"')
+DIFFERS = SafeString(' <b class="differs" title="differs from its category">·</b>')
+
+#: Role, kind and name of a cell.
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the page's address asks for."""
+
+    roles: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    q: str = ""
+    after: str = ""
+
+    @property
+    def is_all_open(self) -> bool:
+        return self.opened == ("all",)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one role says of one category or tool: stored, and as the form leaves it."""
+
+    place: Place
+    was: str
+    said: str
+    #: For a tool without a word of its own: whether its category is on.
+    inherits: bool = False
+    #: Why it cannot be changed here.
+    locked: str = ""
+    #: Of a role that opens all or nothing: what counts, whatever is said.
+    fixed: str = ""
+    #: Tools of the category with a word of their own.
+    differing: int = 0
+
+    @property
+    def differs(self) -> bool:
+        """Whether a tool says something else than its category."""
+        return self.place[1] == "t" and bool(self.said) and (self.said == Effect.ALLOW) != self.inherits
+
+    @property
+    def unsaid(self) -> str:
+        """What a tool without a word of its own is stands in brackets."""
+        return WORDS["c"][""] if self.place[1] == "c" else "(on)" if self.inherits else "(off)"
+
+    def html(self) -> SafeString:
+        """One table cell, short: a page has a thousand of them."""
+        said = self.fixed or WORDS[self.place[1]].get(self.said) or self.unsaid
+        if self.locked:
+            return format_html('<td class="is-locked" title="{}">{}{}', self.locked, said, self._mark())
+        role, kind, name = self.place
+        return format_html(
+            '<td{}><select name="{}:{}:{}:{}" aria-label="{}, {}">'
+            "<option value>{}<option value=allow{}>{}<option value=deny{}>{}</select>{}",
+            CHANGED if self.was != self.said else "",
+            *(role, kind, name, self.was),
+            *(name, role),
+            self.unsaid,
+            *(SELECTED if self.said == Effect.ALLOW else "", WORDS[kind]["allow"]),
+            *(SELECTED if self.said == Effect.DENY else "", WORDS[kind]["deny"]),
+            self._mark(),
+        )
+
+    def _mark(self) -> SafeString | str:
+        if self.differs:
+            return DIFFERS
+        if self.differing:
+            return format_html(' <small class="muted">{} differ{}</small>', self.differing, "s"[self.differing > 1 :])
+        return ""
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    name: str
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class CategoryRow:
+    """A category; its tools where it is open, and after which one to go on."""
+
+    name: str
+    title: str
+    count: int
+    cells: Sequence[Cell]
+    is_open: bool = False
+    tools: Sequence[ToolRow] = ()
+    after: str = ""
+
+
+def posted_changes(data: Mapping[str, str]) -> dict[Place, str]:
+    """Cells that say something else than they showed. Raises ChangeRefused for a word that a cell cannot say."""
+    found: dict[Place, str] = {}
+    for key in data:
+        role, *rest = key.split(":")
+        if len(rest) != 3 or rest[0] not in KINDS:
+            continue
+        kind, name, was = rest
+        if "\x00" in key:
+            raise not_there("rules", KINDS[kind], name.replace("\x00", ""))
+        if data[key] not in ("", *Effect.values):
+            raise ChangeRefused("rules", "A cell is on, off, or says nothing.")
+        if data[key] != was:
+            found[role, kind, name] = data[key]
+    return found
+
+
+def check_changes(changes: Mapping[Place, str]) -> dict[str, Role]:
+    """The roles that are changed, by short name. Three queries.
+
+    Raises ChangeRefused where a change names what is not there, or a role whose lines do not count.
+    """
+    roles = {role.slug: role for role in Role.objects.filter(slug__in={slug for slug, _, _ in changes})}
+    models: dict[str, type[Category] | type[Tool]] = {"c": Category, "t": Tool}
+    known = {
+        kind: set(
+            model.objects.filter(name__in={name for _, each, name in changes if each == kind}).values_list(
+                "name", flat=True
+            )
+        )
+        for kind, model in models.items()
+    }
+    for slug, kind, name in changes:
+        if slug not in roles:
+            raise not_there("roles", "role", slug)
+        if name not in known[kind]:
+            raise not_there("rules", KINDS[kind], name)
+        if roles[slug].mode != RoleMode.LISTED:
+            raise ChangeRefused("rules", f"{_fixed_why(roles[slug])} Its lines do not count.")
+    return roles
+
+
+def rules_of_roles(roles: Iterable[Role]) -> dict[int, tuple[Rule, ...]]:
+    """By key of the role. One query."""
+    found: dict[int, list[Rule]] = {role.pk: [] for role in roles}
+    lines = RoleRule.objects.filter(role__in=list(found))
+    for key, effect, category, tool in lines.values_list("role_id", "effect", "category__name", "tool__name"):
+        found[key].append(Rule(effect, category or "", tool or ""))
+    return {key: tuple(sorted(rules)) for key, rules in found.items()}
+
+
+def changed_rules(role: Role, stored: Iterable[Rule], changes: Mapping[Place, str]) -> tuple[Rule, ...]:
+    """The role's rules as the changes leave them."""
+    found = {("t", rule.tool) if rule.tool else ("c", rule.category): rule for rule in stored}
+    for (slug, kind, name), effect in changes.items():
+        if slug == role.slug:
+            found.pop((kind, name), None)
+            if effect:
+                found[kind, name] = Rule(effect, **{KINDS[kind]: name})
+    return tuple(sorted(found.values()))
+
+
+def matrix_roles(asked: Sequence[str]) -> tuple[Sequence[Role], Sequence[Role]]:
+    """Every role by name, and those that are shown: the ones asked for, else the first six. One query."""
+    every = list(Role.objects.order_by("name", "pk"))
+    shown = [role for role in every if role.slug in asked] or every
+    return every, shown[:ROLES_AT_ONCE]
+
+
+def matrix_rows(
+    roles: Sequence[Role],
+    asked: Asked,
+    changes: Mapping[Place, str],
+    reach: Reach,
+    locked_roles: Mapping[int, str],
+    *,
+    only: str = "",
+) -> list[CategoryRow]:
+    """The categories with their cells, those asked for with their tools; `only` for one of them. Three queries.
+
+    `locked_roles`: why a role may not be changed, by its key.
+    """
+    categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
+    if only:
+        categories = categories.filter(name=only)
+    tools = Tool.objects.order_by("name")
+    if asked.q:
+        tools = tools.filter(name__icontains=asked.q)
+    elif not asked.is_all_open:
+        tools = tools.filter(category__name__in=asked.opened)
+    if asked.after:
+        tools = tools.filter(name__gt=asked.after)
+    by_category: dict[int, list[str]] = {}
+    for name, category_id in tools.values_list("name", "category_id"):
+        by_category.setdefault(category_id, []).append(name)
+    book = _Book(roles, changes, locked_roles)
+    rows: list[CategoryRow] = []
+    left = TOOLS_A_PAGE
+    for each in categories:
+        names = by_category.get(each.pk, [])
+        if asked.q and not names:
+            continue
+        shown = names[: min(TOOLS_OF_CATEGORY, left)]
+        left -= len(shown)
+        locked = "" if reach.covers(each.name) else "Your right does not cover this category."
+        rows.append(
+            CategoryRow(
+                each.name,
+                each.title,
+                each.tool_count,
+                [book.of_category(role, each.name, locked) for role in roles],
+                bool(shown),
+                [ToolRow(name, [book.of_tool(role, name, each.name, locked) for role in roles]) for name in shown],
+                shown[-1] if shown and len(shown) < len(names) else "",
+            )
+        )
+    return rows
+
+
+class _Book:
+    """What the roles say, stored and as changed. One query."""
+
+    def __init__(self, roles: Sequence[Role], changes: Mapping[Place, str], locked: Mapping[int, str]) -> None:
+        self.locked = locked
+        slugs = {role.pk: role.slug for role in roles}
+        self.changes = changes
+        self.stored: dict[Place, str] = {}
+        self.differing: dict[tuple[str, str], int] = {}
+        lines = RoleRule.objects.filter(role__in=list(slugs))
+        columns = ("role_id", "effect", "category__name", "tool__name", "tool__category__name")
+        for key, effect, category, tool, of_tool in lines.values_list(*columns):
+            self.stored[slugs[key], "t" if tool else "c", tool or category or ""] = effect
+            if tool:
+                self.differing[slugs[key], of_tool] = self.differing.get((slugs[key], of_tool), 0) + 1
+
+    def of_category(self, role: Role, name: str, locked: str) -> Cell:
+        place = (role.slug, "c", name)
+        was = self.stored.get(place, "")
+        fixed = {RoleMode.ALL: "all", RoleMode.NONE: "none"}.get(RoleMode(role.mode), "")
+        return Cell(
+            place,
+            was,
+            self.changes.get(place, was),
+            locked=_fixed_why(role) or self.locked.get(role.pk, locked),
+            fixed=fixed,
+            differing=0 if fixed else self.differing.get((role.slug, name), 0),
+        )
+
+    def of_tool(self, role: Role, name: str, category: str, locked: str) -> Cell:
+        place, above = (role.slug, "t", name), (role.slug, "c", category)
+        was = self.stored.get(place, "")
+        fixed = {RoleMode.ALL: "on", RoleMode.NONE: "off"}.get(RoleMode(role.mode), "")
+        inherits = self.changes.get(above, self.stored.get(above, "")) == Effect.ALLOW
+        said = "" if fixed else self.changes.get(place, was)
+        return Cell(place, was, said, inherits, _fixed_why(role) or self.locked.get(role.pk, locked), fixed)
+
+
+def _fixed_why(role: Role) -> str:
+    return "" if role.mode == RoleMode.LISTED else f"The mode of {role} is “{role.get_mode_display()}”."

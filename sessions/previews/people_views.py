@@ -1,0 +1,179 @@
+"""The page of what one member may use, and the changes that are made on it. What they mean is shown before."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET, require_POST
+
+from capabilities.access.grants.writes import give_grant, revoke_grant
+from capabilities.access.members.queries import (
+    UsableTool,
+    grants_of_member,
+    roles_of_member,
+    shown_member_or_404,
+    usable_tools,
+)
+from capabilities.access.roles.forms import ToolGrantForm, UsableFilter
+from capabilities.access.roles.queries import grant_or_404
+from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
+from capabilities.common.pages import refused
+from capabilities.common.refused import ChangeRefused
+from capabilities.common.rights import ChangeForbidden, check_rank
+from capabilities.contract.wire import canonical_json, sha256_hex
+from capabilities.models import Role
+from sessions.previews.roles import NewRole, impact_of, impact_of_revoking
+from toolhub.tenants.access import MemberRequest, check_right, member_or_404
+from toolhub.tenants.authority import why_not_to
+from toolhub.tenants.models import NOWHERE, Membership, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def member_tools(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
+    """What a member may use and why: for the member, and for those with the right `roles` or `members`."""
+    actor = member_or_404(request)
+    if actor.public_id != member_id and not actor.reach(Right.MEMBERS):
+        check_right(actor, Right.ROLES, None)
+    return _page(request, actor, shown_member_or_404(member_id), {})
+
+
+@require_POST
+@signed_in
+def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
+    """Give the member the roles that are ticked, and no others. Who loses or gains what is shown before."""
+    actor = member_or_404(request, right=Right.ROLES)
+    shown = shown_member_or_404(member_id)
+    posted = [slug.replace("\x00", "\ufffd") for slug in request.POST.getlist("roles")]
+    try:
+        check_rank(actor, Membership.objects.filter(pk=shown.pk), "roles")
+        ticked = roles_named(posted)
+    except ChangeForbidden as error:
+        return refused(request, error, "member_tools", org, member_id)
+    except ChangeRefused as error:
+        return _page(request, actor, shown, {"roles_error": str(error), "ticked": set(posted)}, status=422)
+    held = {role.slug: role for role in roles_of_member(shown)}
+    changed = [(ticked | held)[slug] for slug in sorted(ticked.keys() ^ held.keys())]
+    if not changed:
+        messages.info(request, f"The roles of {shown} are the same as before.")
+        return redirect("member_tools", org, member_id)
+    asked = [[role.pk, role.slug in ticked] for role in changed]
+    stamp = sha256_hex(canonical_json([stamp_of(changed), str(shown.public_id), asked]))
+    if request.POST.get("stamp") == stamp:
+        try:
+            set_roles_of(shown, list(ticked), actor=actor)
+        except ChangeRefused as error:
+            return refused(request, error, "member_tools", org, member_id)
+        messages.success(request, f"The roles of {shown} are saved. The change applies from the next call on.")
+        return redirect("member_tools", org, member_id)
+    one = frozenset({shown.pk})
+    wanted = [
+        NewRole(role, role.mode, None, given=one) if role.slug in ticked else NewRole(role, role.mode, None, taken=one)
+        for role in changed
+    ]
+    return _page(request, actor, shown, {"impact": impact_of(wanted), "stamp": stamp, "ticked": set(ticked)})
+
+
+@require_POST
+@signed_in
+def member_grant(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
+    """Allow or deny the member one tool, beside which the form stands."""
+    actor = member_or_404(request, right=Right.ROLES, category=None)
+    shown = shown_member_or_404(member_id)
+    form = ToolGrantForm(request.POST)
+    if not form.is_valid():
+        return _page(request, actor, shown, {"wrong": form}, status=422)
+    try:
+        grant = give_grant(form.content(shown.public_id), actor=actor)
+    except ChangeRefused as error:
+        return refused(request, error, "member_tools", org, member_id)
+    messages.success(request, f"Saved: {grant}. It applies from the next call on.")
+    return _back(request, shown)
+
+
+@require_POST
+@signed_in
+def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpResponse:
+    """Revoke a grant. Where its member gains or loses tools by it, that is shown first."""
+    actor = member_or_404(request, right=Right.ROLES, category=None)
+    grant = grant_or_404(grant_id)
+    name, member = str(grant), grant.membership
+    impact = impact_of_revoking(grant)
+    stamp = sha256_hex(canonical_json([str(grant.public_id), impact.sentence]))
+    is_from_member = "member" in request.POST
+    if impact.groups and request.POST.get("stamp") != stamp:
+        context = {"grant": grant, "impact": impact, "stamp": stamp, "is_from_member": is_from_member}
+        return render(request, "capabilities/grant_revoke.html", context)
+    revoke_grant(grant, actor=actor)
+    messages.success(request, f"Revoked: {name}.")
+    return redirect("member_tools", org, member.public_id) if is_from_member else redirect("grant_list", org)
+
+
+def _back(request: MemberRequest, shown: Membership) -> HttpResponse:
+    """The page as it was filtered."""
+    response = redirect("member_tools", shown.organisation.slug, shown.public_id)
+    query = UsableFilter(request.GET).query()
+    if query:
+        response["Location"] += f"?{query}"
+    return response
+
+
+def _page(
+    request: MemberRequest, actor: Membership, shown: Membership, more: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    chosen = UsableFilter(request.GET).values()
+    filters = {name: chosen[name] for name in ("q", "category", "show")}
+    page = usable_tools(
+        shown,
+        q=chosen["q"],
+        category=chosen["category"],
+        only_allowed=chosen["show"] != "all",
+        after=chosen["after"],
+    )
+    grants = grants_of_member(shown)
+    own = {grant.tool.name: grant for grant in grants if grant.tool is not None and grant.in_force}  # type: ignore[attr-defined]
+    why_locked = why_not_to(actor, shown)
+    reach = actor.reach(Right.ROLES) if not why_locked else NOWHERE
+    for grant in grants:
+        of = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
+        grant.may_revoke = reach.covers(of)  # type: ignore[attr-defined]
+    roles = list(Role.objects.order_by("name", "pk"))
+    held = {role.slug for role in roles_of_member(shown)}
+    ticked = more.pop("ticked", held)
+    for role in roles:
+        role.is_ticked = role.slug in ticked  # type: ignore[attr-defined]
+    may_set_roles = actor.has_right(Right.ROLES) and not why_locked
+    context = {
+        "shown": shown,
+        "page": page,
+        "lines": [_line(tool, own.get(tool.name), reach.covers(tool.category)) for tool in page.tools],
+        "roles": roles if may_set_roles else [role for role in roles if role.slug in held],
+        "may_set_roles": may_set_roles,
+        "grants": grants,
+        "rights": shown.admin_rights.order_by("right", "category"),
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+        "may_see_roles": bool(actor.reach(Right.ROLES)),
+        "why_locked": why_locked,
+        "may_see_member": actor.has_right(Right.MEMBERS),
+        "may_ask": actor.pk == shown.pk,
+        **more,
+    }
+    return render(request, "capabilities/member_tools.html", context, status=status)
+
+
+def _line(tool: UsableTool, grant: Any, may_grant: bool) -> dict[str, Any]:
+    """A tool, the member's own grant on it, and a form for one where there is none and the actor may give it."""
+    line: dict[str, Any] = {"tool": tool, "grant": grant}
+    if may_grant and grant is None and not (tool.answer.stage == "grants" and not tool.answer.allowed):
+        effect = "deny" if tool.answer.allowed else "allow"
+        line["form"] = ToolGrantForm(initial={"tool": tool.name, "effect": effect}, auto_id=f"grant-{tool.name}-%s")
+        line["effect"] = effect
+    return line

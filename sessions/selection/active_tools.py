@@ -1,0 +1,67 @@
+"""The tools that a session has at hand, computed anew at each call (ZK-10 to ZK-14): there is no snapshot.
+
+Definitions, permissions and names as other code asks for them; the work is the selection's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from capabilities.models import Agent
+from capabilities.pipeline.specs import ToolSpec, may_use
+from sessions.models import ChatSession
+from sessions.selection.stages import Selection, selection_preview
+from toolhub.tenants.models import Membership
+
+#: Whether the session's member may use the tool, asked when it is called. One query.
+Permitted = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class ActiveTools:
+    """What the session's next turn would carry, in the order in which it is sent.
+
+    `defs` are in OpenAI form; `perms` has a predicate for each name; `selection` says how it came to them.
+    """
+
+    defs: list[dict[str, Any]]
+    perms: dict[str, Permitted]
+    names: list[str]
+    selection: Selection
+
+
+def compute_definitions(
+    session: ChatSession, member: Membership | None = None, agent: Agent | None = None
+) -> ActiveTools:
+    """Three queries. `member` is the session's own, and need not be said; for anybody else there is a ValueError.
+    `agent` is the session's first where none is given."""
+    if member is not None and member.pk != session.membership_id:
+        raise ValueError("A session's tools are those of its own member.")
+    selection = selection_preview(session, agent)
+    return ActiveTools(
+        [tool.definition for tool in selection.tools],
+        {tool.name: partial(_is_permitted, session.membership_id, tool) for tool in selection.tools},
+        [tool.name for tool in selection.tools],
+        selection,
+    )
+
+
+def get_active_tool_definitions(session: ChatSession, member: Membership | None = None) -> list[dict[str, Any]]:
+    """ChatCompletionTool objects (ZK-11)."""
+    return compute_definitions(session, member).defs
+
+
+def get_active_tool_permissions(session: ChatSession, member: Membership | None = None) -> dict[str, Permitted]:
+    """For each tool, whether the member may use it at the moment of the question (ZK-12)."""
+    return compute_definitions(session, member).perms
+
+
+def get_active_tool_names(session: ChatSession, member: Membership | None = None) -> list[str]:
+    return compute_definitions(session, member).names
+
+
+def _is_permitted(membership_id: int, spec: ToolSpec) -> bool:
+    return may_use(membership_id, spec).allowed

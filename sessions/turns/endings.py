@@ -1,0 +1,88 @@
+"""The end of a turn, and what follows from it in the same transaction: no step and no child of it stays open, the turn
+that waits for it goes on, and the session's next one is rung for."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from sessions.access import Ending
+from sessions.models import OPEN_STATUSES, Step, StepStatus, Turn, TurnStatus
+from sessions.turns.bell import ring_after_commit
+from sessions.turns.fencing import hold, insert_event
+from sessions.turns.waiting import open_children, resume
+
+#: Nobody runs a turn in one of these.
+UNHELD = (TurnStatus.QUEUED, TurnStatus.WAITING_CHILD)
+PARENT_ENDED = "The turn that asked for it has ended."
+
+
+def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
+    """End the one turn in `turns`, if it is still there; the new epoch shuts out whoever held it."""
+    row = turns.values("pk", "parent_step__turn_id").first()
+    if row is None:
+        return
+    hold(row["parent_step__turn_id"])
+    ended = turns.update(
+        status=ending.status,
+        error_code=ending.code,
+        error_message=ending.message,
+        ended_at=Now(),
+        epoch=F("epoch") + 1,
+        last_event=F("last_event") + 1,
+        lease_until=None,
+        waiting_since=None,
+        owner="",
+        # A worker that died in the middle of a reply left its beginning.
+        answer=F("draft"),
+        draft="",
+    )
+    if not ended:
+        return
+    turn = Turn.objects.only("organisation_id", "session_id", "last_event").get(pk=row["pk"])
+    insert_event(turn.organisation_id, turn.pk, turn.last_event, str(ending.status), {"error_code": ending.code})
+    why = ending.message if ending.status == TurnStatus.CANCELLED else PARENT_ENDED
+    follow_up(turn.pk, turn.session_id, row["parent_step__turn_id"], why)
+
+
+def follow_up(turn_id: UUID, session_id: UUID, parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
+    """What the end of a turn brings about. Its parent's row and its own are held."""
+    close_open_steps(turn_id)
+    stop_children(turn_id, why)
+    if parent_id is not None:
+        resume(parent_id)
+    ring_next(session_id)
+
+
+def stop_turn(turn_id: UUID, ending: Ending) -> bool:
+    """Stop a turn and all below it: those that nobody runs end here, the others before their next effect.
+
+    Its parent's row is held. False, and nothing changed, where it was stopped or has ended before.
+    """
+    requested = Turn.objects.filter(pk=turn_id, status__in=OPEN_STATUSES, cancel_requested_at=None).update(
+        cancel_requested_at=Now()
+    )
+    if requested:
+        end_unclaimed(Turn.objects.filter(pk=turn_id, status__in=UNHELD), ending)
+        stop_children(turn_id, ending.message)
+    return bool(requested)
+
+
+def stop_children(turn_id: UUID, why: str) -> None:
+    for child_id in list(open_children(turn_id).values_list("pk", flat=True)):
+        stop_turn(child_id, Ending(TurnStatus.CANCELLED, "cancelled", why))
+
+
+def close_open_steps(turn_id: UUID) -> None:
+    """Calls that a dead turn leaves behind: what they did is not known."""
+    Step.objects.filter(turn_id=turn_id, status=StepStatus.STARTED).update(status=StepStatus.UNKNOWN, ended_at=Now())
+
+
+def ring_next(session_id: UUID) -> None:
+    """Ring for the session's next queued turn, once this transaction is committed."""
+    following = Turn.objects.filter(session_id=session_id, status=TurnStatus.QUEUED).order_by("seq")
+    next_id = following.values_list("pk", flat=True).first()
+    if next_id is not None:
+        ring_after_commit(next_id)

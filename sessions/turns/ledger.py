@@ -1,0 +1,498 @@
+"""The durable turn: accept, claim, record, finish, cancel, reap. The database is the queue; Celery only rings.
+
+A turn belongs to whoever claimed it last: the claim raises its epoch and takes a lease, and every write names the
+epoch. A worker whose lease ran out finds that it owns nothing any more (LeaseLost) and stops at once. All times are
+the database's, so that workers need not agree on the hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
+
+from capabilities.common.text import storable
+from capabilities.models import Agent
+from sessions.access import TURN_FIELDS, Ending, may_stop, turn_ending, turn_may_not_go_on
+from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.turns.bell import ring_after_commit
+from sessions.turns.endings import end_unclaimed, follow_up, stop_turn
+from sessions.turns.fencing import (
+    STOP_FIELDS,
+    CancelRequested,
+    Claim,
+    Conflict,
+    LeaseLost,
+    LedgerError,
+    QueueFull,
+    add_event,
+    check_may_start,
+    fence,
+    from_now,
+    hold,
+    insert_event,
+)
+from sessions.turns.sweeping import Backoff, each_item, each_step
+from sessions.turns.waiting import resume_forgotten
+from toolhub.tenants.audit import record
+from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import system_scope
+
+#: What others know as the ledger's, from the rooms behind it.
+__all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
+
+#: Characters of a message.
+MAX_MESSAGE = 100_000
+#: Times that accept tries for the session's next number, when others take it first.
+ACCEPT_TRIES = 20
+#: Turns of each kind that one sweep ends.
+AT_ONCE = 100
+#: Turns whose end failed lately.
+ends_backoff = Backoff("end of turn")
+#: Turns that may not go on, and could not be stopped lately.
+stops_backoff = Backoff("stop of turn")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A turn that is on record, and whether this request put it there."""
+
+    turn: Turn
+    created: bool
+
+
+# -- Accept -----------------------------------------------------------------------------------------------------------
+
+
+def accept(
+    session: ChatSession,
+    message: str,
+    *,
+    member: Membership,
+    agent: Agent | None = None,
+    idempotency_key: str = "",
+    origin_key: str = "",
+) -> Accepted:
+    """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
+
+    The same key with the same message to the same agent in the same session gives the same turn again: a client's
+    `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
+    `deleted`;
+    QueueFull where too many turns of the member or of the organisation wait already.
+    """
+    agent = agent or session.agent
+    message = storable(message)
+    keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
+    if session.parent_turn_id is not None:
+        raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
+    for _ in range(ACCEPT_TRIES):
+        full = None
+        if agent.is_enabled:
+            try:
+                with transaction.atomic():
+                    return Accepted(_insert(session, agent, message, member, keys), created=True)
+            except QueueFull as error:
+                full = error
+            except ChatSession.DoesNotExist as gone:
+                raise Conflict("deleted", "This session was deleted.") from gone
+            except IntegrityError:
+                pass
+        # The key is taken, or (then once more) another request took the number between our look and our insert.
+        for name, key in keys.items():
+            known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
+            if known is not None:
+                return Accepted(_same_request(known, session, agent, message), created=False)
+        if not agent.is_enabled:
+            raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
+        if full is not None:
+            raise full
+    raise Conflict("busy", "Too many messages at once for this session: try again.")
+
+
+def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
+    """The session's last number, and how many turns of the organisation and of the member wait. One query."""
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
+    waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
+    mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
+    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(KEPT, pk=session.pk).values_list(
+        Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
+    )
+    found: tuple[int, int, int] = places.get()
+    return found
+
+
+def _check_queue(waiting: int, mine: int) -> None:
+    """Raise QueueFull where so many wait already. Requests side by side may pass the limit by a few."""
+    if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
+        text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
+        raise QueueFull(text)
+    if mine >= settings.TOOLHUB_QUEUED_PER_MEMBER:
+        raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
+
+
+def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
+    last, waiting, mine = _places(session, member)
+    _check_queue(waiting, mine)
+    turn = Turn(
+        organisation_id=session.organisation_id,
+        session=session,
+        seq=last + 1,
+        membership=member,
+        agent=agent,
+        message=message,
+        **keys,
+    )
+    insert_turn(turn)
+    kept = ChatSession.objects.filter(KEPT, pk=session.pk)
+    if not kept.update(active_at=Now(), title=session.title or title_of(message)):
+        raise ChatSession.DoesNotExist  # deleted between our look and our insert
+    return turn
+
+
+def insert_turn(turn: Turn) -> None:
+    """Store a new turn as queued, with its first event, and call for a worker once it is committed."""
+    turn.deadline_at = from_now(settings.TOOLHUB_QUEUE_SECONDS)
+    turn.rang_at = Now()
+    turn.last_event = 1
+    turn.save(force_insert=True)
+    insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
+    ring_after_commit(turn.pk)
+
+
+def title_of(message: str) -> str:
+    """What a session is called that begins with this message."""
+    return message.strip().splitlines()[0][:80] if message.strip() else ""
+
+
+def _same_request(known: Turn, session: ChatSession, agent: Agent, message: str) -> Turn:
+    if (known.session_id, known.agent_id, known.message) != (session.pk, agent.pk, message):
+        raise Conflict(
+            "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."
+        )
+    return known
+
+
+# -- Claim and hold ---------------------------------------------------------------------------------------------------
+
+
+def claimable() -> Q:
+    """Turns that a worker may take now, if no earlier turn of their session is open."""
+    free = Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
+    return free & (Q(next_attempt_at=None) | Q(next_attempt_at__lte=Now()))
+
+
+def earlier_open_turn() -> Exists:
+    return Exists(Turn.objects.filter(session=OuterRef("session"), seq__lt=OuterRef("seq"), status__in=OPEN_STATUSES))
+
+
+def claim(turn_id: UUID, owner: str) -> Claim | None:
+    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database.
+
+    The epoch is read back in the same transaction: else a second claim by the same process could come between, and
+    two threads would write under one epoch.
+    """
+    with system_scope(), transaction.atomic():
+        taken = (
+            Turn.objects.filter(claimable(), pk=turn_id, attempts__lt=settings.TOOLHUB_MAX_ATTEMPTS)
+            .exclude(earlier_open_turn())
+            .update(
+                status=TurnStatus.RUNNING,
+                owner=owner,
+                epoch=F("epoch") + 1,
+                attempts=F("attempts") + 1,
+                last_event=F("last_event") + 1,
+                lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS),
+                started_at=Coalesce(F("started_at"), Now()),
+                deadline_at=Case(
+                    When(started_at=None, then=from_now(settings.TOOLHUB_TURN_SECONDS)), default=F("deadline_at")
+                ),
+                next_attempt_at=None,
+                draft="",
+            )
+        )
+        if not taken:
+            return None
+        row = Turn.objects.values("organisation_id", "epoch", "last_event", "parent_step__turn_id").get(pk=turn_id)
+        claim = Claim(turn_id, row["organisation_id"], row["epoch"], row["parent_step__turn_id"])
+        add_event(claim, row, "started" if claim.epoch == 1 else "attempt_restarted", {"epoch": claim.epoch})
+    return claim
+
+
+def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
+    """Hold on to these turns for another lease. One that is long past its deadline hangs, and is let go."""
+    if not turn_ids:
+        return
+    with system_scope():
+        in_time = Q(deadline_at__gt=from_now(-settings.TOOLHUB_LEASE_SECONDS))
+        Turn.objects.filter(in_time, pk__in=turn_ids, owner=owner, status=TurnStatus.RUNNING).update(
+            lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS)
+        )
+
+
+def release(claim: Claim, *, wait: float = 0.0) -> None:
+    """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
+    with transaction.atomic():
+        attempts, again_at = F("attempts") - 1, from_now(wait)
+        fence(claim, status=TurnStatus.QUEUED, attempts=attempts, rang_at=None, next_attempt_at=again_at, draft="")
+
+
+# -- Record -----------------------------------------------------------------------------------------------------------
+
+
+def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
+    with transaction.atomic():
+        add_event(claim, fence(claim, last_event=F("last_event") + 1), type, payload)
+
+
+def keep_draft(claim: Claim, text: str) -> Mapping[str, Any]:
+    """Store what the model has written so far of a reply, for whoever begins to watch, and return the turn's counters.
+
+    `last_event` of these is the number of the event behind which it is written. Raises LeaseLost.
+    """
+    with transaction.atomic():
+        return fence(claim, draft=text, draft_event=F("last_event"))
+
+
+def restart_draft(claim: Claim) -> None:
+    """Drop what the model has written so far of a reply: it is asked again."""
+    with transaction.atomic():
+        turn = fence(claim, last_event=F("last_event") + 1, draft="")
+        add_event(claim, turn, "attempt_restarted", {"epoch": claim.epoch})
+
+
+def add_step(claim: Claim, event: str, **fields: Any) -> Step:
+    """Store the turn's next step, finished or as an intent, with its event, in one transaction.
+
+    Raises CancelRequested for an intent of a turn that was cancelled, or whose member or agent may not go on: what
+    begins after that never happens.
+    """
+    with transaction.atomic():
+        turn = fence(claim, last_event=F("last_event") + 1, last_step=F("last_step") + 1, **_progress(fields["status"]))
+        if fields["status"] == StepStatus.STARTED:
+            check_may_start(turn)
+        step = Step(
+            organisation_id=claim.organisation_id,
+            turn_id=claim.turn_id,
+            index=turn["last_step"],
+            epoch=claim.epoch,
+            **fields,
+        )
+        if step.status != StepStatus.STARTED:
+            step.ended_at = Now()
+        step.save(force_insert=True)
+        add_event(claim, turn, event, {"step": step.index})
+    return step
+
+
+def record_model_step(claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, **fields: Any) -> Step:
+    """Store what the model said, before anything acts on it, and add its tokens to the turn's."""
+    with transaction.atomic():
+        turn = fence(
+            claim,
+            last_event=F("last_event") + 1,
+            last_step=F("last_step") + 1,
+            rounds=F("rounds") + 1,
+            input_tokens=F("input_tokens") + fields["input_tokens"],
+            cached_tokens=F("cached_tokens") + fields["cached_tokens"],
+            output_tokens=F("output_tokens") + fields["output_tokens"],
+            draft="",
+            **({"usage_estimated": True} if fields.get("usage_estimated") else {}),
+            **_progress(StepStatus.DONE),
+        )
+        step = Step(
+            organisation_id=claim.organisation_id,
+            turn_id=claim.turn_id,
+            index=turn["last_step"],
+            round=turn["rounds"],
+            epoch=claim.epoch,
+            kind=StepKind.MODEL,
+            status=StepStatus.DONE,
+            tool_set=tool_set,
+            **fields,
+        )
+        step.ended_at = Now()
+        step.save(force_insert=True)
+        Step.objects.filter(pk=step.pk).update(started_at=started_at)
+        add_event(claim, turn, "model", {"step": step.index, "round": step.round, "chars": len(step.text)})
+    return step
+
+
+def add_refused_steps(claim: Claim, calls: Sequence[Mapping[str, Any]], result: str) -> None:
+    """Store calls that are not run, all with the same answer, in one transaction."""
+    with transaction.atomic():
+        turn = fence(claim, last_event=F("last_event") + 1, last_step=F("last_step") + len(calls))
+        first = turn["last_step"] - len(calls) + 1
+        Step.objects.bulk_create(
+            Step(
+                organisation_id=claim.organisation_id,
+                turn_id=claim.turn_id,
+                index=index,
+                epoch=claim.epoch,
+                status=StepStatus.REFUSED,
+                result=result,
+                result_sent=result,
+                ended_at=timezone.now(),
+                **fields,
+            )
+            for index, fields in enumerate(calls, first)
+        )
+        add_event(claim, turn, "tools_refused", {"step": first, "calls": len(calls)})
+
+
+def finish_step(
+    claim: Claim, step: Step, status: StepStatus, *, result: str, result_sent: str, malformed: bool = False
+) -> None:
+    """Store the outcome of a step that was started. The first outcome stays."""
+    with transaction.atomic():
+        turn = fence(claim, last_event=F("last_event") + 1, **_progress(status))
+        Step.objects.filter(pk=step.pk, status=StepStatus.STARTED).update(
+            status=status, result=result, result_sent=result_sent, is_malformed=malformed, ended_at=Now()
+        )
+        add_event(claim, turn, "tool_done", {"step": step.index, "status": status})
+
+
+def _progress(status: str) -> dict[str, Any]:
+    """A finished step proves that the turn does not kill its worker: the count of attempts begins anew."""
+    return {} if status == StepStatus.STARTED else {"attempts": 1}
+
+
+def check_goes_on(claim: Claim) -> None:
+    """Raise CancelRequested where the turn was stopped, or its member or agent may not go on. One query."""
+    owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
+    turn = owned.values(*STOP_FIELDS).first()
+    if turn is None:
+        raise LeaseLost(str(claim.turn_id))
+    check_may_start(turn)
+
+
+# -- End --------------------------------------------------------------------------------------------------------------
+
+
+def finish(
+    claim: Claim,
+    status: TurnStatus,
+    *,
+    answer: str = "",
+    error_code: str = "",
+    error_message: str = "",
+    half: Mapping[str, Any] | None = None,
+) -> None:
+    """End the turn, let the one that waits for it go on, and ring for the session's next one. One transaction.
+
+    `half` is what `record_model_step` takes of a reply that was stopped in the middle: it is stored with what it cost,
+    and its text is the turn's answer.
+    """
+    with transaction.atomic():
+        hold(claim.parent_id)
+        if half is not None:
+            answer = record_model_step(claim, **half).text
+        row = fence(
+            claim,
+            last_event=F("last_event") + 1,
+            status=status,
+            answer=answer,
+            draft="",
+            error_code=error_code,
+            error_message=storable(error_message),
+            ended_at=Now(),
+            lease_until=None,
+            owner="",
+        )
+        add_event(claim, row, str(status), {"error_code": error_code} if error_code else {})
+        follow_up(claim.turn_id, row["session_id"], claim.parent_id)
+
+
+def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> None:
+    """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it.
+
+    `half` is as in `finish`.
+    """
+    ending = ending_of(claim.turn_id)
+    finish(claim, ending.status, error_code=ending.code, error_message=ending.message, half=half)
+
+
+def ending_of(turn_id: UUID) -> Ending:
+    """How a stopped turn ends. One query."""
+    row = Turn.objects.values(*STOP_FIELDS).get(pk=turn_id)
+    return turn_ending(row) or Ending(TurnStatus.CANCELLED, "cancelled", "Stopped.")
+
+
+def cancel(turn: Turn, *, actor: Membership) -> None:
+    """Stop a turn and those that it gave to other agents: what nobody runs ends here, the others before their next
+    effect. A second time changes nothing. Raises PermissionDenied for who may not, on every path."""
+    if not may_stop(actor, turn.membership_id):
+        raise PermissionDenied("Only its own member stops a turn, or somebody with the admin right sessions.")
+    with transaction.atomic():
+        if turn.parent_step is not None:
+            hold(turn.parent_step.turn_id)
+        stop_turn(turn.pk, Ending(TurnStatus.CANCELLED, "cancelled", f"Stopped by {actor}."))
+    turn.refresh_from_db()
+
+
+def reap() -> None:
+    """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
+    on; and let those go on that wait for nobody. Each by itself. Safe in any worker."""
+    with system_scope():
+        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, resume_forgotten))
+
+
+def _stop_disallowed() -> None:
+    """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off."""
+    found = Turn.objects.filter(turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
+    found = found.exclude(pk__in=stops_backoff.paused()).order_by("created_at", "pk")
+    each_item(stops_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), stop_disallowed)
+
+
+@transaction.atomic
+def stop_disallowed(turn_id: UUID) -> None:
+    """Stop one turn that may not go on, with its audit row; one that may is left alone."""
+    turn = Turn.objects.select_related("parent_step").get(pk=turn_id)
+    ending = turn_ending(Turn.objects.values(*TURN_FIELDS).get(pk=turn_id))
+    if ending is None:
+        return
+    if turn.parent_step is not None:
+        hold(turn.parent_step.turn_id)
+    if stop_turn(turn_id, ending):
+        record("turn.stop", turn, actor=None, after={"reason": ending.code, "message": ending.message})
+
+
+def _end_stopped() -> None:
+    _end_each(Turn.objects.filter(_unheld()).exclude(cancel_requested_at=None), None)
+
+
+def _end_expired() -> None:
+    late = Turn.objects.filter(_unheld(), deadline_at__lt=Now())
+    _end_each(late, Ending(TurnStatus.EXPIRED, "deadline", "The turn ran out of time."))
+
+
+def _end_crashed() -> None:
+    crashed = Turn.objects.filter(_unheld(), status=TurnStatus.RUNNING, attempts__gte=settings.TOOLHUB_MAX_ATTEMPTS)
+    message = "The worker crashed on this turn again and again."
+    _end_each(crashed, Ending(TurnStatus.FAILED, "crash_loop", message))
+
+
+def _unheld() -> Q:
+    """Turns that could run and that no worker holds now."""
+    return Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
+
+
+def _end_each(turns: QuerySet[Turn], ending: Ending | None) -> None:
+    """End them like this; without an ending, as turns that were stopped."""
+    oldest = turns.exclude(pk__in=ends_backoff.paused()).order_by("created_at", "pk")
+
+    def end(turn_id: UUID) -> None:
+        with transaction.atomic():
+            end_unclaimed(Turn.objects.filter(_unheld(), pk=turn_id), ending or ending_of(turn_id))
+
+    each_item(ends_backoff, list(oldest.values_list("pk", "organisation_id")[:AT_ONCE]), end)

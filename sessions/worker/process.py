@@ -1,0 +1,250 @@
+"""What every worker process does beside running turns: holds its leases, hears of cancels, sweeps for what was missed.
+
+No single beat: each worker sweeps, and each step of a sweep is a conditional UPDATE, so that several at once are
+harmless and one alone is enough. Without a broker, the sweeps alone keep turns going.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import UUID
+
+from celery import signals
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from capabilities.common.tokens import count_tokens
+from sessions.chats.writes import remove_deleted
+from sessions.connections import writes as connection_tests
+from sessions.loop.run import run_turn
+from sessions.models import Turn, TurnStatus
+from sessions.schedules import periodic
+from sessions.trial import runs as trial_runs
+from sessions.turns import bell, ledger
+from sessions.turns.held import held_turns
+from sessions.turns.sweeping import each_step
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+logger = logging.getLogger(__name__)
+
+#: This process, among all that ever were.
+OWNER = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+#: Seconds between two looks at the turns that run here, and between two sweeps for those that do not.
+HOLD_EVERY = 0.5
+SWEEP_EVERY = 1.0
+#: Seconds after which a turn that nobody took is rung for again.
+RING_AGAIN = 2.0
+#: Seconds that a worker on its way down waits for its turns to reach their next step.
+DRAIN_SECONDS = 10.0
+SWEPT_AT_ONCE = 100
+
+
+def work_on(turn_id: UUID) -> None:
+    """Claim the turn, if it is free, and run it. Whatever happens is on record before this returns."""
+    try:
+        if held_turns.draining:
+            return
+        claim = ledger.claim(turn_id, OWNER)
+        if claim is None:
+            return
+        with organisation_scope(claim.organisation_id), held_turns.holding(claim) as held:
+            run_turn(held)
+    except ledger.LeaseLost:
+        logger.warning("Turn %s is another worker's now, or has ended", turn_id)
+    except (DatabaseError, InterfaceError) as error:
+        # Start nothing more: the lease runs out, and the turn goes on elsewhere or later.
+        logger.warning("Turn %s waits for the database: %s", turn_id, error)
+    except Exception:
+        logger.exception("Turn %s fell over; it is tried again", turn_id)
+    finally:
+        connection.close()
+
+
+def work_on_trial(public_id: UUID) -> None:
+    """Run a tool by hand, if the run is free. One that falls over is not taken up again: its outcome is unknown."""
+    try:
+        if not held_turns.draining:
+            trial_runs.run_trial(public_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The run by hand %s lost the database: %s", public_id, error)
+    except Exception:
+        logger.exception("The run by hand %s fell over", public_id)
+    finally:
+        connection.close()
+
+
+def work_on_connection_test(public_id: UUID) -> None:
+    """Test a service or a model, if the test is free. One that falls over has failed when its time is up."""
+    try:
+        if not held_turns.draining:
+            connection_tests.run_connection_test(public_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The connection test %s lost the database: %s", public_id, error)
+    except Exception:
+        logger.exception("The connection test %s fell over", public_id)
+    finally:
+        connection.close()
+
+
+class Housekeeper:
+    """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
+
+    They are two, so that a slow sweep never costs a lease.
+    """
+
+    def __init__(self) -> None:
+        self.ending = threading.Event()
+        self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
+        self._own_ids: set[UUID] = set()
+        self._renewed = 0.0
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for work, every in ((self.hold, HOLD_EVERY), (self.sweep, SWEEP_EVERY)):
+            thread = threading.Thread(target=self._repeat, args=(work, every), name=work.__name__, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _repeat(self, work: Callable[[], None], every: float) -> None:
+        count_tokens("")  # the table is loaded once, before the first turn needs it
+        try:
+            while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
+                self._once(work)
+        finally:
+            connection.close()  # a pool counts it as lent until then
+
+    def _once(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (DatabaseError, InterfaceError) as error:  # the second is no DatabaseError: a connection that broke
+            logger.warning("The database is out of reach: %s", error)
+            connection.close()
+        except Exception:
+            logger.exception("Housekeeping failed")
+
+    def hold(self) -> None:
+        """Tell the turns here what happened to them, and now and then renew their leases."""
+        watch_held()
+        now = time.monotonic()
+        if now - self._renewed >= settings.TOOLHUB_LEASE_SECONDS / 3:
+            self._renewed = now
+            ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
+
+    def sweep(self) -> None:
+        """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, and remove
+        what was deleted."""
+        clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
+        calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
+        each_step((ledger.reap, *clock, *calls, remove_deleted))
+
+    def call_workers(self) -> None:
+        """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""
+        each_step(partial(self._call_worker, turn_id) for turn_id in unrung())
+
+    def call_workers_for_trials(self) -> None:
+        """The same for each run of a tool by hand."""
+        each_step(partial(self._call_worker_for_trial, public_id) for public_id in trial_runs.unrung(RING_AGAIN))
+
+    def call_workers_for_connection_tests(self) -> None:
+        """The same for each test of a service or a model."""
+        each_step(partial(self._call_worker_for_test, public_id) for public_id in connection_tests.unrung(RING_AGAIN))
+
+    def _call_worker(self, turn_id: UUID) -> None:
+        if not bell.ring(turn_id):
+            self._run_here(turn_id, work_on)
+
+    def _call_worker_for_trial(self, public_id: UUID) -> None:
+        if not bell.ring_for_trial(public_id):
+            self._run_here(public_id, work_on_trial)
+
+    def _call_worker_for_test(self, public_id: UUID) -> None:
+        if not bell.ring_for_connection_test(public_id):
+            self._run_here(public_id, work_on_connection_test)
+
+    def _run_here(self, row_id: UUID, work_on_row: Callable[[UUID], None]) -> None:
+        """Nobody can be rung: do the work ourselves."""
+        if row_id in self._own_ids or len(self._own_ids) >= settings.WORKER_CONCURRENCY:
+            return
+        self._own_ids.add(row_id)
+
+        def work() -> None:
+            try:
+                work_on_row(row_id)
+            finally:
+                self._own_ids.discard(row_id)
+
+        self._own.submit(work)
+
+    def end(self) -> None:
+        """Give the turns back at their next step, and stop."""
+        held_turns.drain()
+        until = time.monotonic() + DRAIN_SECONDS
+        while held_turns.all() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.stop()
+
+    def stop(self) -> None:
+        """End both threads, without a word to the turns."""
+        self.ending.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def watch_held() -> None:
+    """Tell the turns that run here if they were cancelled or taken. One query."""
+    held = held_turns.all()
+    if not held:
+        return
+    turn_ids = {each.claim.turn_id for each in held}
+    with system_scope():
+        rows = Turn.objects.filter(pk__in=turn_ids).values_list("pk", "epoch", "status", "cancel_requested_at")
+        found = {pk: (epoch, status, cancelled) for pk, epoch, status, cancelled in rows}
+    for each in held:
+        epoch, status, cancelled = found.get(each.claim.turn_id, (None, None, None))
+        if epoch != each.claim.epoch or status != TurnStatus.RUNNING:
+            each.stop("lost")
+        elif cancelled is not None:
+            each.stop("cancelled")
+
+
+def unrung() -> list[UUID]:
+    """Turns that could run and that nobody was called for lately; they count as called for from now on.
+
+    Of several sweepers one gets each turn. They take the rows in the same order, so that they cannot block each other.
+    """
+    quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
+    with system_scope():
+        free = Turn.objects.filter(ledger.claimable(), quiet).exclude(ledger.earlier_open_turn())
+        found = list(free.order_by("created_at", "pk").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+        if not found:
+            return []
+        with transaction.atomic():
+            return [pk for pk in found if Turn.objects.filter(quiet, pk=pk).update(rang_at=Now())]
+
+
+_housekeeper: Housekeeper | None = None
+
+
+@signals.worker_init.connect
+def begin(**_: object) -> None:
+    """Before the broker is asked for anything, so that a worker without one works through the database."""
+    global _housekeeper
+    _housekeeper = Housekeeper()
+    _housekeeper.start()
+
+
+@signals.worker_shutting_down.connect
+def end(**_: object) -> None:
+    if _housekeeper is not None:
+        threading.Thread(target=_housekeeper.end, name="drain", daemon=True).start()

@@ -1,0 +1,25 @@
+"""The Celery tasks: fetch, claim, delegate. Their argument is the row's id and nothing else."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from sessions.turns.bell import CONNECTION_TASK, TASK, TRIAL_TASK
+from sessions.worker.process import work_on, work_on_connection_test, work_on_trial
+
+
+@shared_task(name=TASK, ignore_result=True)
+def run_turn(turn_id: str) -> None:
+    work_on(UUID(turn_id))
+
+
+@shared_task(name=TRIAL_TASK, ignore_result=True)
+def run_trial(trial_id: str) -> None:
+    work_on_trial(UUID(trial_id))
+
+
+@shared_task(name=CONNECTION_TASK, ignore_result=True)
+def test_connection(test_id: str) -> None:
+    work_on_connection_test(UUID(test_id))
