@@ -110,17 +110,25 @@ def test_with_a_login_or_a_token_it_may_be_larger_and_not_without_end(inside: di
     assert start["status"] == 413
 
 
-@pytest.mark.parametrize("pause", [0.05, 0.0], ids=["one byte at a time", "nothing after the first"])
-def test_a_slow_body_is_given_up(monkeypatch: pytest.MonkeyPatch, pause: float) -> None:
-    monkeypatch.setattr(intake, "BODY_SECONDS", 0.3)
-    monkeypatch.setattr(intake, "PART_SECONDS", 0.2)
+@pytest.mark.parametrize(
+    ("limits", "parts", "pause"),
+    [
+        pytest.param({"BODY_SECONDS": 0.3}, 100, 0.05, id="one byte at a time"),
+        pytest.param({"PART_SECONDS": 0.2}, 2, 1.0, id="a silence after the first"),
+    ],
+)
+def test_a_slow_body_is_given_up_by_each_limit_alone(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], parts: int, pause: float
+) -> None:
+    """Each of these bodies would come to its end; the other limit is far away."""
+    for name, seconds in ({"BODY_SECONDS": 60.0, "PART_SECONDS": 60.0} | limits).items():
+        monkeypatch.setattr(intake, name, seconds)
     app = Application()
 
-    parts = [b"x"] * 100 if pause else [b"x"]
-    start, body = asyncio.run(ask(LimitedBodies(app), {"content-length": "100"}, *parts, pause=pause, end=False))
+    sent = asyncio.run(ask(LimitedBodies(app), {"content-length": "100"}, *[b"x"] * parts, pause=pause))
 
-    assert (start["status"], json.loads(body["body"])["error"]["code"]) == (408, "timeout")
-    assert app.bodies == []
+    assert (sent[0]["status"], app.bodies) == (408, [])
+    assert json.loads(sent[1]["body"])["error"]["code"] == "timeout"
 
 
 def test_one_address_has_so_many_bodies_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
