@@ -31,7 +31,7 @@ def agent_list(request: MemberRequest, org: str) -> HttpResponse:
         "on_count": sum(agent.is_enabled for agent in agents),
         "may_change": member.has_right(Right.AGENTS),
     }
-    return render(request, "capabilities/agent_list.html", context)
+    return render(request, "capabilities/agents/agent_list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -74,7 +74,7 @@ def agent_page(
         "is_search": is_search,
         **more,
     }
-    return render(request, "capabilities/agent_form.html", context, status=status or status_of(form))
+    return render(request, "capabilities/agents/agent_form.html", context, status=status or status_of(form))
 
 
 @require_POST

@@ -26,7 +26,7 @@ from toolhub.tenants.pages import signed_in
 def provider_list(request: MemberRequest, org: str) -> HttpResponse:
     member_or_404(request, right=Right.PROVIDERS)
     context = {"providers": providers_shown(), "left_behind": agents_left_behind()}
-    return render(request, "capabilities/provider_list.html", context)
+    return render(request, "capabilities/providers/provider_list.html", context)
 
 
 @require_POST
@@ -69,7 +69,7 @@ def _provider_form(
             return redirect("provider_list", org=member.organisation.slug)
     ask_secrets_again(form)
     context = {"form": form, "provider": provider, "models": models_of(provider) if provider else []}
-    return render(request, "capabilities/provider_form.html", context, status=status_of(form))
+    return render(request, "capabilities/providers/provider_form.html", context, status=status_of(form))
 
 
 @require_POST
@@ -113,7 +113,7 @@ def _model_form(
             messages.success(request, f"{saved.name} is saved.")
             return redirect("provider_update", member.organisation.slug, provider.slug)
     context = {"form": form, "provider": provider, "model": model}
-    return render(request, "capabilities/model_form.html", context, status=status_of(form))
+    return render(request, "capabilities/providers/model_form.html", context, status=status_of(form))
 
 
 @require_POST

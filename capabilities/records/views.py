@@ -45,7 +45,7 @@ def data_overview(request: MemberRequest, org: str) -> HttpResponse:
     """The kinds, and how many rows of each the member has. A query for each kind."""
     owner = owner_of(member_or_404(request))
     shown = count_rows([kind for kind in kinds() if not kind.parent], owner)
-    return render(request, "records/overview.html", {"kinds": shown})
+    return render(request, "capabilities/records/overview.html", {"kinds": shown})
 
 
 @require_GET
@@ -80,7 +80,7 @@ def data_list(request: MemberRequest, org: str, kind: str) -> HttpResponse:
         "query": _query(shown_kind, parent, address["q"], state.name if state else ""),
         "may_add": shown_kind.create is not None and member.has_access(Access.MEMBER),
     }
-    return render(request, "records/list.html", context)
+    return render(request, "capabilities/records/list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -159,7 +159,7 @@ def data_switch(request: MemberRequest, org: str, kind: str, own_record: UUID) -
     if not request.htmx:
         return redirect(_list_address(org, shown_kind, row))
     line = line_context(shown_kind, row_or_404(shown_kind, owner, own_record))
-    return render(request, "records/_line.html", {"kind": shown_kind, "line": line})
+    return render(request, "capabilities/records/_line.html", {"kind": shown_kind, "line": line})
 
 
 def kind_or_404(name: str) -> Kind:
@@ -223,4 +223,4 @@ def _form_page(
         "back": back,
         "back_title": parent or (getattr(row, kind.parent) if row is not None and kind.parent else kind.title),
     }
-    return render(request, "records/form.html", context, status=422 if is_wrong else 200)
+    return render(request, "capabilities/records/form.html", context, status=422 if is_wrong else 200)

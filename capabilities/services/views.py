@@ -29,7 +29,7 @@ def service_list(request: MemberRequest, org: str) -> HttpResponse:
         "waiting_count": len(waiting),
         "waiting_tools": sum(each.tools for each in waiting),
     }
-    return render(request, "capabilities/service_list.html", context)
+    return render(request, "capabilities/services/service_list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -56,7 +56,7 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
         "may_test": member.has_right(Right.CATALOGUE),
         "may_save": member.has_right(Right.CATALOGUE),
     }
-    return render(request, "capabilities/service_form.html", context, status=status_of(form))
+    return render(request, "capabilities/services/service_form.html", context, status=status_of(form))
 
 
 @require_POST

@@ -34,7 +34,7 @@ from toolhub.tenants.pages import signed_in
 def toolkit_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
     context = {"toolkits": toolkits_by_name(), "may_change": member.has_right(Right.TOOLKITS)}
-    return render(request, "capabilities/toolkit_list.html", context)
+    return render(request, "capabilities/toolkits/toolkit_list.html", context)
 
 
 @require_GET
@@ -52,7 +52,7 @@ def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "waiting": sum(line.tool.state != "ready" for line in page.lines),  # type: ignore[attr-defined]
         "may_change": member.has_right(Right.TOOLKITS),
     }
-    return render(request, "capabilities/toolkit_detail.html", context)
+    return render(request, "capabilities/toolkits/toolkit_detail.html", context)
 
 
 def _mark(tool: Tool) -> None:
@@ -116,7 +116,7 @@ def toolkit_page(
         "is_search": is_search,
         **more,
     }
-    return render(request, "capabilities/toolkit_form.html", context, status=status or status_of(form))
+    return render(request, "capabilities/toolkits/toolkit_form.html", context, status=status or status_of(form))
 
 
 @require_POST

@@ -110,7 +110,7 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tu
             turn = turn_or_404(member, turn_id)
             shown.draw(turn)
             context = {"turn": turn, "organisation": member.organisation} | rights_in(member, turn.session)
-            return turn, render_to_string("sessions/_turn.html", context)
+            return turn, render_to_string("sessions/chats/_turn.html", context)
     except Http404:
         return None, ""
     finally:

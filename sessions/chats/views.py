@@ -59,7 +59,7 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
     if member.has_access(Access.OPERATOR):
         steps = first_steps(member.organisation)
         context["first_steps"] = [] if all(step.is_done for step in steps) else steps
-    return render(request, "sessions/home.html", context)
+    return render(request, "sessions/chats/home.html", context)
 
 
 @require_GET
@@ -67,7 +67,7 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
 def first_steps_page(request: MemberRequest, org: str) -> HttpResponse:
     """What to do first, with what is done ticked."""
     member = member_or_404(request)
-    return render(request, "sessions/first_steps.html", {"first_steps": first_steps(member.organisation)})
+    return render(request, "sessions/chats/first_steps.html", {"first_steps": first_steps(member.organisation)})
 
 
 @require_http_methods(["GET", "POST"])
@@ -103,7 +103,7 @@ def _session_list(request: MemberRequest, member: Membership, form: NewSessionFo
         "is_first": not cursor,
         "can_chat": member.has_access(Access.MEMBER),
     }
-    return render(request, "sessions/session_list.html", context, status=status)
+    return render(request, "sessions/chats/session_list.html", context, status=status)
 
 
 @require_GET
@@ -136,7 +136,7 @@ def _session_page(
         | rights_in(member, session)
         | _notices(session)
     )
-    return render(request, "sessions/session_detail.html", context, status=status)
+    return render(request, "sessions/chats/session_detail.html", context, status=status)
 
 
 @require_http_methods(["GET", "POST"])
@@ -162,7 +162,7 @@ def session_update(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
         "turns": turn_count(session),
         "schedules": Schedule.objects.filter(session=session).order_by("name"),
     }
-    return render(request, "sessions/session_update.html", context, status=422 if is_post else 200)
+    return render(request, "sessions/chats/session_update.html", context, status=422 if is_post else 200)
 
 
 @require_POST
@@ -195,7 +195,7 @@ def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpR
     if not turns and request.GET.get("newest") == said["newest"]:
         return HttpResponse(status=204)
     context = said | {"session": session, "turns": turns} | rights_in(member, session)
-    return render(request, "sessions/_news.html", context)
+    return render(request, "sessions/chats/_news.html", context)
 
 
 def _notices(session: ChatSession) -> dict[str, Any]:
@@ -233,14 +233,14 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
         "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
         "form": MessageForm(initial={"agent": accepted.turn.agent.slug}),
     } | rights_in(member, session)
-    return render(request, "sessions/_message_taken.html", context)
+    return render(request, "sessions/chats/_message_taken.html", context)
 
 
 def _refused_message(
     request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm
 ) -> HttpResponse:
     if request.htmx:
-        return render(request, "sessions/_composer.html", {"session": session, "form": form}, status=422)
+        return render(request, "sessions/chats/_composer.html", {"session": session, "form": form}, status=422)
     return _session_page(request, member, session, form, status=422)
 
 
@@ -252,7 +252,7 @@ def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse
     turn = turn_or_404(member, turn_id)
     if request.htmx:
         context = _turn_context(member, turn) | {"poll": "poll" in request.GET}
-        return render(request, "sessions/_live_turn.html", context)
+        return render(request, "sessions/chats/_live_turn.html", context)
     place = f"?before={turn.seq + 1}#turn-{turn.pk}"
     return redirect(reverse("session_detail", args=[org, turn.session_id]) + place)
 
@@ -272,8 +272,8 @@ def turn_cancel(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse
 def _stopped(request: MemberRequest, member: Membership, turn: Turn) -> HttpResponse:
     """The turn's state while it stops: what it wrote meanwhile stays as the page has it. Of one that has ended, all."""
     if turn.is_open:
-        return render(request, "sessions/_turn_state.html", _turn_context(member, turn))
-    response = render(request, "sessions/_live_turn.html", _turn_context(member, turn))
+        return render(request, "sessions/chats/_turn_state.html", _turn_context(member, turn))
+    response = render(request, "sessions/chats/_live_turn.html", _turn_context(member, turn))
     response["HX-Retarget"] = f"#turn-{turn.pk}"
     return response
 
@@ -297,7 +297,9 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
         "all_chars": ALL_CHARS,
         "is_cut": len(step.arguments) > ALL_CHARS or len(step.result) > ALL_CHARS,
     }
-    return render(request, "sessions/_step_full.html" if request.htmx else "sessions/step_detail.html", context)
+    return render(
+        request, "sessions/chats/_step_full.html" if request.htmx else "sessions/chats/step_detail.html", context
+    )
 
 
 @transaction.non_atomic_requests

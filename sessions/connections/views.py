@@ -58,7 +58,7 @@ def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> H
 
 def _state(request: MemberRequest, page: str, context: dict[str, Any], refusal: str) -> HttpResponse:
     if request.htmx:
-        return render(request, "capabilities/_connection_test.html", context | {"refusal": refusal})
+        return render(request, "capabilities/common/_connection_test.html", context | {"refusal": refusal})
     if refusal:
         messages.error(request, refusal)
     return redirect(page)

@@ -116,9 +116,9 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "is_filtered": any(form.data.get(name) for name in ("q", "category", "state")),
     }
     if request.htmx:
-        return render(request, "sessions/_explain_tools.html", context, status=status_of(form))
+        return render(request, "sessions/explain/_explain_tools.html", context, status=status_of(form))
     context["sessions"] = _sessions(subject)
-    return render(request, "sessions/explain.html", context, status=status_of(form))
+    return render(request, "sessions/explain/explain.html", context, status=status_of(form))
 
 
 @require_POST

@@ -89,7 +89,7 @@ def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     session = session_or_404(member_or_404(request), session_id)
     before = request.GET.get("before", "")
     context = {"session": session, "page": history_page(session, before=before), "is_first": not before}
-    template = "sessions/_loads_history.html" if request.htmx else "sessions/loads_history.html"
+    template = "sessions/loading/_loads_history.html" if request.htmx else "sessions/loading/loads_history.html"
     return render(request, template, context)
 
 
@@ -155,5 +155,5 @@ def _panel(
     request: MemberRequest, member: Membership, session: ChatSession, agent: Agent, *, said: str = "", problem: str = ""
 ) -> HttpResponse:
     context = panel_of(member, session, agent) | {"said": said, "problem": problem}
-    template = "sessions/_loads_swapped.html" if request.htmx else "sessions/loads.html"
+    template = "sessions/loading/_loads_swapped.html" if request.htmx else "sessions/loading/loads.html"
     return render(request, template, context, status=422 if problem else 200)

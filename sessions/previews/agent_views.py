@@ -24,4 +24,4 @@ def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         "toolkits": toolkits_of_agent(agent),
         "may_change": member.has_right(Right.AGENTS),
     }
-    return render(request, "capabilities/agent_detail.html", context)
+    return render(request, "capabilities/agents/agent_detail.html", context)

@@ -78,7 +78,7 @@ def _category(request: MemberRequest, member: Membership, asked: Asked) -> HttpR
     _, roles = matrix_roles(asked.roles)
     rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), locked_roles(member), only=asked.opened[0])
     context = {"row": rows[0] if rows else None, "roles": roles, "roles_query": _query(roles)}
-    return render(request, "sessions/_matrix_tools.html", context)
+    return render(request, "sessions/previews/_matrix_tools.html", context)
 
 
 def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
@@ -108,7 +108,7 @@ def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpRe
     impact = impact_of([NewRole(role, role.mode, lines) for role, lines in rules.items()])
     context = {"impact": impact, "stamp": stamp, "moved": MOVED if moved else ""}
     if request.htmx:
-        return render(request, "sessions/_impact.html", context)
+        return render(request, "sessions/previews/_impact.html", context)
     return _matrix_page(request, member, asked, changes, context, status=409 if moved else 200)
 
 
@@ -136,7 +136,7 @@ def _matrix_page(
         "may_add": member.has_right(Right.ROLES),
         **more,
     }
-    return render(request, "sessions/matrix.html", context, status=status)
+    return render(request, "sessions/previews/matrix.html", context, status=status)
 
 
 def _query(roles: Sequence[Role]) -> str:
@@ -265,4 +265,4 @@ def _role_page(
         **more,
     }
     status = 409 if more.get("moved") and not request.htmx else status_of(form)
-    return render(request, "capabilities/role_form.html", context, status=status)
+    return render(request, "capabilities/access/role_form.html", context, status=status)

@@ -109,7 +109,7 @@ def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpRespon
     is_from_member = "member" in request.POST
     if impact.groups and request.POST.get("stamp") != stamp:
         context = {"grant": grant, "impact": impact, "stamp": stamp, "is_from_member": is_from_member}
-        return render(request, "capabilities/grant_revoke.html", context)
+        return render(request, "capabilities/access/grant_revoke.html", context)
     revoke_grant(grant, actor=actor)
     messages.success(request, f"Revoked: {name}.")
     return redirect("member_tools", org, member.public_id) if is_from_member else redirect("grant_list", org)
@@ -166,7 +166,7 @@ def _page(
         "may_ask": actor.pk == shown.pk,
         **more,
     }
-    return render(request, "capabilities/member_tools.html", context, status=status)
+    return render(request, "capabilities/access/member_tools.html", context, status=status)
 
 
 def _line(tool: UsableTool, grant: Any, may_grant: bool) -> dict[str, Any]:

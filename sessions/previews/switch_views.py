@@ -51,7 +51,11 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
     if not impact.groups or request.POST.get("stamp") == stamp:
         return None
     context = {"names": names, "impact": impact, "stamp": stamp, "back": page_before(request, member)}
-    template = "capabilities/_tool_switch_off.html" if request.htmx else "capabilities/tool_switch_off.html"
+    template = (
+        "capabilities/catalogue/_tool_switch_off.html"
+        if request.htmx
+        else "capabilities/catalogue/tool_switch_off.html"
+    )
     return render(request, template, context | {"name": names[0], "count": _members(impact)})
 
 

@@ -105,7 +105,7 @@ def _schedules_page(request: MemberRequest, member: Membership, form: ScheduleFo
         "form": form,
         "can_chat": member.has_access(Access.MEMBER),
     }
-    return render(request, "sessions/schedule_list.html", context, status=status_of(form))
+    return render(request, "sessions/schedules/schedule_list.html", context, status=status_of(form))
 
 
 @require_http_methods(["GET", "POST"])
@@ -125,7 +125,7 @@ def schedule_update(request: MemberRequest, org: str, schedule_id: UUID) -> Http
             messages.success(request, f"{schedule.name} is saved.")
             return redirect("schedule_list", org)
     context = {"schedule": schedule, "form": form}
-    return render(request, "sessions/schedule_update.html", context, status=status_of(form))
+    return render(request, "sessions/schedules/schedule_update.html", context, status=status_of(form))
 
 
 def _initial(schedule: Schedule) -> dict[str, Any]:

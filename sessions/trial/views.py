@@ -60,7 +60,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),
     }
-    return render(request, "capabilities/tool_list.html", context)
+    return render(request, "capabilities/catalogue/tool_list.html", context)
 
 
 @require_GET
@@ -70,7 +70,7 @@ def tool_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request)
     tool = shown_tool_or_404(name)
     context = {"tool": tool, "calls": calls_of_tool(member, tool.name)}
-    template = "sessions/_tool_calls.html" if request.htmx else "sessions/tool_calls.html"
+    template = "sessions/trial/_tool_calls.html" if request.htmx else "sessions/trial/tool_calls.html"
     return render(request, template, context)
 
 
@@ -92,7 +92,7 @@ def tool_try(request: MemberRequest, org: str, name: str) -> HttpResponse:
             context["run"] = asked
         else:
             context["refusal"] = asked
-    template = "sessions/_tool_try.html" if request.htmx else "sessions/tool_try.html"
+    template = "sessions/trial/_tool_try.html" if request.htmx else "sessions/trial/tool_try.html"
     return render(request, template, context, status=422 if form.errors else 200)
 
 
@@ -103,10 +103,10 @@ def tool_trial(request: MemberRequest, org: str, name: str, trial_id: str) -> Ht
     member = member_or_404(request, at_least=Access.MEMBER)
     run = trial_run_or_404(member, name, trial_id)
     if request.htmx:
-        return render(request, "sessions/_tool_trial.html", {"tool": run.tool_version.tool, "run": run})
+        return render(request, "sessions/trial/_tool_trial.html", {"tool": run.tool_version.tool, "run": run})
     trial = trial_or_404(member, name)
     form = TrialForm(schema=_schema_of(trial), effect=trial.spec.effect, given=json.loads(run.arguments))
-    return render(request, "sessions/tool_try.html", _context(trial, form) | {"run": run})
+    return render(request, "sessions/trial/tool_try.html", _context(trial, form) | {"run": run})
 
 
 def _schema_of(trial: Trial) -> dict[str, Any]:

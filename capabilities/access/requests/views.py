@@ -123,4 +123,4 @@ def _requests_page(
         "is_first": not before,
     }
     status = status_of(deciding[1] if deciding else form)
-    return render(request, "capabilities/request_list.html", context, status=status)
+    return render(request, "capabilities/access/request_list.html", context, status=status)

@@ -36,7 +36,7 @@ from toolhub.tenants.pages import signed_in
 def role_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.ROLES, category=None)
     context = {"roles": roles_shown(), "may_add": member.has_right(Right.ROLES)}
-    return render(request, "capabilities/role_list.html", context)
+    return render(request, "capabilities/access/role_list.html", context)
 
 
 @require_GET
@@ -50,7 +50,7 @@ def role_tools(request: MemberRequest, org: str, slug: str, name: str) -> HttpRe
         address = reverse("role_matrix", args=[org])
         return redirect(f"{address}?{urlencode({'roles': role.slug, 'open': line.name})}")
     context = {"role": role, "line": line, "locked": locked_roles(member).get(role.pk, "")}
-    return render(request, "capabilities/_role_tools.html", context)
+    return render(request, "capabilities/access/_role_tools.html", context)
 
 
 @require_POST
@@ -86,7 +86,7 @@ def grant_list(request: MemberRequest, org: str) -> HttpResponse:
         "is_filtered": any(filters.values()),
         "query": urlencode({name: value for name, value in filters.items() if value}),
     }
-    return render(request, "capabilities/grant_list.html", context)
+    return render(request, "capabilities/access/grant_list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -107,4 +107,4 @@ def grant_create(request: MemberRequest, org: str) -> HttpResponse:
             return redirect("grant_list", org)
     emails, tools = names_to_suggest()
     context = {"form": form, "emails": emails, "tools": tools}
-    return render(request, "capabilities/grant_form.html", context, status=status_of(form))
+    return render(request, "capabilities/access/grant_form.html", context, status=status_of(form))

@@ -30,7 +30,7 @@ def category_list(request: MemberRequest, org: str) -> HttpResponse:
         "editable": {each.name for each in found if reach.covers(each.name)},
         "may_add": member.has_right(Right.CATALOGUE),
     }
-    return render(request, "capabilities/category_list.html", context)
+    return render(request, "capabilities/catalogue/category_list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -46,7 +46,7 @@ def category_create(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"{category} is added. Move tools into it on their pages.")
             return redirect("category_list", org)
-    return render(request, "capabilities/category_form.html", {"form": form}, status=status_of(form))
+    return render(request, "capabilities/catalogue/category_form.html", {"form": form}, status=status_of(form))
 
 
 @require_http_methods(["GET", "POST"])
@@ -64,7 +64,7 @@ def category_update(request: MemberRequest, org: str, name: str) -> HttpResponse
             messages.success(request, f"{category} is saved.")
             return redirect("category_list", org)
     context = {"form": form, "category": category, "may_remove": member.has_right(Right.CATALOGUE)}
-    return render(request, "capabilities/category_form.html", context, status=status_of(form))
+    return render(request, "capabilities/catalogue/category_form.html", context, status=status_of(form))
 
 
 @require_POST

@@ -66,7 +66,7 @@ def _tool_page(
         "permission": permission,
         "asked": waiting_request(member, page.tool) if is_closed else None,
     }
-    return render(request, "capabilities/tool_detail.html", context, status=status_of(form))
+    return render(request, "capabilities/catalogue/tool_detail.html", context, status=status_of(form))
 
 
 @require_POST
@@ -96,7 +96,9 @@ def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
     if not member.has_right(Right.ROLES, tool.category.name):
         raise PermissionDenied("This needs the admin right roles.")
     readers, has_more = members_who_may_use(tool)
-    template = "capabilities/_tool_members.html" if request.htmx else "capabilities/tool_members.html"
+    template = (
+        "capabilities/catalogue/_tool_members.html" if request.htmx else "capabilities/catalogue/tool_members.html"
+    )
     return render(request, template, {"tool": tool, "readers": readers, "has_more": has_more})
 
 
@@ -115,7 +117,7 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
         return redirect(page_before(request, member))
     if request.htmx:
         mark_tool(tool, may_switch=True)
-        return render(request, "capabilities/_tool_switch.html", {"tool": tool})
+        return render(request, "capabilities/catalogue/_tool_switch.html", {"tool": tool})
     messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
     return redirect(page_before(request, member))
 
