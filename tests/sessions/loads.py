@@ -21,7 +21,7 @@ from tests.cast import (
     make_toolkit,
 )
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
-from tests.sessions.turns import run, tool_steps_of
+from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 

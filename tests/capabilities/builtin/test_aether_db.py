@@ -24,7 +24,7 @@ from capabilities.common import confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import registry
 from tests.capabilities.builtin.remote import call_with, refused
-from tests.capabilities.test_confined import memory_of_children
+from tests.capabilities.common.test_confined import memory_of_children
 from tests.postgres import running_postgres
 
 SCHEMA = """
