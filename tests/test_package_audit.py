@@ -82,3 +82,10 @@ def test_every_package_of_the_service_is_among_those_that_are_looked_up(audit: M
         return {line.split(" ")[0] for line in path.read_text().splitlines() if "==" in line and line[0].isalpha()}
 
     assert pins(ROOT / "requirements" / "run.txt") <= pins(audit.LOCKED)
+
+
+def test_make_check_looks_them_up() -> None:
+    command = ["make", "--dry-run", "check", "VENV=/nowhere/venv"]
+    plan = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "/nowhere/venv/bin/python requirements/audit.py" in plan.splitlines()
