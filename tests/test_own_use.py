@@ -517,7 +517,7 @@ def test_the_queries_do_not_grow_with_what_there_is(
         with CaptureQueriesContext(
             connection,
         ) as context:
-            read_powers(member, timezone.now())
+            read_powers([member], timezone.now())
         return len(context)
 
     few = queries()

@@ -5,7 +5,7 @@ Compared before and after each write of configuration (`toolhub.tenants.authorit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from capabilities.contract.permission import ToolKey
 from capabilities.models import Grant, Role, Tool
-from capabilities.pipeline.specs import Standing, standing_of, standing_with_roles, tool_key, with_grants
+from capabilities.pipeline.specs import Standing, standing_with_roles, standings_of, tool_key, with_grants
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
 
 
@@ -104,16 +104,20 @@ def _lasts(grant: GrantState, moment: datetime) -> bool:
     return grant.expires_at is None or grant.expires_at > moment
 
 
-def read_powers(member: Membership, since: datetime) -> MemberPowers:
-    """Three queries, one more where delegated rights of this row were not asked for yet."""
-    grants = _grants(member.pk, since)
-    return MemberPowers(
-        with_grants(standing_of(member), (each[:3] for each in grants)),
-        tuple(grants),
-        {right: member.reach(right) for right in sorted(CATEGORY_RIGHTS)},
-        _tools(),
-        since,
-    )
+def read_powers(members: Collection[Membership], since: datetime) -> dict[int, MemberPowers]:
+    """By key of the member. Three queries, one more for each member whose delegated rights were not asked for yet."""
+    keys = [member.pk for member in members]
+    standings, grants, tools = standings_of(keys), _grants(keys, since), _tools()
+    return {
+        member.pk: MemberPowers(
+            with_grants(standings[member.pk], (each[:3] for each in grants[member.pk])),
+            tuple(grants[member.pk]),
+            {right: member.reach(right) for right in sorted(CATEGORY_RIGHTS)},
+            tools,
+            since,
+        )
+        for member in members
+    }
 
 
 def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
@@ -122,10 +126,13 @@ def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
     return MemberPowers(standing_with_roles(roles), (), nowhere, _tools(), since)
 
 
-def _grants(member_id: int, since: datetime) -> list[GrantState]:
-    in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=since), membership=member_id)
-    rows = in_force.order_by("pk").values_list("category_id", "tool_id", "effect", "expires_at")
-    return [GrantState(*row) for row in rows]
+def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState]]:
+    in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=since), membership__in=keys)
+    found: dict[int, list[GrantState]] = {key: [] for key in keys}
+    rows = in_force.order_by("pk").values_list("membership_id", "category_id", "tool_id", "effect", "expires_at")
+    for key, category_id, tool_id, effect, expires_at in rows:
+        found[key].append(GrantState(category_id, tool_id, effect, expires_at))
+    return found
 
 
 def _tools() -> dict[int, ToolState]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -152,28 +152,37 @@ def standing_of(membership: Membership | int) -> Standing:
     Nothing for one who was removed or may not sign in.
     """
     member = membership.pk if isinstance(membership, Membership) else membership
+    return standings_of([member])[member]
+
+
+def standings_of(members: Collection[int]) -> dict[int, Standing]:
+    """The same of several members, by key. One query."""
     active = Q(membership__user__is_active=True, membership__ended_at=None)
     # From the rules' side of the join, so that a role without rules is still there.
-    roles = RoleMembership.objects.filter(active, membership=member).values_list(
+    roles = RoleMembership.objects.filter(active, membership__in=members).values_list(
         Value("role"),
         "role__slug",
         "role__mode",
         "role__rules__category_id",
         "role__rules__tool_id",
         "role__rules__effect",
+        "membership_id",
     )
     unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
-    grants = Grant.objects.filter(active, unexpired, membership=member).values_list(
-        Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect"
+    grants = Grant.objects.filter(active, unexpired, membership__in=members).values_list(
+        Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect", "membership_id"
     )
     nothing = Cast(Value(None), IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
-    delegated = AdminRight.objects.filter(active, membership=member, right=Right.LOAD_CATEGORIES).values_list(
-        Value("right"), "category", Value(""), nothing, nothing, Value("")
+    delegated = AdminRight.objects.filter(active, membership__in=members, right=Right.LOAD_CATEGORIES).values_list(
+        Value("right"), "category", Value(""), nothing, nothing, Value(""), "membership_id"
     )
-    access = Membership.objects.filter(pk=member, user__is_active=True, ended_at=None).values_list(
-        Value("access"), "access", Value(""), nothing, nothing, Value("")
+    access = Membership.objects.filter(pk__in=members, user__is_active=True, ended_at=None).values_list(
+        Value("access"), "access", Value(""), nothing, nothing, Value(""), "pk"
     )
-    return _standing(roles.union(grants, delegated, access, all=True))
+    rows: dict[int, list[Any]] = {member: [] for member in members}
+    for *row, member in roles.union(grants, delegated, access, all=True):
+        rows[member].append(row)
+    return {member: _standing(of_member) for member, of_member in rows.items()}
 
 
 def standing_with_roles(roles: Iterable[Role]) -> Standing:

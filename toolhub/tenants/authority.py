@@ -7,7 +7,7 @@ What a member may use, and what roles say, is known to the apps above. They regi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from functools import wraps
@@ -19,6 +19,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from toolhub.tenants.audit import record
+from toolhub.tenants.linked_accounts import linked_members
 from toolhub.tenants.models import Access, Membership, Organisation
 
 P = ParamSpec("P")
@@ -49,8 +50,8 @@ class HeldAbove(Protocol):
         ...
 
 
-#: Reads the powers of a member from this moment on. A fixed number of queries.
-ReadPowers = Callable[[Membership, datetime], Powers]
+#: Reads the powers of members from this moment on, by key. A fixed number of queries.
+ReadPowers = Callable[[Collection[Membership], datetime], Mapping[int, Powers]]
 #: Reads what members of higher access than this one hold. A fixed number of queries.
 ReadHeldAbove = Callable[[Membership], HeldAbove]
 _read_powers: list[ReadPowers] = []
@@ -69,9 +70,13 @@ def register_powers(read: ReadPowers, read_held_above: ReadHeldAbove) -> None:
 
 def powers_of(member: Membership, at: datetime | None = None) -> Powers:
     """Raises RuntimeError where nothing is registered: then nobody may write."""
+    return _powers_of_all([member], at or timezone.now())[member.pk]
+
+
+def _powers_of_all(members: Collection[Membership], at: datetime) -> Mapping[int, Powers]:
     if not _read_powers:
         raise RuntimeError("Nothing is registered that reads what a member may use.")
-    return _read_powers[0](member, at or timezone.now())
+    return _read_powers[0](members, at)
 
 
 def why_beyond(actor: Membership, member: Membership) -> str:
@@ -87,10 +92,11 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
     """For a function that changes the configuration, with the one who does as its keyword `actor`.
 
     It runs in one transaction with the organisation's row held, so writes of one organisation come one after the other.
-    If the actor could use more afterwards than before, now or at any later time, it is undone and `refused` is raised;
-    an admin's is put on record instead. It is undone as well if a role of a member of higher access than the actor's
-    says something else afterwards, or is given to or taken from one. Writes that it calls for the same actor are part
-    of it. `actor` None: the service itself, which is not asked.
+    It is undone and `refused` is raised where, afterwards, below access `admin`
+    - the actor could use more than before, now or at any later time (an admin's is put on record instead);
+    - an account that may be the actor's as well (`linked_members`) could, beyond what the actor could use before;
+    - a role of a member of higher access says something else, or was given to or taken from one.
+    Writes that it calls for the same actor are part of it. `actor` None: the service itself, which is not asked.
     """
 
     def guard(write: Callable[P, R]) -> Callable[P, R]:
@@ -107,6 +113,7 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
                 moment = timezone.now()
                 before = powers_of(actor, moment)
                 above = _held_above(actor)
+                linked = _powers_of_linked(actor, moment)
                 token = _writing.set(_writing.get() | {actor.pk})
                 try:
                     result = write(*args, **kwargs)
@@ -114,6 +121,7 @@ def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[C
                     _writing.reset(token)
                 _check_same_above(actor, above, refused)
                 _check_not_wider(actor, before, moment, write.__name__, refused)
+                _check_linked_not_wider(actor, before, linked, moment, refused)
                 return result
 
         return guarded
@@ -148,6 +156,33 @@ def _check_not_wider(
         raise refused(f"You would widen your own rights, by {named(more)}: only an admin may. {ASK_AN_ADMIN}")
     after = {"by": write, "count": len(more), "tools": list(more[:RECORDED])}
     record("member.widen_own", actor, actor=actor, after=after)
+
+
+def _powers_of_linked(actor: Membership, moment: datetime) -> Mapping[int, Powers]:
+    """Of the accounts that may be the actor's as well, by key; none for an admin."""
+    linked = [] if actor.has_access(Access.ADMIN) else linked_members(actor)
+    return _powers_of_all(linked, moment) if linked else {}
+
+
+def _check_linked_not_wider(
+    actor: Membership,
+    own: Powers,
+    before: Mapping[int, Powers],
+    moment: datetime,
+    refused: Callable[[str], Exception],
+) -> None:
+    """No account that may be the actor's gained what the actor might not use: one person could use it then."""
+    if not before:
+        return
+    linked = {member.pk: member for member in linked_members(actor) if member.pk in before}
+    for key, after in _powers_of_all(linked.values(), moment).items():
+        more = sorted(set(after.beyond(before[key])) & set(after.beyond(own)))
+        if more:
+            member = linked[key]
+            raise refused(
+                f"{member} and you are linked by invitations or reset links that no admin made, so you can give "
+                f"{member} only what you may use yourself. This is more: {named(more)}. {ASK_AN_ADMIN}"
+            )
 
 
 def named(names: Sequence[str]) -> str:

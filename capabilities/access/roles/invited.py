@@ -73,5 +73,5 @@ def why_not_give(role: Role, inviter: Membership) -> str:
     if inviter.has_access(Access.ADMIN):
         return ""
     moment = timezone.now()
-    more = powers_with_roles([role], moment).beyond(read_powers(inviter, moment))
+    more = powers_with_roles([role], moment).beyond(read_powers([inviter], moment)[inviter.pk])
     return f"The role {role.slug} allows more than its giver may use: {named(more)}. {ASK_AN_ADMIN}" if more else ""
