@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.catalogue.tools.queries import catalogue_numbers
 from capabilities.pipeline.specs import may_use_nothing
+from capabilities.providers.environment import agents_left_behind
 from sessions.chats.examples import examples_for
 from sessions.chats.first_steps import first_steps
 from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm
@@ -56,6 +57,9 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
         "can_chat": member.has_access(Access.MEMBER),
         "may_use_nothing": may_use_nothing(member),
     }
+    if member.has_right(Right.PROVIDERS) or member.has_right(Right.AGENTS):
+        context["left_behind"] = agents_left_behind()
+        context["left_behind_page"] = "provider_list" if member.has_right(Right.PROVIDERS) else "agent_list"
     if member.has_access(Access.OPERATOR):
         steps = first_steps(member.organisation)
         context["first_steps"] = [] if all(step.is_done for step in steps) else steps

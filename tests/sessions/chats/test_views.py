@@ -10,14 +10,14 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.models import Grant, Role, RoleMembership, RoleRule
+from capabilities.models import Grant, Provider, Role, RoleMembership, RoleRule
 from sessions.chats import live, markdown
 from sessions.chats.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
-from toolhub.tenants.models import Access, AdminRight, Membership, Right
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 HTMX = {"HX-Request": "true"}
@@ -71,6 +71,28 @@ def test_home_tells_the_catalogue_in_numbers_and_the_latest_sessions(as_bob: Cli
     assert "1 tool · 1 on · " in page
     assert "1 agent" in page
     assert "Buy milk" in page
+
+
+def test_home_says_which_agents_are_on_the_provider_of_an_earlier_start(
+    client: Client, acme: Organisation, alice: Membership, bob: Membership, settings: Any
+) -> None:
+    settings.OPENAI_BASE_URL = settings.OPENAI_API_KEY = ""
+    make_agent(acme, base_url="https://api.openai.com/v1")
+    notice = "1 agent still uses the provider of an earlier start."
+
+    def home(member: Membership) -> str:
+        client.force_login(member.user)
+        return client.get("/o/acme/").content.decode()
+
+    assert notice not in home(alice)
+    with organisation_scope(acme):
+        Provider.objects.update(slug="environment")
+    assert ("/o/acme/providers/" in home(alice).partition(notice)[2], notice in home(bob)) == (True, False)
+    with organisation_scope(acme):
+        AdminRight.objects.create(organisation=acme, membership=bob, right=Right.AGENTS)
+    assert 'href="/o/acme/agents/">Review' in home(bob).partition(notice)[2]
+    settings.OPENAI_BASE_URL = "https://api.openai.com/v1"
+    assert notice not in home(alice)
 
 
 def test_home_offers_the_first_session_where_there_is_none(as_bob: Client, bob: Membership) -> None:
