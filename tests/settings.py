@@ -21,6 +21,8 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+# Each test client makes the middleware anew: WhiteNoise looks a file up when asked, in place of listing all at once.
+WHITENOISE_AUTOREFRESH = True
 TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
 # pytest's live server looks for the app by this name, and serves no static files without it.
 INSTALLED_APPS = ["django.contrib.staticfiles" if "static_files" in app else app for app in INSTALLED_APPS]  # noqa: F405
