@@ -39,6 +39,9 @@ class GitHub(FakeService):
         if asked.headers.get("x-github-api-version") != "2022-11-28":
             return json_reply({"message": "Unknown version"}, 400)
         match asked.parts:
+            case ["rate_limit"]:
+                limit = {"limit": 5_000, "remaining": 4_999, "reset": 1_795_000_000, "used": 1}
+                return json_reply({"resources": {"core": limit}, "rate": limit})
             case ["repos", "acme", "shop"]:
                 return json_reply(self.repository())
             case ["repos", "acme", "shop", "issues"]:

@@ -36,6 +36,8 @@ class HomeAssistant(FakeService):
         if asked.headers.get("authorization") != f"Bearer {self.token}":
             return Reply(401, b"401: Unauthorized", {"Content-Type": "text/plain; charset=utf-8"})
         match (asked.method, *asked.parts):
+            case ("GET", "api", "config"):
+                return json_reply({"location_name": "Home", "time_zone": "Europe/Berlin", "version": "2026.11.1"})
             case ("GET", "api", "states"):
                 return json_reply(list(self.states.values()))
             case ("GET", "api", "states", entity_id):
