@@ -8,9 +8,9 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.powers import read_powers  # noqa: PLC0415 -- app ready
         from capabilities.access.requests.queries import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.access.roles import invited as invited_roles  # noqa: PLC0415 -- app ready
+        from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
-        from capabilities.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready

@@ -26,11 +26,11 @@ from capabilities.access.roles.writes import (
     stamp_of,
     update_role,
 )
+from capabilities.access.roles_above import locked_roles
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Role
-from capabilities.roles_above import locked_roles
 from sessions.previews.matrix import (
     Asked,
     Place,

@@ -22,9 +22,9 @@ from capabilities.access.roles.queries import (
     roles_shown,
 )
 from capabilities.access.roles.writes import delete_role, rules_of
+from capabilities.access.roles_above import locked_roles
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.roles_above import locked_roles
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership, Right
