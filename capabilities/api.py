@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from capabilities.access.grants.api import GrantDetail, GrantList
 from capabilities.access.members.api import RegistryView
 from capabilities.access.requests.api import (
     GrantRequestDetail,
@@ -12,16 +13,11 @@ from capabilities.access.requests.api import (
     GrantRequestRefuse,
     GrantRequestWithdraw,
 )
-from capabilities.access.roles.api import GrantDetail, GrantList, MemberRolesView, RoleDetail, RoleList
-from capabilities.agents.api import (
-    AgentDetail,
-    AgentList,
-    LanguageModelDetail,
-    LanguageModelList,
-    ProviderDetail,
-    ProviderList,
-)
-from capabilities.catalogue.tools.api import CategoryDetail, CategoryList, ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
+from capabilities.agents.api import AgentDetail, AgentList
+from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
+from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.providers.api import LanguageModelDetail, LanguageModelList, ProviderDetail, ProviderList
 from capabilities.services.api import ServiceDetail, ServiceList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 

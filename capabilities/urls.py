@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
+from capabilities.access.grants import views as grants
 from capabilities.access.requests import views as grant_requests
-from capabilities.access.roles import views as permissions
+from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import views as tools
@@ -44,15 +45,15 @@ urlpatterns = [
     path("providers/<slug:slug>/models/new/", providers.model_create, name="model_create"),
     path("providers/<slug:slug>/models/<uuid:model_id>/", providers.model_update, name="model_update"),
     path("providers/<slug:slug>/models/<uuid:model_id>/delete/", providers.model_delete, name="model_delete"),
-    path("roles/", permissions.role_list, name="role_list"),
-    path("roles/<slug:slug>/delete/", permissions.role_delete, name="role_delete"),
+    path("roles/", roles.role_list, name="role_list"),
+    path("roles/<slug:slug>/delete/", roles.role_delete, name="role_delete"),
     re_path(
         r"^roles/(?P<slug>[-a-zA-Z0-9_]+)/tools/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/\Z",
-        permissions.role_tools,
+        roles.role_tools,
         name="role_tools",
     ),
-    path("grants/", permissions.grant_list, name="grant_list"),
-    path("grants/new/", permissions.grant_create, name="grant_create"),
+    path("grants/", grants.grant_list, name="grant_list"),
+    path("grants/new/", grants.grant_create, name="grant_create"),
     path("access-requests/", grant_requests.request_list, name="request_list"),
     path("access-requests/<uuid:own_request>/withdraw/", grant_requests.request_withdraw, name="request_withdraw"),
     path("access-requests/<uuid:request_id>/grant/", grant_requests.request_grant, name="request_grant"),

@@ -1,15 +1,108 @@
-"""Whose turns may go on, and who may do what with them: one answer for claims, rounds, calls, sweeps, pages, REST."""
+"""Who may see a session, write into it, steer and delete it, and whose turns go on: for pages, REST and workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import Http404
+from rest_framework.request import Request
 
-from sessions.models import TurnStatus
-from toolhub.tenants.models import Access, Membership, Right
+from sessions.models import KEPT, ChatSession, Notice, TurnStatus
+from toolhub.tenants.models import Access, ApiToken, Membership, Right, Scope
+
+# -- Who sees a session ------------------------------------------------------------------------------------------------
+
+
+def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
+    if member.has_right(Right.SESSIONS):
+        return ChatSession.objects.filter(KEPT)
+    return ChatSession.objects.filter(KEPT, membership=member)
+
+
+def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
+    """The member's own that nobody deleted, without those that agents opened."""
+    return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None)
+
+
+def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
+    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
+    session = (
+        visible_sessions(member)
+        .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
+        .defer("agent__model__provider__api_key")
+        .annotate(has_notices=Exists(Notice.objects.filter(session=OuterRef("pk"))))
+        .filter(pk=session_id)
+        .first()
+    )
+    if session is None:
+        raise Http404("No such session.")
+    return session
+
+
+# -- Who changes it ----------------------------------------------------------------------------------------------------
+
+
+def own_session(session: ChatSession) -> ChatSession:
+    """The member's own session, above any that agents opened below it. A query or two for each level."""
+    while session.parent_turn is not None:
+        session = session.parent_turn.session
+    return session
+
+
+def may_write(member: Membership, session: ChatSession) -> bool:
+    """A turn acts with the rights of its session's member, so nobody else writes into it; and into one that an agent
+    opened, nobody does."""
+    is_own = session.membership_id == member.pk and session.parent_turn_id is None
+    return is_own and member.has_access(Access.MEMBER)
+
+
+def may_stop(member: Membership, owner_id: int) -> bool:
+    """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
+    anybody's."""
+    is_own = owner_id == member.pk and member.has_access(Access.MEMBER)
+    return is_own or member.has_right(Right.SESSIONS)
+
+
+def may_change_loads(member: Membership, session: ChatSession) -> bool:
+    """A member loads into own sessions; into another's whoever holds the right `sessions`."""
+    if session.membership_id == member.pk:
+        return member.has_access(Access.MEMBER)
+    return member.has_right(Right.SESSIONS)
+
+
+def check_may_change_loads(member: Membership, session: ChatSession) -> None:
+    if not may_change_loads(member, session):
+        raise PermissionDenied("You may look at this session, and not change what it has loaded.")
+
+
+def may_delete(member: Membership, session: ChatSession) -> bool:
+    """Whether the member may delete it: one's own, as far as one may chat; with the right `sessions` anybody's.
+
+    One that an agent opened goes with the session that it works for.
+    """
+    return session.parent_turn_id is None and may_stop(member, session.membership_id)
+
+
+def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
+    """What a page offers this member in the session: `may_write`, and `may_stop` for its turns. One query for who
+    is neither its member nor an operator."""
+    return {"may_write": may_write(member, session), "may_stop": may_stop(member, session.membership_id)}
+
+
+def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:
+    """A token for chatting changes what is its own member's; for another's it takes one for administration."""
+    token = request.auth
+    if owner_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
+        raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
+
+
+# -- Whose turns go on -------------------------------------------------------------------------------------------------
 
 #: Access levels of members who may chat.
 CHATTING = tuple(access for access in Access if access.rank >= Access.MEMBER.rank)
@@ -50,13 +143,6 @@ def member_may_not_chat(prefix: str = "membership__") -> Q:
 def turn_may_not_go_on() -> Q:
     """Turns whose member may not chat any more, or whose agent is switched off."""
     return member_may_not_chat() | Q(agent__is_enabled=False)
-
-
-def may_stop(member: Membership, owner_id: int) -> bool:
-    """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
-    anybody's."""
-    is_own = owner_id == member.pk and member.has_access(Access.MEMBER)
-    return is_own or member.has_right(Right.SESSIONS)
 
 
 def member_ending(member: Membership) -> Ending | None:

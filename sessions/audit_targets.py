@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from sessions.chats.queries import visible_sessions
+from sessions.access import visible_sessions
 from sessions.models import Schedule, Turn
 from toolhub.tenants.models import Membership
 from toolhub.tenants.targets import add_target, rows_with_page

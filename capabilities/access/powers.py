@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Q
-
 from capabilities.contract.permission import ToolKey
 from capabilities.models import Grant, Role, Tool
 from capabilities.pipeline.specs import Standing, standing_with_roles, standings_of, tool_key, with_grants
@@ -127,7 +125,7 @@ def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
 
 
 def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState]]:
-    in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=since), membership__in=keys)
+    in_force = Grant.objects.in_force(since).filter(membership__in=keys)
     found: dict[int, list[GrantState]] = {key: [] for key in keys}
     rows = in_force.order_by("pk").values_list("membership_id", "category_id", "tool_id", "effect", "expires_at")
     for key, category_id, tool_id, effect, expires_at in rows:

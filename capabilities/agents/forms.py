@@ -5,7 +5,6 @@ from __future__ import annotations
 from django import forms
 from django.http import QueryDict
 
-from capabilities.agents.queries import models_by_name
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
@@ -17,6 +16,7 @@ from capabilities.agents.writes import (
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
+from capabilities.providers.queries import models_by_name
 from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.forms import PublicIdField
 

@@ -10,8 +10,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.agents.forms import AgentForm
-from capabilities.agents.queries import agent_or_404, agents_shown, tools_named_like
+from capabilities.agents.queries import agent_or_404, agents_shown
 from capabilities.agents.writes import create_agent, delete_agent
+from capabilities.catalogue.tools.queries import tools_named_like
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent

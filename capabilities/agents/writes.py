@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import PROTECT
 
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.contract.wire import canonical_json, sha256_hex

@@ -8,9 +8,9 @@ from django.db.models import Case, Count, F, Max, Q, QuerySet, TextField, Value,
 from django.db.models.functions import Concat, Length
 from pydantic import Field
 
-from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Journal, JournalEntry
+from capabilities.records.dates import parse_date
 from capabilities.records.names import folded, key_of, words_of
 from capabilities.records.own import own_rows
 from capabilities.records.rows import WITHOUT_NUL, listing

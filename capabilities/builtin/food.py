@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from django.db.models import QuerySet, Sum
 from pydantic import Field
 
-from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import FoodEntry, Recipe
+from capabilities.records.dates import parse_date
 from capabilities.records.names import holds_all, key_of, words_of
 from capabilities.records.own import own_rows
 from capabilities.records.rows import WITHOUT_NUL

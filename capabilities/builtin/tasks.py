@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from django.db.models import F, QuerySet
 from pydantic import Field
 
-from capabilities.builtin._lib.dates import parse_date
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Task
+from capabilities.records.dates import parse_date
 from capabilities.records.own import own_rows
 from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.notebook import TASK_NOTES, TASK_TITLE, change_task, create_task

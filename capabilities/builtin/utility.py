@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from capabilities.builtin._lib.dates import parse_date, shift
 from capabilities.builtin._lib.units import convert
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.records.dates import parse_date, shift
 from capabilities.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

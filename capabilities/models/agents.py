@@ -8,7 +8,7 @@ from django.db import models
 
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
-from toolhub.tenants.guarded import PublicModel, TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 from toolhub.tenants.models import slug_validator
 
 if TYPE_CHECKING:
@@ -77,6 +77,13 @@ class AgentScope(models.TextChoices):
     MEMBER = "member", "Only the member’s own"
 
 
+class AgentManager(TenantManager["Agent"]):
+    def for_display(self) -> TenantQuerySet[Agent]:
+        """By name, with model and provider at hand; keys stay where they are."""
+        agents = self.get_queryset().select_related("model__provider").defer("model__provider__api_key")
+        return agents.order_by("name", "pk")
+
+
 class Agent(PublicModel):
     """What a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
@@ -92,6 +99,8 @@ class Agent(PublicModel):
     loading_mode = models.CharField(max_length=16, choices=LoadingMode, default=LoadingMode.NEXT_REQUEST)
     scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
     is_enabled = models.BooleanField(default=True)
+
+    objects = AgentManager()  # type: ignore[misc]
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="agent_slug_once"),)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
 
 from capabilities.models.catalogue import Category, Tool
-from toolhub.tenants.guarded import PublicModel, TenantModel
+from toolhub.tenants.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 from toolhub.tenants.models import Invitation, Membership, slug_validator
 
 
@@ -85,6 +89,25 @@ class InvitationRole(TenantModel):
         return f"{self.invitation}: {self.role}"
 
 
+def in_force(since: Combinable | datetime | None = None) -> Q:
+    """Grants without an end, or whose end is after `since`: the database's now where nothing is said."""
+    return Q(expires_at=None) | Q(expires_at__gt=since or Now())
+
+
+class GrantQuerySet(TenantQuerySet["Grant"]):
+    def in_force(self, since: Combinable | datetime | None = None) -> GrantQuerySet:
+        """Those that have not ended."""
+        return self.filter(in_force(since))
+
+
+class GrantManager(TenantManager["Grant"]):
+    queryset_class = GrantQuerySet
+
+    def in_force(self, since: Combinable | datetime | None = None) -> GrantQuerySet:
+        queryset: GrantQuerySet = self.get_queryset()  # type: ignore[assignment]
+        return queryset.in_force(since)
+
+
 class Grant(PublicModel):
     """One member's own allow or deny of a tool or a category. A deny beats everything; an allow adds to the roles."""
 
@@ -98,6 +121,8 @@ class Grant(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
     #: When its end was put on record, after `expires_at` had passed.
     lapsed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = GrantManager()  # type: ignore[misc]
 
     class Meta(PublicModel.Meta):
         indexes = (

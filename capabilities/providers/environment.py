@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from django.conf import settings
 
-from capabilities.catalogue.tools.writes import touch_registry
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.models import Agent, LanguageModel
 from toolhub.tenants.audit import record

@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 
-from capabilities.agents.queries import agents_by_name
 from capabilities.common.names_field import ShortNameField
 from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.providers.writes import (
@@ -95,7 +94,7 @@ class ProviderForm(forms.Form):
         if not mask:
             del self.fields["remove_key"]
         if provider is None:
-            self.fields["agents"].queryset = agents_by_name()  # type: ignore[attr-defined]
+            self.fields["agents"].queryset = Agent.objects.for_display()  # type: ignore[attr-defined]
         else:  # its models have forms of their own
             for name in ("model_name", "context_window", "agents"):
                 del self.fields[name]
@@ -164,7 +163,7 @@ class ModelForm(forms.Form):
             fields = ("name", "context_window", "tool_limit", "max_rounds")
             kwargs["initial"] = {field: getattr(model, field) for field in fields}
         super().__init__(*args, **kwargs)
-        others = agents_by_name()
+        others = Agent.objects.for_display()
         self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
 
     def content(self) -> ModelContent:

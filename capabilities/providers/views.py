@@ -9,12 +9,12 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.agents.queries import model_or_404, models_of, provider_or_404, providers_shown, shown_key
 from capabilities.common.pages import ask_secrets_again, refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import LanguageModel, Provider
 from capabilities.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.providers.forms import ModelForm, ProviderForm
+from capabilities.providers.queries import model_or_404, models_of, provider_or_404, providers_shown, shown_key
 from capabilities.providers.writes import delete_model, delete_provider, save_model, save_provider
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import ChangeRefused, check_slug
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.egress import EgressRefused, Guard, check_url

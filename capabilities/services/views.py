@@ -7,10 +7,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.catalogue.tools.forms import ServiceForm
-from capabilities.catalogue.tools.queries import tools_of_service
 from capabilities.common.pages import ask_secrets_again, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
+from capabilities.services.forms import ServiceForm
+from capabilities.services.queries import tools_of_service
 from capabilities.services.writes import clear_service, save_service, shown_service_or_404, shown_services
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right

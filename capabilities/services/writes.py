@@ -13,8 +13,8 @@ from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, Out
 from django.db.models.functions import Cast
 from django.http import Http404
 
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import ChangeRefused
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
 from capabilities.models import ConnectionTest, ServiceSetting, Tool

@@ -93,16 +93,6 @@ def _counted(categories: QuerySet[Category]) -> QuerySet[Category]:
     return counted.order_by("title", "name")
 
 
-def toolkits_with(tool: Tool) -> Sequence[Toolkit]:
-    """Toolkits that bring the tool, named or with its category. One query."""
-    if tool.name in RESERVED_TOOLS:
-        return []
-    brings = Q(pk__in=ToolkitTool.objects.filter(tool=tool).values("toolkit")) | Q(
-        pk__in=ToolkitCategory.objects.filter(category=tool.category_id).values("toolkit")
-    )
-    return list(Toolkit.objects.filter(brings).order_by("name"))
-
-
 def knobs_of(names: Sequence[str]) -> dict[str, tuple[float | None, int | None]]:
     """{name: (timeout, max_result_chars)} of these tools' current versions. One query."""
     rows = Tool.objects.filter(name__in=names).values_list(

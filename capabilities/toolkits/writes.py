@@ -10,8 +10,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
 from capabilities.contract.wire import canonical_json, sha256_hex

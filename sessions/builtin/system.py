@@ -14,7 +14,7 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceSpec, tool
-from sessions.chats.queries import visible_sessions
+from sessions.access import visible_sessions
 from sessions.models import OPEN_STATUSES, Turn, TurnEvent, TurnStatus
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership

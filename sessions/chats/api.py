@@ -16,8 +16,9 @@ from rest_framework.views import APIView
 from capabilities.agents.queries import agent_or_404
 from capabilities.common.api import checked_part
 from capabilities.models import Agent
-from sessions.chats.queries import MAX_SEARCH, session_or_404, session_place, sessions_page
-from sessions.chats.turns_api import TurnOut, check_may_touch, shown
+from sessions.access import check_may_touch, session_or_404
+from sessions.chats.queries import MAX_SEARCH, session_place, sessions_page
+from sessions.chats.turns_api import TurnOut, shown
 from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.api import AGENT_PARAMETER, agent_of
 from sessions.models import KEPT, ChatSession

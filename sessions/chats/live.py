@@ -20,8 +20,8 @@ from django.http import Http404, HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import escape
 
+from sessions.access import rights_in
 from sessions.chats.queries import turn_or_404
-from sessions.chats.writes import rights_in
 from sessions.models import Turn
 from sessions.turns.events import Delta, watch
 from toolhub.tenants.access import MemberRequest, membership_of_user

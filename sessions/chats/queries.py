@@ -15,6 +15,7 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from capabilities.records.queries import MOST_WORDS, holds_word
+from sessions.access import visible_sessions
 from sessions.chats.markdown import share_markdown
 from sessions.models import KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from sessions.turns.ledger import earlier_open_turn
@@ -31,33 +32,6 @@ NOTICES_SHOWN = 10
 SESSIONS_A_PAGE = 30
 #: Calls that a tool's page shows.
 CALLS_SHOWN = 20
-
-
-def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
-    """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
-    if member.has_right(Right.SESSIONS):
-        return ChatSession.objects.filter(KEPT)
-    return ChatSession.objects.filter(KEPT, membership=member)
-
-
-def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
-    """The member's own that nobody deleted, without those that agents opened."""
-    return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None)
-
-
-def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
-    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
-    session = (
-        visible_sessions(member)
-        .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
-        .defer("agent__model__provider__api_key")
-        .annotate(has_notices=Exists(Notice.objects.filter(session=OuterRef("pk"))))
-        .filter(pk=session_id)
-        .first()
-    )
-    if session is None:
-        raise Http404("No such session.")
-    return session
 
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:

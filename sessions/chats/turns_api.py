@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponseBase
@@ -24,7 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from sessions.chats.queries import visible_sessions
+from sessions.access import check_may_touch, visible_sessions
 from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
 from sessions.models import Step, Turn
 from sessions.turns import ledger
@@ -101,13 +100,6 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     if turn is None:
         raise Http404
     return turn
-
-
-def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:
-    """A token for chatting changes what is its own member's; for another's it takes one for administration."""
-    token = request.auth
-    if owner_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
-        raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
 
 
 class TurnDetail(APIView):

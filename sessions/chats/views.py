@@ -18,6 +18,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from capabilities.catalogue.tools.queries import catalogue_numbers
 from capabilities.pipeline.specs import may_use_nothing
 from capabilities.providers.environment import agents_left_behind
+from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.chats.examples import examples_for
 from sessions.chats.first_steps import first_steps
 from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm
@@ -26,7 +27,6 @@ from sessions.chats.queries import (
     ALL_CHARS,
     MAX_SEARCH,
     notices_of,
-    session_or_404,
     sessions_page,
     shown_turns,
     step_or_404,
@@ -36,7 +36,7 @@ from sessions.chats.queries import (
     turns_page,
 )
 from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
-from sessions.chats.writes import change_session, delete_session, may_delete, may_write, open_session, rights_in
+from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.queries import around
 from sessions.loading.views import panel_of
 from sessions.models import ChatSession, Schedule, Turn

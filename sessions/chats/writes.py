@@ -11,13 +11,13 @@ from django.db.models import Count, Exists, OuterRef, Sum
 from django.db.models.functions import Now
 
 from capabilities.models import Agent
-from sessions.access import Ending, may_stop
+from sessions.access import Ending, may_delete
 from sessions.loading.writes import share_loads
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
 from sessions.turns.endings import stop_turn
 from sessions.turns.sweeping import Backoff, each_item
 from toolhub.tenants.audit import record
-from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
 #: Deleted sessions whose rows one sweep removes.
@@ -43,14 +43,6 @@ def change_session(
         share_loads(session, shares_loads, actor=actor)
     session.refresh_from_db(fields=["title", "shares_loads", "load_count"])
     return session
-
-
-def may_delete(member: Membership, session: ChatSession) -> bool:
-    """Whether the member may delete it: one's own, as far as one may chat; with the right `sessions` anybody's.
-
-    One that an agent opened goes with the session that it works for.
-    """
-    return session.parent_turn_id is None and may_stop(member, session.membership_id)
 
 
 @transaction.atomic
@@ -110,23 +102,3 @@ def remove_deleted() -> None:
 @transaction.atomic
 def _remove(session_id: UUID) -> None:
     ChatSession.objects.get(pk=session_id).delete()
-
-
-def own_session(session: ChatSession) -> ChatSession:
-    """The member's own session, above any that agents opened below it. A query or two for each level."""
-    while session.parent_turn is not None:
-        session = session.parent_turn.session
-    return session
-
-
-def may_write(member: Membership, session: ChatSession) -> bool:
-    """A turn acts with the rights of its session's member, so nobody else writes into it; and into one that an agent
-    opened, nobody does."""
-    is_own = session.membership_id == member.pk and session.parent_turn_id is None
-    return is_own and member.has_access(Access.MEMBER)
-
-
-def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
-    """What a page offers this member in the session: `may_write`, and `may_stop` for its turns. One query for who
-    is neither its member nor an operator."""
-    return {"may_write": may_write(member, session), "may_stop": may_stop(member, session.membership_id)}

@@ -11,9 +11,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from capabilities.agents.queries import model_or_404, provider_or_404
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import ConnectionTest
+from capabilities.providers.queries import model_or_404, provider_or_404
 from capabilities.services.writes import shown_service_or_404
 from sessions.connections.writes import request_model_test, request_service_test
 from toolhub.tenants.access import MemberRequest, member_or_404

@@ -6,12 +6,13 @@ from capabilities.access.grants.writes import revoke_grant
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Grant, Tool
+from sessions.access import check_may_change_loads, may_change_loads
 from sessions.explain.answers import Asked
 from sessions.explain.single_changes import Change
 from sessions.explain.why import Subject, explain
 from sessions.loading import writes as loading
 from sessions.loading.loadable import Place
-from sessions.loading.queries import check_may_change_loads, load_for, may_change_loads, told
+from sessions.loading.queries import load_for, told
 from sessions.loading.writes import By
 from toolhub.tenants.models import Membership
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentScope
-from sessions.chats.queries import kept_sessions_of
+from sessions.access import kept_sessions_of
 from sessions.explain.answers import STAGES, Asked
 from sessions.explain.fixes import fix, may_fix
 from sessions.explain.single_changes import Change

@@ -9,7 +9,8 @@ from uuid import UUID
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.rights import require
 from capabilities.models import Agent
-from sessions.chats.queries import agents_to_talk_to, visible_sessions
+from sessions.access import visible_sessions
+from sessions.chats.queries import agents_to_talk_to
 from sessions.explain.answers import Asked, Reasons, reasons_page
 from sessions.explain.single_changes import Change, Changes
 from sessions.models import ChatSession

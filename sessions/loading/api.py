@@ -16,20 +16,10 @@ from rest_framework.views import APIView
 
 from capabilities.models import Agent
 from capabilities.pipeline.candidates import Bundle
-from sessions.chats.queries import session_or_404
-from sessions.chats.turns_api import check_may_touch
+from sessions.access import check_may_change_loads, check_may_touch, may_change_loads, session_or_404
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place
-from sessions.loading.queries import (
-    Line,
-    check_may_change_loads,
-    history_of,
-    load_for,
-    loadable_categories,
-    loads_of,
-    may_change_loads,
-    told,
-)
+from sessions.loading.queries import Line, history_of, load_for, loadable_categories, loads_of, told
 from sessions.loading.writes import KINDS, By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown

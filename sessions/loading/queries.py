@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
 from capabilities.pipeline.candidates import Bundle, Offer
 from capabilities.pipeline.specs import standing_of
+from sessions.access import may_change_loads
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place, Reading, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection.stages import Selection, meta_tools, selected
-from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Reach, Right
+from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 from toolhub.tenants.places import opened_place, sealed_place
 
 #: Names that a sentence tells of a list.
@@ -27,18 +27,6 @@ LOADS_A_PAGE = 50
 
 
 # -- Who may, and what is done ----------------------------------------------------------------------------------------
-
-
-def may_change_loads(member: Membership, session: ChatSession) -> bool:
-    """A member loads into own sessions; into another's whoever holds the right `sessions`."""
-    if session.membership_id == member.pk:
-        return member.has_access(Access.MEMBER)
-    return member.has_right(Right.SESSIONS)
-
-
-def check_may_change_loads(member: Membership, session: ChatSession) -> None:
-    if not may_change_loads(member, session):
-        raise PermissionDenied("You may look at this session, and not change what it has loaded.")
 
 
 def load_for(place: Place, *, actor: Membership, toolkit: str = "", category: str = "") -> LoadResult:

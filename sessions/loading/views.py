@@ -13,20 +13,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import Agent
-from sessions.chats.forms import LoadForm, ShareForm, UnloadForm
-from sessions.chats.queries import session_or_404
+from sessions.access import check_may_change_loads, may_change_loads, session_or_404
 from sessions.loading import writes as loading
+from sessions.loading.forms import LoadForm, ShareForm, UnloadForm
 from sessions.loading.loadable import LoadResult, Place
-from sessions.loading.queries import (
-    Around,
-    around,
-    check_may_change_loads,
-    history_page,
-    load_for,
-    loads_of,
-    may_change_loads,
-    told,
-)
+from sessions.loading.queries import Around, around, history_page, load_for, loads_of, told
 from sessions.loading.writes import By
 from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404

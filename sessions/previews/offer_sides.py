@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db.models import CharField, Q, Value
 
-from capabilities.agents.queries import agents_by_name
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
@@ -93,7 +92,7 @@ def read_setup(agents: Collection[int]) -> Setup:
     listed = ToolkitTool.objects.filter(toolkit__in=kits).order_by("position", "tool__name")
     for kit, tool, timeout, chars in listed.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars"):
         kits[kit][tool] = (len(kits[kit]) + 1, (timeout, chars))
-    found = {each.pk: each for each in agents_by_name().filter(pk__in=agents)}
+    found = {each.pk: each for each in Agent.objects.for_display().filter(pk__in=agents)}
     return Setup(found, own, deferred, allowed, kits)
 
 

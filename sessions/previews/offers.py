@@ -17,7 +17,6 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from capabilities.agents.queries import agents_by_name
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from capabilities.pipeline.specs import Standing, ToolSpec, standing_of
@@ -146,7 +145,7 @@ def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membe
 
 def _again(agent: Agent) -> Agent:
     """A second one to write on."""
-    return agents_by_name().get(pk=agent.pk)
+    return Agent.objects.for_display().get(pk=agent.pk)
 
 
 def _if(change: Callable[[], Any], read: Callable[[], Setup]) -> Setup:

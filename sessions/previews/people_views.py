@@ -11,7 +11,10 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.access.grants.forms import ToolGrantForm
+from capabilities.access.grants.queries import grant_or_404
 from capabilities.access.grants.writes import give_grant, revoke_grant
+from capabilities.access.members.forms import UsableFilter
 from capabilities.access.members.queries import (
     UsableTool,
     grants_of_member,
@@ -19,8 +22,6 @@ from capabilities.access.members.queries import (
     shown_member_or_404,
     usable_tools,
 )
-from capabilities.access.roles.forms import ToolGrantForm, UsableFilter
-from capabilities.access.roles.queries import grant_or_404
 from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
 from capabilities.common.pages import refused
 from capabilities.common.refused import ChangeRefused

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.common.api import checked_part, refusals
-from sessions.chats.turns_api import check_may_touch
+from sessions.access import check_may_touch
 from sessions.models import Schedule
 from sessions.schedules.writes import (
     MAX_LINE,

@@ -18,8 +18,8 @@ from django.utils import timezone
 from capabilities.access.grants.writes import grants_to_lapse, lapse_grant
 from capabilities.common.text import storable
 from capabilities.models import Agent
-from sessions.access import member_ending, member_may_not_chat
-from sessions.chats.writes import open_session, own_session
+from sessions.access import member_ending, member_may_not_chat, own_session
+from sessions.chats.writes import open_session
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
 from sessions.turns import ledger
 from sessions.turns.sweeping import Backoff, each_item, each_step

@@ -11,8 +11,9 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.queries import agent_or_404
+from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.tools.forms import CatalogueFilter
-from capabilities.catalogue.tools.queries import catalogue_numbers, categories, shown_tool_or_404, tools_page
+from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.pipeline.specs import may_use_nothing

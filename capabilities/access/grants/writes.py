@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.models import Category, Effect, Grant, Tool
 from toolhub.tenants.audit import record

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
-from django.db.models.functions import Now
+from django.db.models import Exists, OuterRef, Prefetch
 from django.http import Http404
 
 from capabilities.contract.permission import Permission
-from capabilities.models import Grant, Role, Tool
-from capabilities.pipeline.specs import standing_of, tool_key
+from capabilities.models import Grant, Role, RoleMembership, Tool
+from capabilities.pipeline.specs import members_permitted, standing_of, tool_key
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -109,10 +108,30 @@ def roles_of_member(member: Membership) -> Sequence[Role]:
 
 def grants_of_member(member: Membership) -> Sequence[Grant]:
     """Newest first, with whether each is `in_force`. One query."""
-    now = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), pk=OuterRef("pk"))
+    now = Grant.objects.in_force().filter(pk=OuterRef("pk"))
     grants = (
         Grant.objects.filter(membership=member)
         .select_related("tool__category", "category")
         .annotate(in_force=Exists(now))
     )
     return list(grants.order_by("-pk")[:GRANTS_SHOWN])
+
+
+USERS_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A member and why he or she may use a tool."""
+
+    member: Membership
+    reason: str
+
+
+def members_who_may_use(tool: Tool) -> tuple[Sequence[Reader], bool]:
+    """The first members who may use the tool, by address, and whether there are more. Four queries, for any number."""
+    permitted = members_permitted(tool)
+    roles = RoleMembership.objects.filter(role__in=list(permitted.opening)).order_by("role__slug")
+    members = permitted.members.select_related("user").prefetch_related(Prefetch("role_memberships", roles))
+    found = list(members.order_by("user__email")[: USERS_SHOWN + 1])
+    return [Reader(each, permitted.reason(each)) for each in found[:USERS_SHOWN]], len(found) > USERS_SHOWN

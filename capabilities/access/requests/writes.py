@@ -154,8 +154,7 @@ def _check_no_deny(request: GrantRequest) -> None:
     named = Q(category=request.category) if request.category else Q(tool=request.tool)
     if request.tool:
         named |= Q(category=request.tool.category_id)
-    in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
-    denies = Grant.objects.filter(named, in_force, membership=request.membership_id, effect=Effect.DENY)
+    denies = Grant.objects.in_force().filter(named, membership=request.membership_id, effect=Effect.DENY)
     deny = denies.select_related("tool", "category").first()
     if deny is not None:
         what = deny.tool or f"all of {deny.category}"

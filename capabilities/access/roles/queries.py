@@ -1,4 +1,4 @@
-"""Roles, grants, and who may use a tool, as pages show them."""
+"""Roles, as pages show them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Count, Exists, OuterRef, Q
 from django.http import Http404
 
 from capabilities.access.roles.writes import Rule
-from capabilities.models import Category, Grant, Role, RoleMembership, Tool
-from capabilities.pipeline.specs import members_permitted
+from capabilities.models import Category, Role, RoleMembership, Tool
 from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership
-from toolhub.tenants.places import opened_place, sealed_place
 
 #: With more tools than this in the catalogue, those of a category are fetched when it is opened.
 TOOLS_INLINE = 300
 #: Tools of one category that a role's page shows, at most.
 TOOLS_OF_CATEGORY = 300
 MEMBERS_SHOWN = 100
-GRANTS_A_PAGE = 50
-USERS_SHOWN = 50
 
 
 def roles_shown() -> Sequence[Role]:
@@ -156,81 +151,4 @@ def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "", *, 
 # -- Grants -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class GrantsPage:
-    """Some grants, newest first; where to go on, "" at the end."""
-
-    grants: Sequence[Grant]
-    next: str
-
-
-def grants_shown() -> QuerySet[Grant]:
-    in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
-    return Grant.objects.select_related("membership__user", "tool__category", "category", "created_by__user").annotate(
-        in_force=Exists(Grant.objects.filter(in_force, pk=OuterRef("pk")))
-    )
-
-
-def grants_page(*, q: str = "", effect: str = "", state: str = "", before: str = "") -> GrantsPage:
-    """`q` is looked for in members and in names of tools and categories. One query."""
-    grants = grants_shown()
-    if q:
-        grants = grants.filter(
-            Q(membership__user__email__icontains=q)
-            | Q(membership__user__first_name__icontains=q)
-            | Q(membership__user__last_name__icontains=q)
-            | Q(tool__name__icontains=q)
-            | Q(category__name__icontains=q)
-        )
-    if effect:
-        grants = grants.filter(effect=effect)
-    if state:
-        in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
-        grants = grants.filter(in_force) if state == "in_force" else grants.exclude(in_force)
-    place = opened_place(before, int)
-    if place is not None:
-        grants = grants.filter(pk__lt=place)
-    found = list(grants.order_by("-pk")[: GRANTS_A_PAGE + 1])
-    page = found[:GRANTS_A_PAGE]
-    return GrantsPage(page, sealed_place(page[-1].pk) if len(found) > GRANTS_A_PAGE else "")
-
-
-def grant_numbers() -> tuple[int, int]:
-    """Grants in all, and in force. One query."""
-    in_force = Q(expires_at=None) | Q(expires_at__gt=Now())
-    row = Grant.objects.aggregate(every=Count("pk"), in_force=Count("pk", filter=in_force))
-    return row["every"], row["in_force"]
-
-
-def grant_or_404(grant_id: UUID) -> Grant:
-    grant = grants_shown().filter(public_id=grant_id).first()
-    if grant is None:
-        raise Http404("No such grant.")
-    return grant
-
-
-def names_to_suggest() -> tuple[Sequence[str], Sequence[str]]:
-    """E-mail addresses and tool names that a grant's form suggests, not all of them in a large house. Two queries."""
-    members = Membership.objects.filter(ended_at=None).order_by("user__email")
-    tools = Tool.objects.order_by("name")
-    return list(members.values_list("user__email", flat=True)[:200]), list(tools.values_list("name", flat=True)[:500])
-
-
 # -- Who may use a tool -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A member and why he or she may use a tool."""
-
-    member: Membership
-    reason: str
-
-
-def members_who_may_use(tool: Tool) -> tuple[Sequence[Reader], bool]:
-    """The first members who may use the tool, by address, and whether there are more. Four queries, for any number."""
-    permitted = members_permitted(tool)
-    roles = RoleMembership.objects.filter(role__in=list(permitted.opening)).order_by("role__slug")
-    members = permitted.members.select_related("user").prefetch_related(Prefetch("role_memberships", roles))
-    found = list(members.order_by("user__email")[: USERS_SHOWN + 1])
-    return [Reader(each, permitted.reason(each)) for each in found[:USERS_SHOWN]], len(found) > USERS_SHOWN

@@ -1,33 +1,21 @@
-"""The pages of roles and grants."""
+"""The pages of roles."""
 
 from __future__ import annotations
-
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_POST
 
-from capabilities.access.grants.writes import give_grant
-from capabilities.access.roles.forms import GrantFilter, GrantForm
-from capabilities.access.roles.queries import (
-    grant_numbers,
-    grants_page,
-    names_to_suggest,
-    role_category,
-    role_or_404,
-    roles_shown,
-)
+from capabilities.access.roles.queries import role_category, role_or_404, roles_shown
 from capabilities.access.roles.writes import delete_role, rules_of
 from capabilities.access.roles_above import locked_roles
-from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.pages import refused
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.authority import why_not_to
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -64,47 +52,3 @@ def role_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         return refused(request, error, "role_detail", org, slug)
     messages.success(request, f"{role} is removed; {losing} member{'s' if losing != 1 else ''} had it.")
     return redirect("role_list", org)
-
-
-@require_GET
-@signed_in
-def grant_list(request: MemberRequest, org: str) -> HttpResponse:
-    member = member_or_404(request, right=Right.ROLES, category=None)
-    chosen = GrantFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "effect", "state")}
-    every, in_force = grant_numbers()
-    page = grants_page(**filters, before=chosen["before"])
-    reach = member.reach(Right.ROLES)
-    for grant in page.grants:
-        name = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
-        grant.may_revoke = reach.covers(name) and not why_not_to(member, grant.membership)  # type: ignore[attr-defined]
-    context = {
-        "page": page,
-        "every": every,
-        "in_force": in_force,
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
-    }
-    return render(request, "capabilities/access/grant_list.html", context)
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def grant_create(request: MemberRequest, org: str) -> HttpResponse:
-    actor = member_or_404(request, right=Right.ROLES, category=None)
-    form = GrantForm(
-        request.POST or None, initial={name: request.GET.get(name, "")[:254] for name in ("member", "tool")}
-    )
-    if form.is_valid():
-        member = Membership.objects.filter(user__email=form.cleaned_data["member"].lower(), ended_at=None).first()
-        try:
-            grant = give_grant(form.content(member.public_id if member else UUID(int=0)), actor=actor)
-        except ChangeRefused as error:
-            show_refusal(form, error)
-        else:
-            messages.success(request, f"Given: {grant}. It counts from the next call on.")
-            return redirect("grant_list", org)
-    emails, tools = names_to_suggest()
-    context = {"form": form, "emails": emails, "tools": tools}
-    return render(request, "capabilities/access/grant_form.html", context, status=status_of(form))

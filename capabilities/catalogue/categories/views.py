@@ -7,9 +7,9 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.catalogue.categories.forms import CategoryForm
+from capabilities.catalogue.categories.queries import categories_shown, category_or_404
 from capabilities.catalogue.categories.writes import create_category, delete_category, update_category
-from capabilities.catalogue.tools.forms import CategoryForm
-from capabilities.catalogue.tools.queries import categories_shown, category_or_404
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest, member_or_404

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import Q
 
-from capabilities.catalogue.tools.writes import touch_registry
 from capabilities.common.refused import RESERVED, ChangeRefused, not_there
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.models import Category, Tool

@@ -1,4 +1,4 @@
-"""Tools and categories, as pages show them."""
+"""Tools, as pages show them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django.db.models.functions import Left
 from django.http import Http404
 
 from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
-from capabilities.models import Agent, AgentTool, Category, Tool, ToolVersion
+from capabilities.contract.loading import RESERVED_TOOLS
+from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.services.writes import is_ready
 
@@ -96,10 +97,6 @@ def shown_tool_or_404(name: str) -> Tool:
     return tool
 
 
-def categories() -> Sequence[Category]:
-    return list(Category.objects.only("organisation_id", "name", "title").order_by("title", "name"))
-
-
 @dataclass(frozen=True)
 class ToolPage:
     """One tool with its current version whole, its versions' short facts, and the agents that bring it."""
@@ -132,25 +129,23 @@ def _agents_with(tool: Tool) -> QuerySet[Agent]:
     return Agent.objects.annotate(is_own=own).filter(brings).order_by("name", "pk")
 
 
-def categories_shown() -> Sequence[Category]:
-    """With how many tools each has, how many are on, and the tokens of these. One query."""
-    on = Q(tools__is_enabled=True)
-    return list(
-        Category.objects.annotate(
-            tool_count=Count("tools"),
-            on_count=Count("tools", filter=on),
-            tokens=Sum("tools__current_version__tokens", filter=on),
-        ).order_by("title", "name")
+#: Tools that a search among them finds, at most.
+TOOLS_FOUND = 50
+
+
+def tools_named_like(q: str) -> list[Tool]:
+    """The first tools in which every word stands, those first that they name. One query."""
+    tools = Tool.objects.select_related("category", "current_version").defer(
+        "current_version__wire", "current_version__parameters", "current_version__description"
     )
+    return list(page_of(matching(tools, q).annotate(place=by_match(q)), limit=TOOLS_FOUND).rows)
 
 
-def category_or_404(name: str) -> Category:
-    category = Category.objects.filter(name=name).first()
-    if category is None:
-        raise Http404("No such category.")
-    return category
-
-
-def tools_of_service(service: str) -> Sequence[str]:
-    """Names of the tools that need it. One query."""
-    return list(Tool.objects.filter(service=service).order_by("name").values_list("name", flat=True))
+def toolkits_with(tool: Tool) -> Sequence[Toolkit]:
+    """Toolkits that bring the tool, named or with its category. One query."""
+    if tool.name in RESERVED_TOOLS:
+        return []
+    brings = Q(pk__in=ToolkitTool.objects.filter(tool=tool).values("toolkit")) | Q(
+        pk__in=ToolkitCategory.objects.filter(category=tool.category_id).values("toolkit")
+    )
+    return list(Toolkit.objects.filter(brings).order_by("name"))

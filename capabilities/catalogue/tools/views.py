@@ -8,11 +8,12 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.access.members.queries import members_who_may_use
 from capabilities.access.requests.queries import waiting_request
-from capabilities.access.roles.queries import members_who_may_use
+from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.tools.forms import InstructionsForm
-from capabilities.catalogue.tools.queries import categories, shown_tool_or_404, tool_page_or_404
+from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled, set_tools_enabled
 from capabilities.common.pages import page_before, refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
@@ -21,7 +22,6 @@ from capabilities.models import Tool
 from capabilities.pipeline.specs import permission_for
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
-from capabilities.toolkits.queries import toolkits_with
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.tokens import count_each
 from capabilities.contract.schemas import check_schema
@@ -70,11 +70,6 @@ class Definition:
         for field in ("description", "parameters", "instructions"):
             if not is_whole(getattr(self, field)):
                 raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
-
-
-def touch_registry(organisation_id: int) -> None:
-    """Raise the organisation's registry version: what its members may call has changed."""
-    Organisation.objects.filter(pk=organisation_id).update(registry_version=F("registry_version") + 1)
 
 
 @configuration_write("name")

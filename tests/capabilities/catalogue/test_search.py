@@ -9,8 +9,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.agents.queries import tools_named_like
-from capabilities.catalogue.tools.queries import tools_page
+from capabilities.catalogue.tools.queries import tools_named_like, tools_page
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.models import Tool
 from sessions.models import StepKind, StepStatus

@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from capabilities.models import Agent, AgentScope, Tool
-from sessions.chats.queries import session_or_404
+from sessions.access import session_or_404
 from sessions.loading.queries import loads_of
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
 from sessions.selection.stages import selection_preview

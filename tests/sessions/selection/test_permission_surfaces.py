@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.access.members.queries import UsableTool, usable_tools
+from capabilities.access.members.queries import UsableTool, members_who_may_use, usable_tools
 from capabilities.access.requests.writes import RequestContent, ask_for_grant
-from capabilities.access.roles.queries import members_who_may_use
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool

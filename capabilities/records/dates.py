@@ -9,6 +9,8 @@ from datetime import date, datetime, timedelta
 from capabilities.contract.context import ToolError
 
 WEEKDAYS = [name.lower() for name in day_name]
+
+
 NEAR = {
     "today": 0,
     "tonight": 0,
@@ -18,6 +20,8 @@ NEAR = {
     "the day after tomorrow": 2,
     "yesterday": -1,
 }
+
+
 AHEAD = re.compile(r"(?:in )?(an?|[0-9]{1,5}) (day|week|month|year)s?")
 
 

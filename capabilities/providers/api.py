@@ -1,0 +1,197 @@
+"""REST: providers and their models. Keys go in and never come out."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.common.secrets import masked_stored
+from capabilities.models import LanguageModel, Provider
+from capabilities.providers.writes import (
+    MAX_CONTEXT_WINDOW,
+    MAX_ROUNDS,
+    MAX_TOOL_LIMIT,
+    ModelContent,
+    ProviderContent,
+    delete_model,
+    delete_provider,
+    save_model,
+    save_provider,
+)
+from toolhub.tenants.api import api_member, checked, paged, unknown
+from toolhub.tenants.models import Right
+from toolhub.tenants.paging import PAGE_PARAMETERS, page
+
+MAX_KEY = 1_000
+
+
+class ProviderOut(serializers.Serializer[Provider]):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    base_url = serializers.CharField(help_text="Empty: the offline model.")
+    api_key = serializers.SerializerMethodField(help_text="Masked.")
+    tool_limit = serializers.IntegerField()
+    is_enabled = serializers.BooleanField()
+
+    def get_api_key(self, provider: Any) -> str:
+        return masked_stored(provider.stored_key)
+
+
+class ProviderIn(serializers.Serializer[Any]):
+    slug = SlugField(default="", help_text=MADE_FROM_NAME)
+    name = serializers.CharField(max_length=100)
+    base_url = serializers.CharField(
+        max_length=500, allow_blank=True, default="", help_text="Up to the version; empty: the offline model."
+    )
+    api_key = serializers.CharField(
+        max_length=MAX_KEY, allow_blank=True, required=False, write_only=True, help_text="Empty: forget the stored one."
+    )
+    tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, default=128)
+    is_enabled = serializers.BooleanField(default=True)
+
+
+class LanguageModelOut(serializers.Serializer[LanguageModel]):
+    id = serializers.UUIDField(source="public_id")
+    name = serializers.CharField()
+    provider = serializers.CharField(source="provider.slug")
+    context_window = serializers.IntegerField(help_text="Tokens.")
+    tool_limit = serializers.IntegerField(allow_null=True)
+    max_rounds = serializers.IntegerField(allow_null=True)
+
+
+class ModelPart(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=200)
+    context_window = serializers.IntegerField(min_value=1_000, max_value=MAX_CONTEXT_WINDOW, default=128_000)
+    tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, allow_null=True, default=None)
+    max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
+
+
+class ModelIn(ModelPart):
+    provider = serializers.CharField(max_length=63, help_text="Short name of its provider.")
+
+
+def shown_providers() -> QuerySet[Provider]:
+    """Keys as they are stored: one that cannot be read must not take the list with it."""
+    return Provider.objects.defer("api_key").annotate(stored_key=Cast("api_key", TextField()))
+
+
+class ProviderList(APIView):
+    @extend_schema(
+        operation_id="providers_list", summary="Providers", parameters=PAGE_PARAMETERS, responses=paged(ProviderOut)
+    )
+    def get(self, request: Request) -> Response:
+        """Where the models are. Needs the right `providers`; keys are masked."""
+        api_member(request, right=Right.PROVIDERS)
+        return Response(page(request, shown_providers(), "slug", lambda row: ProviderOut(row).data))
+
+    @extend_schema(
+        operation_id="providers_create", summary="Add a provider", request=ProviderIn, responses={201: ProviderOut}
+    )
+    def post(self, request: Request) -> Response:
+        """It has no models yet: add them under `models`."""
+        member = api_member(request, right=Right.PROVIDERS)
+        with refusals():
+            provider = save_provider(None, _provider_content(checked(ProviderIn, request)), actor=member)
+        return Response(ProviderOut(shown_providers().get(pk=provider.pk)).data, status.HTTP_201_CREATED)
+
+
+class ProviderDetail(APIView):
+    @extend_schema(operation_id="providers_read", summary="One provider", responses=ProviderOut)
+    def get(self, request: Request, slug: str) -> Response:
+        """Needs the right `providers`; the key is masked."""
+        api_member(request, right=Right.PROVIDERS)
+        return Response(ProviderOut(get_object_or_404(shown_providers(), slug=slug)).data)
+
+    @extend_schema(
+        operation_id="providers_update", summary="Change a provider", request=ProviderIn, responses=ProviderOut
+    )
+    def patch(self, request: Request, slug: str) -> Response:
+        """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
+        member = api_member(request, right=Right.PROVIDERS)
+        provider = get_object_or_404(shown_providers(), slug=slug)
+        fields = ("slug", "name", "base_url", "tool_limit", "is_enabled")
+        body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
+        with refusals():
+            save_provider(provider, _provider_content(body), actor=member)
+        return Response(ProviderOut(shown_providers().get(pk=provider.pk)).data)
+
+    @extend_schema(operation_id="providers_delete", summary="Remove a provider", responses={204: None})
+    def delete(self, request: Request, slug: str) -> Response:
+        """With its models and its key. Refused (409 `in_use`) while agents use one of them."""
+        member = api_member(request, right=Right.PROVIDERS)
+        provider = get_object_or_404(shown_providers(), slug=slug)
+        with refusals():
+            delete_provider(provider, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _provider_content(body: dict[str, Any]) -> ProviderContent:
+    return ProviderContent(**body | {"base_url": body["base_url"].strip().rstrip("/")})
+
+
+class LanguageModelList(APIView):
+    @extend_schema(
+        operation_id="models_list", summary="Models", parameters=PAGE_PARAMETERS, responses=paged(LanguageModelOut)
+    )
+    def get(self, request: Request) -> Response:
+        """The providers' models. Needs the right `providers`."""
+        api_member(request, right=Right.PROVIDERS)
+        return Response(page(request, shown_models(), "pk", lambda row: LanguageModelOut(row).data))
+
+    @extend_schema(
+        operation_id="models_create", summary="Add a model", request=ModelIn, responses={201: LanguageModelOut}
+    )
+    def post(self, request: Request) -> Response:
+        """Under the name that goes over the wire."""
+        member = api_member(request, right=Right.PROVIDERS)
+        body = checked(ModelIn, request)
+        provider = Provider.objects.defer("api_key").filter(slug=body.pop("provider")).first()
+        if provider is None:
+            raise unknown("provider", "There is no such provider.")
+        with refusals():
+            model = save_model(provider, None, ModelContent(**body), actor=member)
+        return Response(LanguageModelOut(model).data, status.HTTP_201_CREATED)
+
+
+class LanguageModelDetail(APIView):
+    @extend_schema(operation_id="models_read", summary="One model", responses=LanguageModelOut)
+    def get(self, request: Request, model_id: UUID) -> Response:
+        """Needs the right `providers`."""
+        api_member(request, right=Right.PROVIDERS)
+        return Response(LanguageModelOut(get_object_or_404(shown_models(), public_id=model_id)).data)
+
+    @extend_schema(
+        operation_id="models_update", summary="Change a model", request=ModelPart, responses=LanguageModelOut
+    )
+    def patch(self, request: Request, model_id: UUID) -> Response:
+        """What is left out stays; a limit that is null is left to the provider, or to the service."""
+        member = api_member(request, right=Right.PROVIDERS)
+        model = get_object_or_404(shown_models(), public_id=model_id)
+        fields = ("name", "context_window", "tool_limit", "max_rounds")
+        body = {field: getattr(model, field) for field in fields} | checked_part(ModelPart, request)
+        with refusals():
+            save_model(model.provider, model, ModelContent(**body), actor=member)
+        return Response(LanguageModelOut(model).data)
+
+    @extend_schema(operation_id="models_delete", summary="Remove a model", responses={204: None})
+    def delete(self, request: Request, model_id: UUID) -> Response:
+        """Refused (409 `in_use`) while agents use it."""
+        member = api_member(request, right=Right.PROVIDERS)
+        model = get_object_or_404(shown_models(), public_id=model_id)
+        with refusals():
+            delete_model(model, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def shown_models() -> QuerySet[LanguageModel]:
+    return LanguageModel.objects.select_related("provider").defer("provider__api_key")

@@ -1,0 +1,65 @@
+"""Providers and models, as pages show them. Keys stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db.models import BooleanField, Case, Prefetch, QuerySet, Value, When
+from django.http import Http404
+
+from capabilities.common.secrets import SecretUnreadable, masked
+from capabilities.models import Agent, LanguageModel, Provider
+
+
+def providers_shown() -> Sequence[Provider]:
+    """Providers with their models, these models' agents and tests; keys stay where they are. Four queries."""
+    models = LanguageModel.objects.order_by("pk").prefetch_related(
+        Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")),
+        "connection_tests",
+    )
+    return list(
+        Provider.objects.defer("api_key")
+        .annotate(has_key=Case(When(api_key="", then=Value(False)), default=Value(True), output_field=BooleanField()))
+        .prefetch_related(Prefetch("models", models))
+        .order_by("name", "pk")
+    )
+
+
+def provider_or_404(slug: str) -> Provider:
+    """Without its key."""
+    provider = Provider.objects.defer("api_key").filter(slug=slug).first()
+    if provider is None:
+        raise Http404("No such provider.")
+    return provider
+
+
+def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
+    """Of this provider, whose key is not read."""
+    model = models_by_name().filter(provider=provider, public_id=model_id).first()
+    if model is None:
+        raise Http404("No such model.")
+    return model
+
+
+def models_by_name() -> QuerySet[LanguageModel]:
+    """With their provider at hand."""
+    models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
+    return models.order_by("provider__name", "name")
+
+
+def models_of(provider: Provider) -> Sequence[LanguageModel]:
+    """With the agents that use each, and what its last test showed. Three queries."""
+    agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
+    models = LanguageModel.objects.filter(provider=provider)
+    models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
+    return list(models.order_by("pk"))
+
+
+def shown_key(provider: Provider) -> str:
+    """The mask of the provider's key, "" where there is none; a sentence where it cannot be read."""
+    try:
+        key = Provider.objects.values_list("api_key", flat=True).get(pk=provider.pk)
+    except SecretUnreadable:
+        return "a key that cannot be read any more; enter it again"
+    return masked(key)
