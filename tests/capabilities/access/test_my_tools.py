@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.access.members import registry
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import Category, Effect, Grant, Tool, ToolVersion
 from tests.cast import make_category, make_meta_tools, make_role, make_tool
@@ -92,6 +93,27 @@ def test_the_pages_come_one_after_the_other_and_hold_every_tool_once(in_acme: Or
     assert (first["permission_matrix"] is None, second["permission_matrix"] is None) == (False, True)
     assert rest.get("registry", cursor="x").error == (400, "invalid", "cursor")
     assert rest.get("registry", page="2").error == (400, "invalid", "page")
+
+
+def test_a_page_ends_before_its_bytes_are_too_many_and_holds_one_tool_at_least(
+    in_acme: Organisation, bob: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_role(in_acme, bob)
+    for number in range(4):
+        make_tool(in_acme, f"tool_{number}")
+    rest = Rest(bob)
+    whole = names(rest.get("registry").json)
+    size = len(ToolVersion.objects.get(tool__name="tool_0").wire.encode())
+
+    def pages(most: int) -> list[list[str]]:
+        monkeypatch.setattr(registry, "MAX_BYTES", most)
+        found = [rest.get("registry").json]
+        while found[-1]["next"]:
+            found.append(rest.get("registry", cursor=found[-1]["next"]).json)
+        return [names(page) for page in found]
+
+    assert pages(1) == [[name] for name in whole]
+    assert pages(2 * size) == [whole[:2], whole[2:]]
 
 
 def many_tools(acme: Organisation, count: int) -> None:
