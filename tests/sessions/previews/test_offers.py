@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, content_of
 from sessions.loading.loadable import Place
 from sessions.loading.writes import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
+from sessions.previews import offer_views
 from sessions.previews.concerned import Group
 from sessions.previews.offers import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
 from sessions.selection.reach import holdings_of
@@ -705,3 +707,42 @@ def test_a_toolkit_that_was_changed_meanwhile_is_not_saved_with_an_old_stamp(
 
     assert stale.status_code == 409
     assert len(content_of(ops()).tools) == 3
+
+
+def just_before(monkeypatch: pytest.MonkeyPatch, write: str, change: Callable[[], object]) -> None:
+    """Somebody else's change comes between the page's own look and its write."""
+    real = getattr(offer_views, write)
+
+    def late(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(offer_views, write, real)
+        change()
+        return real(*args, **more)
+
+    monkeypatch.setattr(offer_views, write, late)
+
+
+def test_an_agent_that_is_changed_between_the_look_and_the_write_is_shown_again(
+    as_alice: Client, coder: Agent, form: dict[str, Any], alice: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = stamp_in(as_alice.post(AGENT, form | {"tools": ["fetch"]}).content)
+    theirs = like(coder, tools=("note", "deploy"))
+    just_before(monkeypatch, "update_agent", lambda: update_agent(coder, theirs, actor=alice))
+
+    stale = as_alice.post(AGENT, form | {"tools": ["fetch"], "stamp": stamp})
+
+    assert (stale.status_code, own_tools(coder)) == (409, ["note", "deploy"])
+    assert "It was changed in the meantime: nothing is saved yet." in text_of(stale.content)
+    assert as_alice.post(AGENT, form | {"tools": ["fetch"], "stamp": stamp_in(stale.content)}).status_code == 302
+
+
+def test_a_toolkit_that_is_changed_between_the_look_and_the_write_is_shown_again(
+    as_alice: Client, coder: Agent, alice: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = stamp_in(as_alice.post(TOOLKIT, KIT | {"tools": ["docker"]}).content)
+    theirs = bundle("docker", "deploy", "fetch")
+    just_before(monkeypatch, "update_toolkit", lambda: update_toolkit(ops(), theirs, actor=alice))
+
+    stale = as_alice.post(TOOLKIT, KIT | {"tools": ["docker"], "stamp": stamp})
+
+    assert (stale.status_code, content_of(ops())) == (409, theirs)
+    assert as_alice.post(TOOLKIT, KIT | {"tools": ["docker"], "stamp": stamp_in(stale.content)}).status_code == 302
