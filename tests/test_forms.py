@@ -157,7 +157,7 @@ FORMS: dict[str, Form] = {
     "GET role_matrix": Form({"q": "word"}, "word"),
     "POST role_matrix": Form({"{listed}:c:{category}:": "allow"}, "What will change", writes=False),
     "POST role_matrix preview": Form({"{listed}:c:{category}:": "allow"}, "What will change", writes=False),
-    "GET member_tools": Form({"q": "nothing-of-that-name"}, "No tool here"),
+    "GET member_tools": Form({"q": "nothing-of-that-name"}, "No tool matches"),
     "GET grant_list": Form({"q": "word"}, "word"),
     "POST grant_create": Form(
         {"member": "{email}", "effect": "deny", "category": "{category}", "until": "tonight", "reason": "Fresh"},

@@ -134,7 +134,7 @@ def _page(
         shown,
         q=chosen["q"],
         category=chosen["category"],
-        only_allowed=chosen["show"] != "all",
+        only_allowed=chosen["show"] != "all" and not chosen["q"],
         after=chosen["after"],
     )
     grants = grants_of_member(shown)

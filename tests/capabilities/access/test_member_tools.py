@@ -68,6 +68,15 @@ def test_filters_narrow_the_tools_and_not_the_numbers(client: Client, bob: Membe
     assert client.get(f"{address(bob)}?q=%00&show=some&category=missing&after=%00").status_code == 200
 
 
+@pytest.mark.usefixtures("tools")
+def test_a_search_by_name_finds_tools_that_are_not_allowed_too(client: Client, bob: Membership) -> None:
+    client.force_login(bob.user)
+
+    page = client.get(f"{address(bob)}?q=file&show=").content
+
+    assert re.findall(r'href="/o/acme/tools/(\w+)/"', page.decode()) == ["file_read", "file_write"]
+
+
 def test_of_others_only_those_with_the_right_see_it(
     client: Client, alice: Membership, bob: Membership, charlie: Membership, acme: Organisation
 ) -> None:
