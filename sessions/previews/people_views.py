@@ -23,6 +23,7 @@ from capabilities.access.members.queries import (
     usable_tools,
 )
 from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
+from capabilities.access.until import NEVER
 from capabilities.common.pages import refused
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden, check_rank
@@ -175,6 +176,8 @@ def _line(tool: UsableTool, grant: Any, may_grant: bool) -> dict[str, Any]:
     line: dict[str, Any] = {"tool": tool, "grant": grant}
     if may_grant and grant is None and not (tool.answer.stage == "grants" and not tool.answer.allowed):
         effect = "deny" if tool.answer.allowed else "allow"
-        line["form"] = ToolGrantForm(initial={"tool": tool.name, "effect": effect}, auto_id=f"grant-{tool.name}-%s")
+        until = NEVER if effect == "deny" else "8h"
+        initial = {"tool": tool.name, "effect": effect, "until": until}
+        line["form"] = ToolGrantForm(initial=initial, auto_id=f"grant-{tool.name}-%s")
         line["effect"] = effect
     return line

@@ -145,6 +145,18 @@ def test_a_tool_is_denied_in_place_without_an_end(as_alice: Client, reader: Role
     assert "May use 0 of 2 tools" in page
 
 
+def test_a_deny_is_proposed_without_an_end_and_an_allow_for_some_hours(
+    as_alice: Client, reader: Role, bob: Membership
+) -> None:
+    page = as_alice.get(address(bob) + "?show=all").content.decode()
+
+    proposed = {
+        tool: re.findall(rf'id="grant-{tool}-until".*?value="(\w+)" selected', page, re.DOTALL)[0]
+        for tool in ("fetch", "file_read")
+    }
+    assert proposed == {"fetch": "never", "file_read": "8h"}
+
+
 def test_what_cannot_be_an_end_is_said(as_alice: Client, reader: Role, bob: Membership) -> None:
     for fields, complaint in (
         ({"until": "date"}, "Choose a date."),
