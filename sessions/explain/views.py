@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
@@ -17,11 +18,13 @@ from django.views.decorators.http import require_GET, require_POST
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentScope
+from capabilities.registry import registry
+from capabilities.services.writes import service_title
 from sessions.access import kept_sessions_of
 from sessions.explain.answers import STAGES, Asked
 from sessions.explain.fixes import fix, may_fix
 from sessions.explain.single_changes import Change
-from sessions.explain.why import MAX_MESSAGE, Explained, Subject, explain, subject_of
+from sessions.explain.why import MAX_MESSAGE, Explained, Explanation, Subject, explain, subject_of
 from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
@@ -89,6 +92,8 @@ class Line:
 
     explained: Explained
     changes: Sequence[ShownChange]
+    #: Of a tool that several things stop: what to do about each, and the page for it.
+    places: Sequence[tuple[str, str]]
 
 
 @require_GET
@@ -106,7 +111,7 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "agents": agents,
         "subject": subject,
         "found": found,
-        "lines": [Line(each, _shown(each, reader, subject)) for each in found.tools] if found and subject else [],
+        "lines": _lines(found, reader, subject),
         "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
         "hidden": hidden,
         "sees_all": reader.has_right(Right.ROLES),
@@ -181,6 +186,38 @@ def _hidden(subject: Subject | None) -> set[str]:
         return set()
     hidden = set() if subject.agent.scope == AgentScope.MEMBER else {"scope"}
     return hidden if subject.session and subject.session.delegated_tools is not None else {*hidden, "delegation"}
+
+
+def _lines(found: Explanation | None, reader: Membership, subject: Subject | None) -> list[Line]:
+    if found is None or subject is None:
+        return []
+    return [Line(each, _shown(each, reader, subject), list(_places(each, reader, subject))) for each in found.tools]
+
+
+def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[tuple[str, str]]:
+    """Where the reader may change each of several things that stop a tool. Whether that is enough was not tried."""
+    spec, stops = each.reasons.spec, each.reasons.stops
+    if each.changes or len(stops) < 2:
+        return
+    service = registry.services.get(spec.service)
+    agent, member = subject.agent, subject.member
+    grant = {"tool": spec.name, "member": member.user.email}
+    pages: dict[str, tuple[str, Right, str, tuple[str | UUID, ...], dict[str, str]]] = {
+        "loaded": (f"add it to {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
+        "enabled": ("switch it on", Right.CATALOGUE, "tool_detail", (spec.name,), {}),
+        "scope": (f"change the credentials of {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
+        "grants": ("revoke the grant", Right.ROLES, "member_tools", (member.public_id,), {"q": spec.name}),
+        "role": ("give a grant", Right.ROLES, "grant_create", (), grant),
+    }
+    if service is not None and service.is_available:
+        set_up = f"set up {service_title(spec.service)}"
+        pages["set-up"] = (set_up, Right.CATALOGUE, "service_update", (spec.service,), {})
+    for stop in stops:
+        if stop.stage not in pages:
+            continue
+        text, right, view, args, query = pages[stop.stage]
+        if reader.reach(right).covers(spec.category):
+            yield text, reverse(view, args=[reader.organisation.slug, *args], query=query or None)
 
 
 def _shown(each: Explained, reader: Membership, subject: Subject) -> list[ShownChange]:

@@ -143,4 +143,4 @@ def _sentence(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> s
     if changes:
         return f"{subject.agent} does not send {name} for {subject.member}: {'; and '.join(told)}."
     count = {2: "Two", 3: "Three"}.get(len(told), str(len(told)))
-    return f"{count} things stop {name} for {subject.member}: {'; and '.join(told)}. No single change lets it through."
+    return f"{count} things stop {name} for {subject.member}: {'; and '.join(told)}. All of them have to change."

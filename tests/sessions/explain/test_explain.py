@@ -46,7 +46,7 @@ from tests.cast import (
     make_toolkit,
 )
 from tests.rest import Rest
-from toolhub.tenants.models import AuditEntry, Membership, Organisation
+from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -278,7 +278,7 @@ def test_two_stops_leave_no_single_change(bob: Membership, agent: Agent, bobs: C
     assert codes(line) == []
     assert line.sentence == (
         "Two things stop deploy for Bob: switched off in the catalogue; and denied by a grant of this member. "
-        "No single change lets it through."
+        "All of them have to change."
     )
 
 
@@ -472,7 +472,7 @@ def test_a_member_reads_why_a_tool_is_not_there(browser: Client, bobs: ChatSessi
     page = browser.get("/o/acme/explain/").content.decode()
 
     assert "nothing offers it to this agent" in page
-    assert "Agents have no routing in this version: what a message says changes nothing." in page
+    assert "The text of a message does not change which tools are sent." in page
     assert 'name="member"' not in page
 
 
@@ -525,6 +525,29 @@ def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membershi
 
     assert page.count(b'class="explain-verdicts"') == 50
     assert (len(captured) <= 13, len(page) <= 200_000) == (True, True), (len(captured), len(page))
+
+
+def test_of_several_stops_each_has_a_link_to_where_it_is_changed(
+    client: Client, alice: Membership, bob: Membership, agent: Agent, bobs: ChatSession
+) -> None:
+    tool = make_tool(bob.organisation, "web_search")
+    with organisation_scope(bob.organisation):
+        Tool.objects.update(is_enabled=False, service="searxng")
+        Grant.objects.create(organisation=bob.organisation, membership=bob, tool=tool, effect=Effect.DENY)
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.AGENTS)
+    client.force_login(alice.user)
+    of_alice = client.get("/o/acme/explain/", {"member": "bob@example.com"}).content.decode()
+    client.force_login(bob.user)
+    of_bob = client.get("/o/acme/explain/").content.decode()
+
+    links = re.compile(r'class="explain-place"\s+href="([^"]+)"')
+    assert links.findall(of_alice) == [
+        f"/o/acme/agents/{agent.slug}/edit/",
+        "/o/acme/tools/web_search/",
+        "/o/acme/services/searxng/",
+        f"/o/acme/members/{bob.public_id}/tools/?q=web_search",
+    ]
+    assert links.findall(of_bob) == [f"/o/acme/agents/{agent.slug}/edit/"]
 
 
 # -- What comes first, and what Explain does itself -------------------------------------------------------------------
