@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
+from django.utils import timezone
 
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.templatetags.look import ago, kind_words
+from toolhub.tenants.trail import changes
 
 
 def menu(page: bytes) -> list[str]:
@@ -151,3 +155,34 @@ def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bo
     assert b"<style" not in answer.content
     assert not re.search(rb"<script(?![^>]*\bsrc=)", answer.content)
     assert not re.search(rb"\s(style|on\w+)=", answer.content)
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (timedelta(hours=8, seconds=-5), "8 hours from now"),
+        (timedelta(hours=1, seconds=-5), "an hour from now"),
+        (timedelta(minutes=20, seconds=-5), "20 minutes from now"),
+        (timedelta(days=-1, minutes=-1), "1 day ago"),
+    ],
+)
+def test_a_grant_for_eight_hours_does_not_end_in_seven(left: timedelta, words: str) -> None:
+    shown = re.sub(r"<[^>]+>", "", ago(timezone.now() + left)).replace("\xa0", " ")
+
+    assert shown == words
+
+
+def test_the_audit_names_kinds_in_words_and_leaves_out_what_a_new_thing_has_not() -> None:
+    new: dict[str, object] = {"category": "", "reason": None, "rules": [], "is_enabled": False, "name": "Helper"}
+
+    assert [kind_words(kind) for kind in ("languagemodel", "loadedtoolkit", "gone")] == [
+        "language model",
+        "loaded toolkit",
+        "gone",
+    ]
+    assert [change.name for change in changes({}, new)] == ["is_enabled", "name"]
+    assert [change.name for change in changes({"name": "Helper", "reason": "x"}, new)] == [
+        "is_enabled",
+        "reason",
+    ]
+    assert [change.name for change in changes({"gone": None}, {})] == ["gone"]

@@ -111,12 +111,13 @@ def trail_page(
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
-    """The fields that differ, in order of their names."""
+    """The fields that differ, in order of their names; of new ones those that are not empty."""
     names = sorted({*before, *after})
     return [
         Change(name, _shown(before, name), _shown(after, name))
         for name in names
-        if before.get(name) != after.get(name) or (name in before) != (name in after)
+        if before.get(name) != after.get(name) or (name in before and name not in after)
+        if name in before or after[name] not in ("", None, [], {})
     ]
 
 

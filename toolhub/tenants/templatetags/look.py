@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django import template
+from django.apps import apps
 from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, Select
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
+from django.utils.timezone import localtime, now
 
 from toolhub.tenants.places import sealed_place
 
@@ -45,7 +46,7 @@ def badge(state: str, text: str) -> SafeString:
 
 @register.simple_tag
 def ago(moment: datetime | None) -> SafeString | str:
-    """How long ago, with the exact time on hover."""
+    """How long ago, or how long from now, with the exact time on hover. What is to come is rounded to the nearest."""
     if moment is None:
         return "never"
     exact = localtime(moment)
@@ -53,8 +54,23 @@ def ago(moment: datetime | None) -> SafeString | str:
         '<time datetime="{}" title="{}">{}</time>',
         exact.isoformat(timespec="seconds"),
         exact.strftime("%-d %b %Y, %H:%M:%S %Z"),
-        naturaltime(moment),
+        naturaltime(_rounded(moment)),
     )
+
+
+def _rounded(moment: datetime) -> datetime:
+    """So that eight hours from now is not told as seven, a second later."""
+    left = moment - now()
+    if left < timedelta(minutes=1):
+        return moment
+    return moment + (timedelta(minutes=30) if left > timedelta(hours=1) else timedelta(seconds=30))
+
+
+@register.filter
+def kind_words(model_name: str) -> str:
+    """A kind of row in words: "language model" for languagemodel."""
+    found = {model._meta.model_name: str(model._meta.verbose_name) for model in apps.get_models()}
+    return found.get(model_name, model_name)
 
 
 @register.filter
