@@ -37,7 +37,7 @@ from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enab
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import Category, Effect, Grant, GrantRequest, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.specs import key_of, standing_of
+from capabilities.pipeline.permissions import key_of, standing_of
 from tests.cast import (
     PASSWORD,
     make_agent,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from capabilities.contract.permission import ToolKey
 from capabilities.models import Grant, Role, Tool
-from capabilities.pipeline.specs import Standing, standing_with_roles, standings_of, tool_key, with_grants
+from capabilities.pipeline.permissions import Standing, standing_with_roles, standings_of, tool_key, with_grants
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
 
 

@@ -1,22 +1,19 @@
-"""A tool as the loop works with it, and what a member may use: the reads behind every selection and every call."""
+"""A tool as the loop works with it, frozen at its current version: the read behind every selection and every call."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value
-from django.db.models.functions import Cast, Now
+from django.db.models import QuerySet
 
-from capabilities.contract.loading import LOAD_CATEGORY, META_TOOLS
-from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
+from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.wire import canonical_json
-from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool, ToolKind
+from capabilities.models import Tool, ToolKind
 from capabilities.services.writes import acts_as_organisation, is_ready
-from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
 #: What a toolkit says of a tool in place of its own version: seconds, and characters of a result; None: its own.
 Overrides = tuple[float | None, int | None]
@@ -128,193 +125,6 @@ def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:
     return [ToolSpec(*row) for row in rows.values_list(*SPEC)]
 
 
-# -- What a member may use --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Who asks: what the member may use, and the categories that the member may load."""
-
-    rights: Rights
-    loads: Reach
-
-    def decide(self, tool: Permittable) -> Permission:
-        """Whether the member may use the tool. Every page, every selection and every call asks here."""
-        answer = self.rights.decide(tool.tool_id, tool.category_id, is_meta=tool.is_meta)
-        if answer.allowed and tool.is_meta and tool.name == LOAD_CATEGORY and not self.loads:
-            return Permission(False, "role", "it needs the admin right load_categories")
-        return answer
-
-
-def standing_of(membership: Membership | int) -> Standing:
-    """What this member's roles, unexpired grants and admin rights say, now. One query.
-
-    Nothing for one who was removed or may not sign in.
-    """
-    member = membership.pk if isinstance(membership, Membership) else membership
-    return standings_of([member])[member]
-
-
-def standings_of(members: Collection[int]) -> dict[int, Standing]:
-    """The same of several members, by key. One query."""
-    active = Q(membership__user__is_active=True, membership__ended_at=None)
-    # From the rules' side of the join, so that a role without rules is still there.
-    roles = RoleMembership.objects.filter(active, membership__in=members).values_list(
-        Value("role"),
-        "role__slug",
-        "role__mode",
-        "role__rules__category_id",
-        "role__rules__tool_id",
-        "role__rules__effect",
-        "membership_id",
-    )
-    unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
-    grants = Grant.objects.filter(active, unexpired, membership__in=members).values_list(
-        Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect", "membership_id"
-    )
-    nothing = Cast(Value(None), IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
-    delegated = AdminRight.objects.filter(active, membership__in=members, right=Right.LOAD_CATEGORIES).values_list(
-        Value("right"), "category", Value(""), nothing, nothing, Value(""), "membership_id"
-    )
-    access = Membership.objects.filter(pk__in=members, user__is_active=True, ended_at=None).values_list(
-        Value("access"), "access", Value(""), nothing, nothing, Value(""), "pk"
-    )
-    rows: dict[int, list[Any]] = {member: [] for member in members}
-    for *row, member in roles.union(grants, delegated, access, all=True):
-        rows[member].append(row)
-    return {member: _standing(of_member) for member, of_member in rows.items()}
-
-
-def standing_with_roles(roles: Iterable[Role]) -> Standing:
-    """What somebody with these roles, and nothing else, may use. One query."""
-    columns = ("slug", "mode", "rules__category_id", "rules__tool_id", "rules__effect")
-    rows = Role.objects.filter(pk__in=[role.pk for role in roles]).values_list(*columns)
-    return _standing(("role", *row) for row in rows)
-
-
-def may_use(membership: Membership | int, tool: Permittable) -> Permission:
-    """Whether the member may use the tool now. Asked again for every call. One query."""
-    return standing_of(membership).decide(tool)
-
-
-def may_use_nothing(membership: Membership | int) -> bool:
-    """Whether no role and no grant allows the member anything now. One query."""
-    return standing_of(membership).rights.allows_nothing
-
-
-def permission_for(membership: Membership | int, tool: Tool) -> Permission:
-    """The same of a row. One query."""
-    return may_use(membership, key_of(tool))
-
-
-def key_of(tool: Tool) -> ToolKey:
-    return tool_key(tool.pk, tool.category_id, tool.name, tool.kind)
-
-
-def tool_key(tool_id: int, category_id: int, name: str, kind: str) -> ToolKey:
-    """Of a tool's columns."""
-    return ToolKey(tool_id, category_id, name, is_meta_tool(name, kind))
-
-
 def is_meta_tool(name: str, kind: str) -> bool:
     """Whether a tool of this name is one of those that load others."""
     return name in META_TOOLS and kind == ToolKind.BUILTIN
-
-
-def with_grants(standing: Standing, grants: Iterable[tuple[int | None, int | None, str]]) -> Standing:
-    """The same with these grants and no others: each a category or a tool, by key, and an effect."""
-    categories: dict[int, Decision] = {}
-    tools: dict[int, Decision] = {}
-    for category_id, tool_id, effect in grants:
-        _note(categories, category_id, effect)
-        _note(tools, tool_id, effect)
-    return replace(standing, rights=replace(standing.rights, category_grants=categories, tool_grants=tools))
-
-
-# -- Which members may use a tool -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PermittedMembers:
-    """The members who may use one tool, as `Standing.decide` would say of each."""
-
-    members: QuerySet[Membership]
-    #: Names of the roles that open the tool, by key.
-    opening: Mapping[int, str]
-
-    def reason(self, member: Membership) -> str:
-        """What opens it to one of `members`, whose `role_memberships` are fetched, those of `opening` alone."""
-        if member.is_granted:  # type: ignore[attr-defined]
-            return "a grant of their own"
-        role = next((self.opening[each.role_id] for each in member.role_memberships.all()), None)
-        return "it gives nothing that the member may not use" if role is None else f"role {role}"
-
-
-def members_permitted(tool: Tool) -> PermittedMembers:
-    """Who may use the tool now, of those who may sign in. Two queries, and the members' own."""
-    key = key_of(tool)
-    rules = _rules_of_roles(tool)
-    opening = {role.pk: role.name for role, said in rules if said.opens(key.tool_id, key.category_id)}
-    now = Q(expires_at=None) | Q(expires_at__gt=Now())
-    own = Grant.objects.filter(now, membership=OuterRef("pk"))
-    grants = own.filter(Q(tool=tool) | Q(category=tool.category_id))
-    members = Membership.objects.filter(ended_at=None, user__is_active=True).annotate(
-        is_granted=Exists(grants.filter(effect=Effect.ALLOW))
-    )
-    opened = Q(is_granted=True) | Q(_has_role(opening))
-    if key.is_meta:
-        denying = [role.pk for role, said in rules if said.denies(key.tool_id, key.category_id)]
-        some = [role.pk for role, said in rules if said.mode in OPENING]
-        same = Q(tool=OuterRef("tool")) | Q(category=OuterRef("category"))
-        denies = Grant.objects.filter(now, same, membership=OuterRef("membership")).exclude(effect=Effect.ALLOW)
-        allows = own.filter(~Q(Exists(denies)), effect=Effect.ALLOW)
-        opened |= (Q(_has_role(some)) | Q(Exists(allows))) & ~Q(_has_role(denying))
-        if key.name == LOAD_CATEGORY:
-            delegated = AdminRight.objects.filter(membership=OuterRef("pk"), right=Right.LOAD_CATEGORIES)
-            opened &= Q(access__in=[Access.ADMIN, Access.OPERATOR]) | Q(Exists(delegated))
-    return PermittedMembers(members.filter(opened, ~Q(Exists(grants.exclude(effect=Effect.ALLOW)))), opening)
-
-
-def _has_role(roles: Iterable[int]) -> Exists:
-    return Exists(RoleMembership.objects.filter(membership=OuterRef("pk"), role__in=list(roles)))
-
-
-def _rules_of_roles(tool: Tool) -> list[tuple[Role, RoleRules]]:
-    """Every role, with its rules on this tool and its category. Two queries."""
-    rules = RoleRule.objects.filter(Q(tool=tool) | Q(category=tool.category_id))
-    found = []
-    for role in Role.objects.prefetch_related(Prefetch("rules", rules)):
-        categories: dict[int, Decision] = {}
-        tools: dict[int, Decision] = {}
-        for rule in role.rules.all():
-            _note(categories, rule.category_id, rule.effect)
-            _note(tools, rule.tool_id, rule.effect)
-        found.append((role, RoleRules(role.slug, role.mode, categories, tools)))
-    return found
-
-
-def _standing(rows: Iterable[Any]) -> Standing:
-    roles: dict[str, tuple[str, dict[int, Decision], dict[int, Decision]]] = {}
-    categories: dict[int, Decision] = {}
-    tools: dict[int, Decision] = {}
-    loads = NOWHERE
-    for kind, name, mode, category_id, tool_id, effect in rows:
-        if kind == "role":
-            _, of_categories, of_tools = roles.setdefault(name, (mode, {}, {}))
-            _note(of_categories, category_id, effect)
-            _note(of_tools, tool_id, effect)
-        elif kind == "grant":
-            _note(categories, category_id, effect)
-            _note(tools, tool_id, effect)
-        elif kind == "right":
-            loads = Reach(loads.categories | {name})
-        elif name in (Access.ADMIN, Access.OPERATOR):
-            loads = EVERYWHERE
-    rules = (RoleRules(slug, mode, in_, of) for slug, (mode, in_, of) in sorted(roles.items()))
-    return Standing(Rights(tuple(rules), categories, tools), loads)
-
-
-def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:
-    """Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
-    if key is not None and said.get(key) != "deny":
-        said[key] = "allow" if effect == Effect.ALLOW else "deny"

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.tools.queries import catalogue_numbers
-from capabilities.pipeline.specs import may_use_nothing
+from capabilities.pipeline.permissions import may_use_nothing
 from capabilities.providers.environment import agents_left_behind
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.chats.examples import examples_for

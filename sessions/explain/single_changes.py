@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import AgentScope, Effect, RoleMode
 from capabilities.pipeline.candidates import Bundle
-from capabilities.pipeline.specs import Standing, ToolSpec
+from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.specs import ToolSpec
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from sessions.explain.answers import GrantLine, Reasons

@@ -13,7 +13,8 @@ from functools import cached_property
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer, Row, offer_from, rows_of
-from capabilities.pipeline.specs import Standing, ToolSpec, standing_of
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.specs import ToolSpec
 from sessions.loading.loadable import Place, Reading, reading_of, why_not
 from sessions.models import ChatSession, LoadSource
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of

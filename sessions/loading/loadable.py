@@ -7,7 +7,8 @@ from typing import Any
 
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
-from capabilities.pipeline.specs import Overrides, Standing, standing_of
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.specs import Overrides
 from sessions.models import ChatSession
 from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
 from sessions.selection.stages import LOADABLE_STAGES, narrowed, situation_of

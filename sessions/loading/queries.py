@@ -10,7 +10,7 @@ from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
 from capabilities.pipeline.candidates import Bundle, Offer
-from capabilities.pipeline.specs import standing_of
+from capabilities.pipeline.permissions import standing_of
 from sessions.access import may_change_loads
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place, Reading, reading_of

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Category, LoadingMode, Toolkit
 from capabilities.pipeline.candidates import Bundle
-from capabilities.pipeline.specs import standing_of
+from capabilities.pipeline.permissions import standing_of
 from sessions.loading.loadable import LoadResult, Place, Reading, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
 from sessions.selection.reach import Holdings, Load, holdings_of

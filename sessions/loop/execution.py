@@ -30,7 +30,8 @@ from capabilities.contract.schemas import complaints
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
-from capabilities.pipeline.specs import ToolSpec, may_use
+from capabilities.pipeline.permissions import may_use
+from capabilities.pipeline.specs import ToolSpec
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_title, service_values
 from sessions.loop.history import OUTCOME_UNKNOWN

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from capabilities.contract.permission import Decision, Rights, RoleRules
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
-from capabilities.pipeline.specs import Standing
+from capabilities.pipeline.permissions import Standing
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Turn
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 

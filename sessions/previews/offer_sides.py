@@ -12,7 +12,8 @@ from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
-from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, Standing, ToolSpec, spec_annotations
+from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
 from sessions.previews.concerned import Bits
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection.stages import (

@@ -19,7 +19,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.models import Agent, AgentToolkit, Toolkit
-from capabilities.pipeline.specs import Standing, ToolSpec, standing_of
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.specs import ToolSpec
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
 from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (

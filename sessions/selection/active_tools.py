@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from capabilities.models import Agent
-from capabilities.pipeline.specs import ToolSpec, may_use
+from capabilities.pipeline.permissions import may_use
+from capabilities.pipeline.specs import ToolSpec
 from sessions.models import ChatSession
 from sessions.selection.stages import Selection, selection_preview
 from toolhub.tenants.models import Membership

@@ -23,7 +23,8 @@ from capabilities.contract.loading import (
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Candidate, Clash, Offer
-from capabilities.pipeline.specs import NO_OVERRIDES, Standing, ToolSpec, standing_of
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec
 from capabilities.services.writes import service_title
 from sessions.models import ChatSession, ToolSet, Turn, UnloadReason
 from sessions.selection.reach import Holdings, Load, holdings_of, offer_at_hand

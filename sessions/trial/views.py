@@ -16,7 +16,7 @@ from capabilities.catalogue.tools.forms import CatalogueFilter
 from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
-from capabilities.pipeline.specs import may_use_nothing
+from capabilities.pipeline.permissions import may_use_nothing
 from sessions.chats.queries import by_last_call, calls_of_tool
 from sessions.models import TrialRun
 from sessions.trial.forms import TrialForm

@@ -22,7 +22,7 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from capabilities.pipeline.specs import permission_for
+from capabilities.pipeline.permissions import permission_for
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

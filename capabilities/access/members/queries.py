@@ -11,7 +11,7 @@ from django.http import Http404
 
 from capabilities.contract.permission import Permission
 from capabilities.models import Grant, Role, RoleMembership, Tool
-from capabilities.pipeline.specs import members_permitted, standing_of, tool_key
+from capabilities.pipeline.permissions import members_permitted, standing_of, tool_key
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from capabilities.contract.permission import Permission, ToolKey
 from capabilities.models import Tool
-from capabilities.pipeline.specs import Standing, standing_of, tool_key
+from capabilities.pipeline.permissions import Standing, standing_of, tool_key
 from capabilities.services.writes import is_ready, service_title
 from toolhub.tenants.models import Membership
 

@@ -19,7 +19,7 @@ from capabilities.common.pages import page_before, refused, show_refusal, status
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.parameters import parameter_rows
 from capabilities.models import Tool
-from capabilities.pipeline.specs import permission_for
+from capabilities.pipeline.permissions import permission_for
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from toolhub.tenants.access import MemberRequest, member_or_404

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from capabilities.models import Category, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.specs import standing_of
+from capabilities.pipeline.permissions import standing_of
 from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
 from toolhub.tenants.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer

@@ -17,7 +17,7 @@ from capabilities.access.roles.writes import (
 )
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
-from capabilities.pipeline.specs import key_of, standing_of
+from capabilities.pipeline.permissions import key_of, standing_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

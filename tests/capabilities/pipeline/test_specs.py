@@ -10,7 +10,8 @@ from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
 from capabilities.pipeline.candidates import candidates_for
-from capabilities.pipeline.specs import current_specs, may_use, standing_of
+from capabilities.pipeline.permissions import may_use, standing_of
+from capabilities.pipeline.specs import current_specs
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope

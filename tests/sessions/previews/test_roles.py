@@ -23,8 +23,8 @@ from capabilities.models import (
     Tool,
     ToolVersion,
 )
-from capabilities.pipeline.specs import key_of as tool_key_of
-from capabilities.pipeline.specs import standing_of
+from capabilities.pipeline.permissions import key_of as tool_key_of
+from capabilities.pipeline.permissions import standing_of
 from sessions.models import ChatSession, TurnStatus
 from sessions.previews.concerned import Group
 from sessions.previews.roles import Impact, NewRole, impact_of

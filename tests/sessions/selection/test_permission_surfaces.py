@@ -15,7 +15,8 @@ from capabilities.access.requests.writes import RequestContent, ask_for_grant
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.specs import current_specs, may_use, members_permitted
+from capabilities.pipeline.permissions import may_use, members_permitted
+from capabilities.pipeline.specs import current_specs
 from sessions.explain.answers import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop.execution import refusal_to
@@ -200,7 +201,7 @@ def test_nobody_asks_the_rules_of_rights_but_the_one_function() -> None:
     found = []
     for folder in ("capabilities", "sessions", "toolhub"):
         for path in Path(folder).rglob("*.py"):
-            if str(path) in ("capabilities/pipeline/specs.py", "capabilities/contract/permission.py"):
+            if str(path) in ("capabilities/pipeline/permissions.py", "capabilities/contract/permission.py"):
                 continue
             found += [str(path) for _ in re.finditer(r"rights\w*(\(.*\))?\.decide\(", path.read_text())]
     assert found == []

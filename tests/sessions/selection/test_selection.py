@@ -27,7 +27,8 @@ from capabilities.models import (
     ToolVersion,
 )
 from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.specs import Standing, ToolSpec
+from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.specs import ToolSpec
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
 from sessions.selection.stages import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
 from tests.cast import (

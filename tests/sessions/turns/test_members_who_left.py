@@ -10,7 +10,7 @@ from django.utils import timezone
 from capabilities.builtin.communication import _member
 from capabilities.contract.context import ToolError
 from capabilities.models import CalendarFeed
-from capabilities.pipeline.specs import permission_for
+from capabilities.pipeline.permissions import permission_for
 from capabilities.records.feeds import digest_of, feed_by_secret
 from sessions.models import Schedule, Turn
 from sessions.schedules.periodic import run_schedule
