@@ -7,14 +7,19 @@ UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --co
 export PYTHONDONTWRITEBYTECODE :=
 # The certificates that this machine trusts, as pip does: a TLS proxy's too.
 export UV_SYSTEM_CERTS ?= 1
+TESTS := $(PY) -m pytest -q -n auto --dist loadfile
 
-.PHONY: run test check format lock clean
+.PHONY: run test test-twice check format lock clean
 
 run: $(VENV)/.run
 	@exec $(PY) manage.py up
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q -n auto --dist loadfile
+	$(TESTS)
+
+# All tests, and once more what failed, by itself: what passes then is named as flaky.
+test-twice: $(VENV)/.dev
+	$(PY) .ci/flaky.py $(TESTS)
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
