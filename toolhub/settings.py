@@ -208,7 +208,6 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "toolhub.urls"
 ASGI_APPLICATION = "toolhub.asgi.application"
-WSGI_APPLICATION = "toolhub.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
