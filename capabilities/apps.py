@@ -10,9 +10,11 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.roles import invited as invited_roles  # noqa: PLC0415 -- app ready
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.members import register_categories  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
@@ -20,3 +22,4 @@ class CapabilitiesConfig(AppConfig):
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)
+        register_categories(category_names)

@@ -92,6 +92,149 @@ def test_capabilities_does_not_import_sessions() -> None:
     assert told([one for one in imports("capabilities") if one.of("sessions")]) == []
 
 
+#: The rooms of each app, lowest first: a room imports from those before it. Rooms on one line see each other.
+ROOMS = {
+    "capabilities": (
+        "common contract egress routing",
+        "models",
+        "registry",
+        "records",
+        "builtin kinds providers services",
+        "pipeline",
+        "access",
+        "catalogue",
+        "toolkits",
+        "agents",
+        "starter",
+        "api apps audit_targets management urls",
+    ),
+    "sessions": (
+        "models",
+        "access",
+        "turns",
+        "selection",
+        "loading",
+        "loop",
+        "chats",
+        "connections schedules trial",
+        "worker",
+        "explain previews",
+        "apps audit_targets builtin templatetags urls",
+    ),
+}
+#: The layers of a room, lowest first.
+LAYERS = {"models": 0, "writes": 1, "queries": 2, "forms": 3, "views": 4, "api": 4}
+#: Where an app is put together: what may see pages and routes.
+HALLWAYS = {"urls", "api", "apps"}
+
+
+def ranks(app: str) -> dict[str, int]:
+    return {room: rank for rank, line in enumerate(ROOMS[app]) for room in line.split()}
+
+
+def room_of(module: str) -> str:
+    """The room of `capabilities.roles.writes` is `roles`; "" for another app's module, and for the app itself."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def layer_of(module: str) -> int | None:
+    """The first name behind the room that is a layer's: `capabilities.agents.api.AgentOut` is of `api`."""
+    return next((LAYERS[name] for name in module.split(".")[2:] if name in LAYERS), None)
+
+
+def test_no_room_imports_from_a_room_above_it() -> None:
+    wrong = []
+    for app in ROOMS:
+        rank = ranks(app)
+        for one in imports(app):
+            own, other = room_of(module_of(one.file)), room_of(one.module)
+            if "migrations" in (own, other) or not one.of(app) or not own:
+                continue
+            if rank[other] > rank[own]:
+                wrong.append(one)
+
+    assert told(wrong) == []
+
+
+@pytest.mark.parametrize("app", ROOMS)
+def test_every_room_has_its_rank(app: str) -> None:
+    rooms = {path.relative_to(ROOT / app).parts[0].removesuffix(".py") for path in sources(app)}
+
+    assert rooms - {"migrations", "__init__"} == {*ranks(app)}
+
+
+def test_no_layer_imports_from_a_layer_above_it_in_its_room() -> None:
+    wrong = []
+    for app in ROOMS:
+        for one in imports(app):
+            module = module_of(one.file)
+            own, other = layer_of(module), layer_of(one.module)
+            if one.of(app) and room_of(module) == room_of(one.module) and own is not None and (other or 0) > own:
+                wrong.append(one)
+
+    assert told(wrong) == []
+
+
+def test_pages_and_routes_are_imported_by_their_room_and_where_addresses_are_put_together() -> None:
+    wrong = []
+    for app in ROOMS:
+        for one in imports(app):
+            module = module_of(one.file)
+            is_own = room_of(module) == room_of(one.module)
+            if one.of(app) and layer_of(one.module) == 4 and not is_own and Path(one.file).stem not in HALLWAYS:
+                wrong.append(one)
+
+    assert told(wrong) == []
+
+
+def test_no_model_is_reached_by_name() -> None:
+    """What a migration's state knows, and rows found by a public id, are asked for by a name that was given."""
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for app in HOUSES
+        for path in sources(app)
+        if "migrations" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get_model"
+        if any(isinstance(argument, ast.Constant) for argument in node.args)
+    ]
+
+    assert calls == []
+
+
+INCLUDED = re.compile(r"{%\s*(?:include|extends)\s+[\"']([^\"']+)[\"']")
+#: Whose templates an app's templates may include, beside those that belong to nobody.
+TEMPLATES = {
+    "tenants": {"tenants"},
+    "account": {"account", "mfa", "tenants"},
+    "mfa": {"account", "mfa", "tenants"},
+    "capabilities": {"capabilities", "tenants"},
+    "sessions": {"sessions", "capabilities", "tenants"},
+}
+
+
+def test_no_template_includes_one_of_an_app_above_it() -> None:
+    wrong = []
+    for path in sorted((ROOT / "templates").rglob("*.html")):
+        own = path.relative_to(ROOT / "templates").parts[0]
+        for name in INCLUDED.findall(path.read_text()):
+            if own in TEMPLATES and "/" in name and name.split("/")[0] not in TEMPLATES[own]:
+                wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+
+    assert wrong == []
+
+
+def test_the_rules_of_rooms_and_layers_are_broken_by_what_breaks_them() -> None:
+    assert ranks("sessions")["loop"] > ranks("sessions")["turns"]
+    assert room_of("capabilities.access.roles.writes") == "access"
+    assert [layer_of(name) for name in ("capabilities.agents.writes", "sessions.chats.api.SessionOut")] == [1, 4]
+    assert INCLUDED.findall('{% include "sessions/loop/_a.html" with a=b %}') == ["sessions/loop/_a.html"]
+
+
 def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
     """toolhub.urls sees all; nobody sees it. Settings are read through django.conf."""
     allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment")

@@ -37,8 +37,8 @@ from sessions.chats.queries import (
 )
 from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
 from sessions.chats.writes import change_session, delete_session, open_session
+from sessions.loading.panel import panel_of
 from sessions.loading.queries import around
-from sessions.loading.views import panel_of
 from sessions.models import ChatSession, Schedule, Turn
 from sessions.turns import ledger
 from toolhub.tenants.access import MemberRequest, member_or_404

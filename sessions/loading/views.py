@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -11,13 +10,13 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import Agent
-from sessions.access import check_may_change_loads, may_change_loads, session_or_404
+from sessions.access import check_may_change_loads, session_or_404
 from sessions.loading import writes as loading
 from sessions.loading.forms import LoadForm, ShareForm, UnloadForm
 from sessions.loading.loadable import LoadResult, Place
-from sessions.loading.queries import Around, around, history_page, load_for, loads_of, told
+from sessions.loading.panel import panel_of
+from sessions.loading.queries import history_page, load_for, told
 from sessions.loading.writes import By
 from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -84,24 +83,6 @@ def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     return render(request, template, context)
 
 
-def panel_of(member: Membership, session: ChatSession, agent: Agent, beside: Around | None = None) -> dict[str, Any]:
-    """The context of `_loads.html`. Four queries, or three where what stands around is read already."""
-    beside = beside or around(session, agent, member)
-    loads = loads_of(session, agent)
-    used = dict.fromkeys([(session.agent.slug, session.agent.name), *beside.used, (agent.slug, agent.name)])
-    return {
-        "session": session,
-        "agent": agent,
-        "loads": loads,
-        "selection": loads.selection,
-        "loaders": beside.loaders,
-        "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],
-        "agents": list(used),
-        "may_load": may_change_loads(member, session),
-        "loads_by_itself": any(tool.name in (LOAD_TOOLS, LOAD_CATEGORY) for tool in loads.selection.tools),
-    }
-
-
 def agent_or_404(session: ChatSession, slug: str) -> Agent:
     """With its model and provider at hand. One query, none for the session's first."""
     if slug in ("", session.agent.slug):
@@ -111,10 +92,6 @@ def agent_or_404(session: ChatSession, slug: str) -> Agent:
     if agent is None:
         raise Http404("No such agent.")
     return agent
-
-
-def _has_category(loaded: list[Any], name: str) -> bool:
-    return any(line.kind == "category" and line.name == name for line in loaded)
 
 
 def _to_change(request: MemberRequest, session_id: UUID) -> tuple[Membership, ChatSession]:

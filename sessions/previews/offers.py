@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -98,6 +98,9 @@ class OverrideChange:
 @dataclass(frozen=True)
 class OfferImpact:
     """What saving would do."""
+
+    #: What pages draw it with.
+    template: ClassVar = "sessions/previews/_offer_impact.html"
 
     #: Whether anything but words differs from what is stored; if not, nobody feels it.
     is_felt: bool

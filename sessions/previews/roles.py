@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import or_
+from typing import ClassVar
 
 from django.db.models import Q
 
@@ -92,6 +93,9 @@ class RoleChange:
 @dataclass(frozen=True)
 class Impact:
     """What saving would do."""
+
+    #: What pages draw it with.
+    template: ClassVar = "sessions/previews/_impact.html"
 
     roles: tuple[RoleChange, ...]
     concerned: Grouped = field(default_factory=Grouped)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.apps import apps
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -60,10 +59,19 @@ def current_members() -> QuerySet[Membership]:
     return Membership.objects.filter(ended_at=None).select_related("user").prefetch_related("admin_rights")
 
 
+#: Reads the (name, title) of the organisation's categories: the catalogue's own, which this room may not import.
+ReadCategories = Callable[[], list[tuple[str, str]]]
+_read_categories: list[ReadCategories] = []
+
+
+def register_categories(read: ReadCategories) -> None:
+    """Called once, when the apps are ready."""
+    _read_categories[:] = [read]
+
+
 def category_names() -> list[tuple[str, str]]:
-    """(name, title) of the organisation's categories. They are the catalogue's, which this room may not import."""
-    categories = apps.get_model("capabilities", "Category").objects
-    return list(categories.order_by("title", "name").values_list("name", "title"))
+    """(name, title) of the organisation's categories, by title."""
+    return [each for read in _read_categories for each in read()]
 
 
 # -- Who may do what to whom ------------------------------------------------------------------------------------------

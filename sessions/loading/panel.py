@@ -1,0 +1,34 @@
+"""The panel of what a session has loaded, as the session's page and its own routes draw it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
+from capabilities.models import Agent
+from sessions.access import may_change_loads
+from sessions.loading.queries import Around, around, loads_of
+from sessions.models import ChatSession
+from toolhub.tenants.models import Membership
+
+
+def panel_of(member: Membership, session: ChatSession, agent: Agent, beside: Around | None = None) -> dict[str, Any]:
+    """The context of `_loads.html`. Four queries, or three where what stands around is read already."""
+    beside = beside or around(session, agent, member)
+    loads = loads_of(session, agent)
+    used = dict.fromkeys([(session.agent.slug, session.agent.name), *beside.used, (agent.slug, agent.name)])
+    return {
+        "session": session,
+        "agent": agent,
+        "loads": loads,
+        "selection": loads.selection,
+        "loaders": beside.loaders,
+        "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],
+        "agents": list(used),
+        "may_load": may_change_loads(member, session),
+        "loads_by_itself": any(tool.name in (LOAD_TOOLS, LOAD_CATEGORY) for tool in loads.selection.tools),
+    }
+
+
+def _has_category(loaded: list[Any], name: str) -> bool:
+    return any(line.kind == "category" and line.name == name for line in loaded)
