@@ -23,7 +23,7 @@ from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.api import AGENT_PARAMETER, agent_of
 from sessions.models import KEPT, ChatSession
 from sessions.selection.active_tools import compute_definitions
-from sessions.selection.stages import new_session
+from sessions.selection.queries import new_session
 from sessions.turns import ledger
 from sessions.turns.fencing import RETRY_AFTER
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown

@@ -16,12 +16,13 @@ from django.db.models.functions import Cast, Left, Now
 from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
+from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations
 from capabilities.services.writes import service_title
 from sessions.explain.whatif import World, read_world
 from sessions.models import ChatSession
-from sessions.selection import stages as selection
+from sessions.selection.queries import new_session
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -38,11 +39,11 @@ NEARLY_LOOKED_AT = 500
 
 #: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is told in
 #: two, what grants say and what roles say, in the order in which they decide.
-ALONE: Mapping[str, selection.Stage] = {
-    "enabled": selection.enabled,
-    "set-up": selection.ready,
-    "scope": selection.in_scope,
-    "delegation": selection.delegated,
+ALONE: Mapping[str, stages.Stage] = {
+    "enabled": stages.enabled,
+    "set-up": stages.ready,
+    "scope": stages.in_scope,
+    "delegation": stages.delegated,
 }
 STAGES = ("loaded", *ALONE, "grants", "role", "limit")
 
@@ -139,7 +140,7 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
     `agent` comes with its model and provider at hand.
     """
-    world = read_world(session or selection.new_session(member, agent), agent)
+    world = read_world(session or new_session(member, agent), agent)
     page = _page(world, asked)
     return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, page.rows)], page.after, page.before)
 

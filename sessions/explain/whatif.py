@@ -15,21 +15,11 @@ from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer, Row, offer_from, rows_of
 from capabilities.pipeline.permissions import Standing, standing_of
 from capabilities.pipeline.specs import ToolSpec
+from capabilities.pipeline.stages import Rank, Situation, limit_rank, narrowed, within_limit
 from sessions.loading.loadable import Place, Reading, reading_of, why_not
 from sessions.models import ChatSession, LoadSource
+from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
-from sessions.selection.stages import (
-    Rank,
-    Selection,
-    Situation,
-    clashing_loads,
-    limit_rank,
-    meta_tools,
-    narrowed,
-    selected,
-    situation_of,
-    within_limit,
-)
 
 Touched = Callable[[ToolSpec], bool]
 Revised = Callable[[ToolSpec], ToolSpec]
@@ -146,7 +136,9 @@ class World:
         if own is None or spec.name not in self.survivors:
             return False
         upto = [*self._before(own, lambda spec: False), own]
-        return not within_limit(replace(self.situation, tool_limit=limit), upto)
+        model = copy(self.agent.model)
+        model.tool_limit = limit
+        return not within_limit(replace(self.situation, model=model), upto)
 
     def _before(self, own: Candidate, touched: Touched) -> list[Candidate]:
         """What comes before it, as far as it could be sent."""

@@ -9,9 +9,10 @@ from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import Standing, standing_of
 from capabilities.pipeline.specs import Overrides
+from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from sessions.models import ChatSession
+from sessions.selection.queries import situation_of
 from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
-from sessions.selection.stages import LOADABLE_STAGES, narrowed, situation_of
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place, Reading, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
+from sessions.selection.queries import Selection, meta_tools, selected
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of, offer_in_reach
-from sessions.selection.stages import Selection, meta_tools, selected
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 from toolhub.tenants.places import opened_place, sealed_place
 

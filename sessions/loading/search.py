@@ -15,12 +15,13 @@ from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.models import LoadingMode, Tool, ToolVersion
 from capabilities.pipeline.candidates import Bundle, Candidate
 from capabilities.pipeline.specs import specs
+from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.routing.tool_search import Searched, search, words_of
 from sessions.loading.loadable import Place, Reading, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.models import Step, StepKind
+from sessions.selection.queries import meta_tools, selected, situation_of
 from sessions.selection.reach import offer_at_hand
-from sessions.selection.stages import LOADABLE_STAGES, meta_tools, narrowed, selected, situation_of
 
 
 class How(StrEnum):

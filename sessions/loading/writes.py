@@ -21,8 +21,8 @@ from capabilities.pipeline.candidates import Bundle
 from capabilities.pipeline.permissions import standing_of
 from sessions.loading.loadable import LoadResult, Place, Reading, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
+from sessions.selection.queries import Selection, meta_tools
 from sessions.selection.reach import Holdings, Load, holdings_of
-from sessions.selection.stages import Selection, meta_tools
 from toolhub.tenants.audit import record
 from toolhub.tenants.models import Membership, Right
 

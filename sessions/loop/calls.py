@@ -11,12 +11,13 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.specs import ToolSpec, specs
+from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, narrowed
 from sessions.loading.loadable import Place, Reading, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.models import StepStatus, Turn
-from sessions.selection.stages import LOADABLE_STAGES, delegated, in_scope, meta_tools, narrowed, situation_of
+from sessions.selection.queries import meta_tools, situation_of
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from capabilities.models import LoadingMode
+from capabilities.pipeline.stages import Verdict
 from sessions.loading.loadable import Place
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
 from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
-from sessions.selection.stages import Selection, Verdict, keep_tool_set, select_tools
+from sessions.selection.queries import Selection, select_tools
+from sessions.selection.tool_sets import keep_tool_set
 from sessions.turns import ledger
 from sessions.turns.held import Held
 

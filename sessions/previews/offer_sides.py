@@ -14,24 +14,18 @@ from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitToo
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import Standing
 from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
+from capabilities.pipeline.stages import Situation, Verdict, enabled, in_scope, narrowed, ready
 from sessions.previews.concerned import Bits
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
-from sessions.selection.stages import (
+from sessions.selection.queries import (
     Selection,
-    Situation,
-    Verdict,
     clashing_loads,
-    enabled,
-    in_scope,
     may_fall,
     meta_tools,
-    narrowed,
     new_session,
-    ready,
     selected,
-    tool_limit,
     useless_loads,
 )
+from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
@@ -209,7 +203,7 @@ class Side:
 
     @property
     def _situation(self) -> Situation:
-        return Situation(NOBODY, tool_limit(self.agent), self.agent.scope)
+        return Situation(NOBODY, self.agent, self.agent.model)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         return offer_from(self._rows, self.agent, bundles, meta=meta)

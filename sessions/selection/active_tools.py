@@ -14,7 +14,7 @@ from capabilities.models import Agent
 from capabilities.pipeline.permissions import may_use
 from capabilities.pipeline.specs import ToolSpec
 from sessions.models import ChatSession
-from sessions.selection.stages import Selection, selection_preview
+from sessions.selection.queries import Selection, selection_preview
 from toolhub.tenants.models import Membership
 
 #: Whether the session's member may use the tool, asked when it is called. One query.

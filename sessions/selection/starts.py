@@ -9,7 +9,8 @@ from capabilities.agents.queries import deferred_tools_of
 from capabilities.models import Agent
 from capabilities.pipeline.candidates import OWN
 from capabilities.pipeline.specs import ToolSpec
-from sessions.selection.stages import Verdict, starting_selection
+from capabilities.pipeline.stages import Verdict
+from sessions.selection.queries import starting_selection
 from toolhub.tenants.models import Membership
 
 

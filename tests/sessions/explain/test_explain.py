@@ -26,6 +26,7 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
+from capabilities.pipeline.stages import STAGES, permitted, within_limit
 from sessions.explain.answers import ALONE, Asked, Reasons
 from sessions.explain.single_changes import Change
 from sessions.explain.why import Explained, Explanation, Subject, explain
@@ -33,7 +34,7 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import Place
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
-from sessions.selection.stages import STAGES, permitted, selection_preview, within_limit
+from sessions.selection.queries import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,

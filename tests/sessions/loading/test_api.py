@@ -11,7 +11,7 @@ from capabilities.models import Agent, AgentScope, Tool
 from sessions.access import session_or_404
 from sessions.loading.queries import loads_of
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
-from sessions.selection.stages import selection_preview
+from sessions.selection.queries import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,

@@ -32,7 +32,7 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place
 from sessions.loading.writes import By, may_load_category
 from sessions.models import ChatSession, LoadedToolkit, StepStatus, Turn, TurnStatus, UnloadReason
-from sessions.selection.stages import selection_preview
+from sessions.selection.queries import selection_preview
 from sessions.turns import ledger
 from tests.cast import make_agent, make_category, make_meta_tools, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Reply, Say, ScriptedOpenAI, call

@@ -21,7 +21,7 @@ from sessions.explain.answers import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop.execution import refusal_to
 from sessions.selection.active_tools import get_active_tool_permissions
-from sessions.selection.stages import selection_preview
+from sessions.selection.queries import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,

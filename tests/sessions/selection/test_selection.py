@@ -26,11 +26,14 @@ from capabilities.models import (
     ToolkitTool,
     ToolVersion,
 )
+from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.permissions import Standing
 from capabilities.pipeline.specs import ToolSpec
+from capabilities.pipeline.stages import STAGES, Situation, Verdict
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
-from sessions.selection.stages import STAGES, Selection, Situation, keep_tool_set, select_tools, selection_preview
+from sessions.selection.queries import Selection, select_tools, selection_preview
+from sessions.selection.tool_sets import keep_tool_set
 from tests.cast import (
     allow_toolkit,
     make_agent,
@@ -381,7 +384,8 @@ def test_every_stage_only_removes(switches: list[bool], rights: Rights, limit: i
     before = [each.spec.name for each in candidates]
 
     for stage in STAGES:
-        verdicts = stage(Situation(Standing(rights, NOWHERE), limit), candidates)
+        situation = Situation(Standing(rights, NOWHERE), Agent(), LanguageModel(tool_limit=limit))
+        verdicts = stage(situation, candidates)
         assert {verdict.tool for verdict in verdicts} <= {each.spec.name for each in candidates}
         assert all(verdict.reason for verdict in verdicts)
         gone = {verdict.tool for verdict in verdicts if not verdict.kept}
@@ -409,3 +413,27 @@ def test_zk_02_zk_04_over_the_limit_the_core_makes_way_for_what_was_loaded(bob: 
 
     assert names(selection) == ["tool_00000", "list_toolkits", "load_tools", "unload_tools", "search_tools", "zebra"]
     assert selection.over_limit == [f"tool_{number:05}" for number in range(1, 10)]
+
+
+def test_stages_know_the_message_the_agent_and_the_model(
+    bob: Membership, bobs: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tool(bob.organisation, "calculator")
+    make_role(bob.organisation, bob)
+    seen: list[Situation] = []
+
+    def look(situation: Situation, candidates: Any) -> list[Verdict]:
+        seen.append(situation)
+        return []
+
+    monkeypatch.setattr(stages, "STAGES", (*STAGES, look))
+    with organisation_scope(bob.organisation):
+        turn = make_turn(bobs, message="Add 1 and 2.")
+
+        select_tools(Turn.objects.select_related("session", "agent__model__provider").get(pk=turn.pk))
+        preview(bobs)
+
+    assert [(each.message, each.agent, each.model) for each in seen] == [
+        ("Add 1 and 2.", bobs.agent, bobs.agent.model),
+        ("", bobs.agent, bobs.agent.model),
+    ]

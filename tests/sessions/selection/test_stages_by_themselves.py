@@ -29,7 +29,7 @@ from sessions.explain.answers import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus
-from sessions.selection.stages import selection_preview
+from sessions.selection.queries import selection_preview
 from tests.cast import allow_toolkit, give_tool, make_category, make_role, make_tool, make_toolkit
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (

@@ -1,0 +1,199 @@
+"""Which tools a model call carries: one pipeline, a verdict for each tool at each stage that looked at it.
+
+`gather` is the only stage that adds; every later one only removes. Each stage is a function from candidates to
+verdicts, so that a new one is one line in STAGES. It knows no session: what one adds comes with the `Situation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from capabilities.contract.wire import sha256_hex
+from capabilities.models import Agent, AgentScope, LanguageModel
+from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
+from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec
+from capabilities.services.writes import service_title
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a tool is or is not in a selection."""
+
+    tool: str
+    stage: str
+    kept: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The tools of a model call, in the order they are sent, and how it came to them."""
+
+    tools: tuple[ToolSpec, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @cached_property
+    def wire(self) -> str:
+        """The `tools` array as it is sent."""
+        return "[" + ",".join(tool.wire for tool in self.tools) + "]"
+
+    @property
+    def sha256(self) -> str:
+        return sha256_hex(self.wire)
+
+    @property
+    def tokens(self) -> int:
+        return sum(tool.tokens for tool in self.tools)
+
+    @property
+    def overrides(self) -> dict[str, list[float | None]]:
+        """As a ToolSet keeps them."""
+        return {str(tool.version_id): [*tool.overrides] for tool in self.tools if tool.overrides != NO_OVERRIDES}
+
+    @property
+    def instructions(self) -> str:
+        """What these tools tell the model beside, each under its name (MR-41)."""
+        told = [f"{tool.name}: {tool.instructions.strip()}" for tool in self.tools if tool.instructions.strip()]
+        return "\n\n".join(told)
+
+    @property
+    def over_limit(self) -> list[str]:
+        """Names of the tools that fell off the end."""
+        return [each.tool for each in self.verdicts if each.stage == "limit" and not each.kept]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the stages may look at: who asks which agent and model, with which message, and what a session adds."""
+
+    standing: Standing
+    agent: Agent
+    #: With its provider at hand.
+    model: LanguageModel
+    #: Empty where nothing was said, as on a page.
+    message: str = ""
+    #: For a session by delegation: keys of the tools that it was given.
+    delegated: frozenset[int] | None = None
+    #: Keys of the tools that were sent last, in their order: what is new comes behind them.
+    sent_before: Sequence[int] = ()
+    #: Loads that are in conflict with what stands before them.
+    left_out: frozenset[Bundle] = field(default_factory=frozenset)
+
+    @property
+    def tool_limit(self) -> int:
+        """Tools that one request to the model may carry: the model's own number, else its provider's (ZK-05)."""
+        own = self.model.tool_limit
+        return self.model.provider.tool_limit if own is None else own
+
+
+Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
+
+
+def select(situation: Situation, offer: Offer) -> Selection:
+    """What is sent of what is at hand, in its order, with the verdicts of all stages. No query."""
+    gathered = in_order([each for each in offer.candidates if each.bundle not in situation.left_out], situation)
+    verdicts = [Verdict(each.spec.name, "gather", True, each.source) for each in gathered]
+    verdicts += [
+        Verdict(each.spec.name, "gather", False, f"{each.source} clashes with what is there")
+        for each in offer.candidates
+        if each.bundle in situation.left_out
+    ]
+    kept, looked_at = narrowed(situation, gathered)
+    return Selection(tuple(each.spec for each in kept), (*verdicts, *looked_at))
+
+
+def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
+    """In the order in which they were sent last; what is new comes behind."""
+    place = {key: number for number, key in enumerate(situation.sent_before)}
+    return sorted(candidates, key=lambda each: place.get(each.spec.tool_id, len(place)))
+
+
+def narrowed(
+    situation: Situation, candidates: Sequence[Candidate], stages: Sequence[Stage] | None = None
+) -> tuple[list[Candidate], list[Verdict]]:
+    """What is left after every stage (or after these), and what each of them said."""
+    verdicts: list[Verdict] = []
+    for stage in STAGES if stages is None else stages:
+        looked_at = stage(situation, candidates)
+        verdicts += looked_at
+        gone = {verdict.tool for verdict in looked_at if not verdict.kept}
+        candidates = [each for each in candidates if each.spec.name not in gone]
+    return list(candidates), verdicts
+
+
+# -- Narrow -----------------------------------------------------------------------------------------------------------
+
+
+def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    return [
+        Verdict(each.spec.name, "enabled", False, "switched off in the catalogue")
+        for each in candidates
+        if not each.spec.is_enabled
+    ]
+
+
+def ready(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    return [
+        Verdict(each.spec.name, "set-up", False, f"needs set-up: {service_title(each.spec.service)}")
+        for each in candidates
+        if not each.spec.is_ready
+    ]
+
+
+def in_scope(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    if situation.agent.scope != AgentScope.MEMBER:
+        return []
+    reason = "acts with a credential of the whole organisation, and the agent is the member's own"
+    return [Verdict(each.spec.name, "scope", False, reason) for each in candidates if each.spec.acts_as_organisation]
+
+
+def delegated(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    given = situation.delegated
+    if given is None:
+        return []
+    reason = "the agent that delegated does not reach it"
+    return [
+        Verdict(each.spec.name, "delegation", False, reason)
+        for each in candidates
+        if each.spec.tool_id not in given and not each.spec.is_meta
+    ]
+
+
+def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    found = [(each.spec, situation.standing.decide(each.spec)) for each in candidates]
+    return [Verdict(spec.name, answer.stage, answer.allowed, answer.reason) for spec, answer in found]
+
+
+def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """The lowest ranked fall off. What stays keeps its place."""
+    over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.tool_limit :]}
+    reason = f"over the limit of {situation.tool_limit} tools"
+    return [Verdict(each.spec.name, "limit", False, reason) for each in candidates if each.spec.tool_id in over]
+
+
+class Rank(IntEnum):
+    """Who stays where not all can; within a rank the order counts."""
+
+    #: What loads others: without it nothing more could be had (ZK-02, ZK-04).
+    META = 0
+    OWN = 1
+    #: Somebody wanted it.
+    LOADED = 2
+    CORE = 3
+
+
+def limit_rank(candidate: Candidate) -> Rank:
+    if candidate.spec.is_meta:
+        return Rank.META
+    if candidate.bundle is not None:
+        return Rank.LOADED
+    return Rank.OWN if candidate.source == OWN else Rank.CORE
+
+
+STAGES: tuple[Stage, ...] = (enabled, ready, in_scope, delegated, permitted, within_limit)
+#: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
+LOADABLE_STAGES: tuple[Stage, ...] = (enabled, in_scope, delegated, permitted)

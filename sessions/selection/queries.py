@@ -1,0 +1,153 @@
+"""Which tools a session's model calls carry: the pipeline, with what the session has loaded and was handed over.
+
+`select_tools` is what a turn calls; `selection_preview` and `starting_selection` say the same for pages and REST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from capabilities.contract.loading import (
+    CALL_TOOL,
+    LIST_TOOLKITS,
+    LOAD_CATEGORY,
+    LOAD_TOOLS,
+    SEARCH_TOOLS,
+    UNLOAD_TOOLS,
+)
+from capabilities.models import Agent, LoadingMode
+from capabilities.pipeline import stages as pipeline
+from capabilities.pipeline.candidates import Candidate, Clash, Offer
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.stages import Situation, Verdict
+from sessions.models import ChatSession, Turn, UnloadReason
+from sessions.selection.reach import Holdings, Load, holdings_of, offer_at_hand
+from toolhub.tenants.models import Membership
+
+
+@dataclass(frozen=True)
+class Selection(pipeline.Selection):
+    """The tools of a session's model call, with what of its loads is to be put on record: `loading.settle` does."""
+
+    #: Loads that hold no longer, and why.
+    stale: tuple[tuple[Load, UnloadReason], ...] = ()
+    #: Keys of initial toolkits that have no row yet.
+    new_initial: tuple[int, ...] = ()
+    load_count: int = 0
+
+
+def select_tools(turn: Turn) -> Selection:
+    """The tools of this turn, at the session's loads of now. Three queries, whatever there is."""
+    holdings = holdings_of(turn.session, turn.agent, during=turn)
+    return _select(turn.session, turn.agent, standing_of(turn.membership_id), holdings, turn.message)
+
+
+def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
+    """The tools that a turn of this session would carry now. Three queries."""
+    agent = agent or session.agent
+    return _select(session, agent, standing_of(session.membership_id), holdings_of(session, agent), message)
+
+
+def starting_selection(member: Membership, agent: Agent) -> Selection:
+    """The tools that the first turn of a new session would carry for this member. Three queries."""
+    return selection_preview(new_session(member, agent), agent)
+
+
+def new_session(member: Membership, agent: Agent) -> ChatSession:
+    """A session that nobody has written to yet, and that is not stored."""
+    return ChatSession(organisation_id=member.organisation_id, membership=member, agent=agent)
+
+
+def _select(session: ChatSession, agent: Agent, standing: Standing, holdings: Holdings, message: str) -> Selection:
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, standing))
+    return selected(session, agent, standing, holdings, offer, message)
+
+
+def selected(
+    session: ChatSession, agent: Agent, standing: Standing, holdings: Holdings, offer: Offer, message: str = ""
+) -> Selection:
+    """The same of what was read already: `offer` is what is at hand, `agent` has its model and provider. No query."""
+    clashing = clashing_loads(holdings, offer.clashes)
+    situation = situation_of(session, agent, standing, message, frozenset(load.bundle for load, _ in clashing))
+    found = pipeline.select(situation, offer)
+    fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
+    gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
+    return Selection(
+        found.tools,
+        found.verdicts,
+        (*holdings.stale, *fallen, *useless_loads(holdings, gathered, found.verdicts, agent)),
+        tuple(each.toolkit_id for each in holdings.new_initial if each.toolkit_id is not None),
+        session.load_count,
+    )
+
+
+def situation_of(
+    session: ChatSession,
+    agent: Agent,
+    standing: Standing,
+    message: str = "",
+    left_out: frozenset[Any] = frozenset(),
+) -> Situation:
+    """What the stages look at for an agent in a session. No query."""
+    given = session.delegated_tools
+    delegated = None if given is None else frozenset(given)
+    return Situation(standing, agent, agent.model, message, delegated, sent_before(session, agent), left_out)
+
+
+def sent_before(session: ChatSession, agent: Agent) -> list[int]:
+    """Keys of the tools that this agent was last sent in this session, in their order."""
+    stored = session.tool_order.get(str(agent.pk)) if isinstance(session.tool_order, dict) else None
+    return [key for key in stored if isinstance(key, int)] if isinstance(stored, list) else []
+
+
+# -- Loads ------------------------------------------------------------------------------------------------------------
+
+
+def meta_tools(agent: Agent, holdings: Holdings, standing: Standing) -> list[str]:
+    """Which tools that load others the agent gets: those that have something to load (MR-04, MR-05).
+
+    Toolkits and deferred tools call for the first ones; whole categories, which only the admin right opens, for
+    `load_tool_category`, with agents that start with the core categories, where it lives (ZK-24), or load anything.
+    """
+    loads = bool(holdings.loadable)
+    categories = bool(standing.loads) and (loads or agent.starts_with_core)
+    if agent.loading_mode == LoadingMode.CONSTANT:
+        names = [LIST_TOOLKITS, SEARCH_TOOLS, CALL_TOOL]
+        return [*names, LOAD_CATEGORY, UNLOAD_TOOLS] if categories else names
+    names = [LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, SEARCH_TOOLS] if loads else []
+    if categories:
+        names += [LOAD_CATEGORY] if loads else [LIST_TOOLKITS, LOAD_CATEGORY, UNLOAD_TOOLS]
+    return names
+
+
+def clashing_loads(holdings: Holdings, clashes: Sequence[Clash]) -> list[tuple[Load, UnloadReason]]:
+    """Loads that an edit brought into conflict with what stands before them: they fall, but for another agent's, which
+    only this one goes without. Initial ones stay, and of a tool that both have, the first word counts."""
+    bundles = {each.candidate.bundle for each in clashes}
+    return [
+        (load, UnloadReason.CONFLICT)
+        for load in holdings.loads
+        if load.bundle in bundles and not load.bundle.is_initial
+    ]
+
+
+def may_fall(load: Load, agent: Agent) -> bool:
+    """Whether its end is this agent's to put on record: it is the agent's own, and has not ended yet."""
+    return load.agent_id == agent.pk and not load.has_ended
+
+
+def useless_loads(
+    holdings: Holdings, candidates: Sequence[Candidate], verdicts: Sequence[Verdict], agent: Agent
+) -> list[tuple[Load, UnloadReason]]:
+    """This agent's loads of whose tools its member may use none any more. An empty toolkit is harmless, and stays."""
+    forbidden = {each.tool for each in verdicts if each.stage in ("role", "grants") and not each.kept}
+    brought: dict[Any, list[bool]] = {}
+    for each in candidates:
+        brought.setdefault(each.bundle, []).append(each.spec.name in forbidden)
+    return [
+        (load, UnloadReason.NOT_PERMITTED)
+        for load in holdings.loads
+        if may_fall(load, agent) and not load.bundle.is_initial and all(brought.get(load.bundle, [False]))
+    ]
