@@ -193,7 +193,7 @@ def tool(
 
     Its first parameter is the ToolContext; the others, typed for pydantic (`Annotated[str, Field(description=...)]`),
     become the JSON Schema. The docstring is the description that the model reads. `human_format` is the one-line
-    display of a call (TX-27), a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
+    display of a call, a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
     `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
     set up before it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not
     fit, where the tool has one of its own.

@@ -62,7 +62,7 @@ class StarterToolkit:
     tools: tuple[str, ...]
 
 
-#: The example of 003_81c66ff2668a7df6.txt (MR-29).
+#: The example of docs/requirements.md, Toolkits.
 STARTER_TOOLKITS = (
     StarterToolkit(
         "devops", "Docker, AWS, and GitHub tools for infrastructure work", ("docker", "aws_lambda", "github")
@@ -70,8 +70,8 @@ STARTER_TOOLKITS = (
     StarterToolkit("research", "Web search and academic paper tools", ("duckduckgo", "arxiv", "wikipedia")),
 )
 
-#: The one to begin with, one with all core tools, and the six of 004_674c0e77c8340e61.txt, phase 1 (CX-04). What that
-#: document marks "(admin)" is left to the member's role: an agent offers, a role allows.
+#: The one to begin with, one with all core tools, and six for kinds of work (docs/requirements.md, Roles and schema
+#: tokens). Which of their tools are an administrator's alone is left to roles: an agent offers, a role allows.
 STARTER_AGENTS = (
     # The first one is what "New session" proposes. Few tools, so that little is sent and the first answers are quick.
     StarterAgent(

@@ -1,4 +1,4 @@
-"""docs/settings.md says what toolhub/settings.py reads: the same names, defaults and ranges."""
+"""The documents say what the code does: settings, requirements and the architecture."""
 
 from __future__ import annotations
 
@@ -73,3 +73,37 @@ def test_a_choice_is_documented_with_its_default_and_choices(name: str) -> None:
 
 def test_every_knob_says_what_it_does() -> None:
     assert [name for name, row in documented().items() if not row["purpose"].endswith(".")] == []
+
+
+# -- docs/requirements.md ---------------------------------------------------------------------------------------------
+
+REQUIREMENT = re.compile(r"(?<![a-zA-Z0-9])(ZK|ZS|TX|MR|CX)[-_](\d\d)(?!\d)", re.IGNORECASE)
+
+
+def requirements_in(*folders: str) -> set[str]:
+    texts = (path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return {f"{kind.upper()}-{number}" for text in texts for kind, number in REQUIREMENT.findall(text)}
+
+
+def test_every_requirement_that_a_test_names_is_told_in_one_line_and_no_other() -> None:
+    told = re.findall(r"^\| ([A-Z]{2}-\d\d) \| .+ \|$", (ROOT / "docs" / "requirements.md").read_text(), re.MULTILINE)
+
+    assert told == sorted(told, key=lambda each: ("ZK ZS TX MR CX".split().index(each[:2]), each))  # noqa: SIM905
+    assert set(told) == requirements_in("tests")
+
+
+def test_the_code_names_no_requirement() -> None:
+    assert requirements_in("toolhub", "capabilities", "sessions") == set()
+
+
+# -- docs/architecture.md ---------------------------------------------------------------------------------------------
+
+
+def test_every_file_and_function_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`((?:capabilities|sessions|toolhub|tests)/[\w/.]+\.py)`(?:: `(\w+)`)?", text)
+
+    assert len(named) > 10
+    for file, function in named:
+        assert (ROOT / file).is_file(), file
+        assert not function or f"def {function}(" in (ROOT / file).read_text(), (file, function)

@@ -112,7 +112,7 @@ TOOLHUB_QUEUE_SECONDS = env.integer("TOOLHUB_QUEUE_SECONDS", 86_400, 1, 604_800)
 #: Turns that may wait for a worker at once: of one member, and of one organisation.
 TOOLHUB_QUEUED_PER_MEMBER = env.integer("TOOLHUB_QUEUED_PER_MEMBER", 200, 1, 1_000_000)
 TOOLHUB_QUEUED_PER_ORGANISATION = env.integer("TOOLHUB_QUEUED_PER_ORGANISATION", 2_000, 1, 1_000_000)
-#: Model calls that a turn may take, where neither agent nor model says (CX-31, CX-33).
+#: Model calls that a turn may take, where neither agent nor model says.
 TOOLHUB_MAX_ROUNDS = env.integer("TOOLHUB_MAX_ROUNDS", 5, 1, 25)
 #: Crashes in a row, without progress between, after which a turn fails.
 TOOLHUB_MAX_ATTEMPTS = env.integer("TOOLHUB_MAX_ATTEMPTS", 5, 1, 100)
@@ -127,7 +127,7 @@ TOOLHUB_LEFT_BEHIND_CALLS = env.integer("TOOLHUB_LEFT_BEHIND_CALLS", 8, 1, 1000)
 #: Child processes that read members' texts at the same time: of one process of this service, and of one organisation.
 TOOLHUB_CHILD_PROCESSES = env.integer("TOOLHUB_CHILD_PROCESSES", 4, 1, 100)
 TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = env.integer("TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION", 2, 1, 100)
-#: Share of the model's context window that one result may take, and the characters it may take in any case (ZS-51, 52).
+#: Share of the model's context window that one result may take, and the characters it may take in any case.
 TOOLHUB_RESULT_SHARE = env.number("TOOLHUB_RESULT_SHARE", 0.22, 0.01, 1.0)
 TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_000_000)
 #: Seconds between two bytes of a model's answer, and to its first.

@@ -232,7 +232,7 @@ def _write_toolkits(agent: Agent, content: AgentContent) -> None:
 
 
 def _known_toolkits(allowed: Sequence[str], initial: Sequence[str]) -> dict[str, int]:
-    """Keys by name. Raises ChangeRefused for a name that is there twice, or of no toolkit (MR-30)."""
+    """Keys by name. Raises ChangeRefused for a name that is there twice, or of no toolkit."""
     for field, names in (("allowed_toolkits", allowed), ("initial_toolkits", initial)):
         check_once(field, names)
     keys = dict(Toolkit.objects.filter(name__in={*allowed, *initial}).values_list("name", "pk"))

@@ -16,7 +16,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class ToolContext:
-    """For whom, where and how long one call runs (TX-07). Rights were checked before it was made.
+    """For whom, where and how long one call runs. Rights were checked before it was made.
 
     Rows of the organisation may be read through the ORM: the call runs in its scope.
     """

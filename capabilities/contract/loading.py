@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Where they live (ZK-24).
+#: Where they live.
 META_CATEGORY = "dynamic"
 LIST_TOOLKITS = "list_toolkits"
 LOAD_TOOLS = "load_tools"
@@ -16,7 +16,7 @@ META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, 
 
 #: Delegation is given to an agent itself, or loaded with its whole category by who may; never by a toolkit.
 SPAWN_AGENT = "spawn_agent"
-#: Tools that no toolkit holds, neither by name nor through a category: ours, and those of MR-32.
+#: Tools that no toolkit holds, neither by name nor through a category: those that load others.
 RESERVED_TOOLS = META_TOOLS | {SPAWN_AGENT, "delegate", "dynamic_tools", "self_config"}
-#: The name under which MR-04 knows the meta-tools together: no toolkit is called that.
+#: The meta-tools together: no toolkit is called that.
 RESERVED_TOOLKITS = frozenset({"dynamic_tools"})

@@ -11,7 +11,7 @@ def result_cap(max_result_chars: int, context_window: int, *, share: float, mini
 
     context_window is in tokens; `share` of it may go to one result. The share is clamped to
     [minimum, max_result_chars], and where those two cross, max_result_chars wins.
-    Source: 001_57664fe292d9ec31.txt, part 4 (0.22, 1,200), as decided for ZS-54 and ZS-55.
+    Source of 0.22, 1,200 and 4 characters a token: docs/requirements.md, Result budgets.
     """
     return min(max_result_chars, max(minimum, int(share * context_window * CHARS_PER_TOKEN)))
 

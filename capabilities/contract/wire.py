@@ -18,7 +18,7 @@ def canonical_json(value: Any) -> str:
 
 
 def tool_wire(name: str, description: str, parameters: Mapping[str, Any]) -> str:
-    """One entry of a request's `tools` array, in OpenAI form (ZK-11)."""
+    """One entry of a request's `tools` array, in OpenAI form."""
     function = {"name": name, "description": description, "parameters": parameters}
     return canonical_json({"type": "function", "function": function})
 

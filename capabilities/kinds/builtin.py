@@ -17,7 +17,7 @@ def run(name: str, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
 
 
 def display(name: str, arguments: Mapping[str, Any]) -> str:
-    """The call in one line for people (TX-27); the bare name where arguments and defaults do not fill the line."""
+    """The call in one line for people; the bare name where arguments and defaults do not fill the line."""
     tool = registry.tools.get(name)
     if tool is None:
         return name

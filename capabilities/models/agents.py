@@ -116,7 +116,7 @@ class AgentTool(TenantModel):
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="agent_tools")
     #: Its place among the agent's own; those with the same one stand by category and name.
     position = models.PositiveIntegerField(default=0)
-    #: Not sent before it is loaded by its name (MR-39).
+    #: Not sent before it is loaded by its name.
     is_deferred = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):

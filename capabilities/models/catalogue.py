@@ -78,7 +78,7 @@ class ToolVersion(TenantModel):
     timeout = models.FloatField(default=20.0)
     #: Characters of a result that the model gets to see, at most.
     max_result_chars = models.PositiveIntegerField(default=40_000)
-    #: What the model is told beside, while the tool is at hand, and only then (MR-41).
+    #: What the model is told beside, while the tool is at hand, and only then.
     instructions = models.TextField(blank=True)
     created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Clash:
-    """The same tool from two sides that do not agree on its overrides (MR-23); the first one stands."""
+    """The same tool from two sides that do not agree on its overrides; the first one stands."""
 
     existing: Candidate
     candidate: Candidate
@@ -65,7 +65,7 @@ class Offer:
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Every tool once, from the first side that brings it (MR-24)."""
+        """Every tool once, from the first side that brings it."""
         found: dict[int, Candidate] = {}
         for way in self.ways:
             found.setdefault(way.spec.tool_id, way)

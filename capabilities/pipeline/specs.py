@@ -41,9 +41,9 @@ class ToolSpec:
     #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
     service: str = ""
     is_ready: bool = True
-    #: What the model is told beside, while the tool is at hand (MR-41).
+    #: What the model is told beside, while the tool is at hand.
     instructions: str = ""
-    #: Whether it acts with a credential that the whole organisation shares (MR-35).
+    #: Whether it acts with a credential that the whole organisation shares.
     acts_as_organisation: bool = False
     #: What people call the category.
     category_title: str = ""

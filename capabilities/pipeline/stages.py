@@ -56,7 +56,7 @@ class Selection:
 
     @property
     def instructions(self) -> str:
-        """What these tools tell the model beside, each under its name (MR-41)."""
+        """What these tools tell the model beside, each under its name."""
         told = [f"{tool.name}: {tool.instructions.strip()}" for tool in self.tools if tool.instructions.strip()]
         return "\n\n".join(told)
 
@@ -85,7 +85,7 @@ class Situation:
 
     @property
     def tool_limit(self) -> int:
-        """Tools that one request to the model may carry: the model's own number, else its provider's (ZK-05)."""
+        """Tools that one request to the model may carry: the model's own number, else its provider's."""
         own = self.model.tool_limit
         return self.model.provider.tool_limit if own is None else own
 
@@ -178,7 +178,7 @@ def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[
 class Rank(IntEnum):
     """Who stays where not all can; within a rank the order counts."""
 
-    #: What loads others: without it nothing more could be had (ZK-02, ZK-04).
+    #: What loads others: without it nothing more could be had.
     META = 0
     OWN = 1
     #: Somebody wanted it.

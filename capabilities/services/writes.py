@@ -54,7 +54,7 @@ def service_title(name: str) -> str:
 
 
 def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool acts with a credential that the whole organisation shares (MR-35).
+    """For a query of tools: whether the tool acts with a credential that the whole organisation shares.
 
     It does where its service cannot work without a secret, and where one that may be left out is set.
     """

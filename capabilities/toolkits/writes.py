@@ -224,7 +224,7 @@ def _known_categories(names: Sequence[str]) -> list[int]:
 
 
 def check_once(field: str, names: Sequence[str]) -> None:
-    """Raise ChangeRefused for a name that is there twice (MR-33)."""
+    """Raise ChangeRefused for a name that is there twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -258,7 +258,7 @@ def _check_agents(toolkit: Toolkit) -> None:
 
 
 def shared_tools_in(toolkit_ids: Collection[int]) -> list[str]:
-    """Names of the toolkits' tools that act with a credential the organisation shares (MR-35). One query."""
+    """Names of the toolkits' tools that act with a credential the organisation shares. One query."""
     named = Q(pk__in=ToolkitTool.objects.filter(toolkit__in=toolkit_ids).values("tool"))
     whole = Q(category__in=ToolkitCategory.objects.filter(toolkit__in=toolkit_ids).values("category"))
     return shared_tools(Tool.objects.filter(named | whole))
@@ -283,7 +283,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A tool that an agent would begin with from two sides that disagree on its overrides (MR-23)."""
+    """A tool that an agent would begin with from two sides that disagree on its overrides."""
 
     agent: Agent
     tool: str

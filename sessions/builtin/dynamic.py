@@ -134,7 +134,7 @@ def by_model(context: ToolContext) -> By:
 
 
 def category_told(result: LoadResult) -> dict[str, Any]:
-    """The shape of ZK-22."""
+    """JSON that states success or failure."""
     if not result.is_there:
         return {"success": False, "error": result.message, **result.more}
     return {"success": True, "loaded_category": result.name, "message": result.message, **result.more}

@@ -84,7 +84,7 @@ class ActiveToolsOut(serializers.Serializer[Any]):
     sha256 = serializers.CharField(help_text="Of the bytes of the tools array.")
     version = serializers.IntegerField(
         help_text="Rises when what this session has at hand may have changed: with each load and unload in it, and "
-        "with the registry's own version (ZK-42)."
+        "with the registry's own version."
     )
     load_count = serializers.IntegerField(help_text="Rises with each load and unload in this session.")
     verdicts = VerdictOut(many=True)

@@ -25,7 +25,7 @@ class Place:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What came of it: one of the statuses of MR-10, and a sentence for whoever asked."""
+    """What came of it: a status, and a sentence for whoever asked."""
 
     status: str
     name: str
@@ -140,7 +140,7 @@ def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
 
 
 def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
-    """Whether one of its tools is there already under other overrides (MR-22, MR-23)."""
+    """Whether one of its tools is there already under other overrides."""
     there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
     for candidate in reading.offer.tools_of(bundle):
         known = there.get(candidate.spec.tool_id)

@@ -28,13 +28,13 @@ from toolhub.tenants.models import Membership, Right
 
 logger = logging.getLogger(__name__)
 
-#: When a load shows, by the agent's loading mode, and how that is said (MR-11, MR-14).
+#: When a load shows, by the agent's loading mode, and how that is said.
 TAKES_EFFECT = {
     LoadingMode.NEXT_REQUEST: ("next_request", "will be available on the next request in this session"),
     LoadingMode.SAME_RUN: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
 }
-#: What came without a category's name is answered with (ZK-19).
+#: What came without a category's name is answered with.
 CATEGORY_REQUIRED = "A category name is required."
 #: What can be loaded. A toolkit and a category may have one name.
 KINDS = ("toolkit", "category", "tool")
@@ -72,7 +72,7 @@ def load(place: Place, name: str, *, by: By) -> LoadResult:
 
 @transaction.atomic
 def load_category(place: Place, name: str, *, by: By) -> LoadResult:
-    """Load a whole category by its name (ZK-20). The caller has checked the admin right for it; `may_load_category`."""
+    """Load a whole category by its name. The caller has checked the admin right for it; `may_load_category`."""
     name = name.strip()
     if not name:
         return LoadResult("unknown", name, CATEGORY_REQUIRED)
@@ -103,7 +103,7 @@ def has_meta_tools(place: Place) -> bool:
 
 
 def may_load_category(member: Membership, name: str) -> bool:
-    """Whether the member holds the admin right `load_categories`, whole or for this category (ZK-23)."""
+    """Whether the member holds the admin right `load_categories`, whole or for this category."""
     return member.reach(Right.LOAD_CATEGORIES).covers(name.strip())
 
 
@@ -270,8 +270,10 @@ def share_loads(session: ChatSession, shares: bool, *, actor: Membership) -> Non
 
 @transaction.atomic
 def settle(place: Place, selection: Selection) -> None:
-    """Put on record what a selection found: initial toolkits that have no row yet, rows that hold no longer (MR-17,
-    MR-19). Nothing else changes, so the selection stands."""
+    """Put on record what a selection found: initial toolkits that have no row yet, rows that hold no longer.
+
+    Nothing else changes, so the selection stands.
+    """
     hold(place.session)
     names = dict(Toolkit.objects.filter(pk__in=selection.new_initial).values_list("pk", "name"))
     there = set(

@@ -64,7 +64,7 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
 
 def not_at_hand(turn: Turn, name: str) -> Outcome:
     """What to tell the model of a tool that the round does not carry: how it is had; that it is forbidden; or nothing
-    but that there is no such tool (ZK-29, ZK-30)."""
+    but that there is no such tool."""
     known = specs(Tool.objects.filter(name=name[:64]))
     if not known:
         return execution.inactive(name)

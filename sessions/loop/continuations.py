@@ -1,4 +1,4 @@
-"""How often a turn took up other tools on its way: in loading mode `same_run`, a few times (MR-15)."""
+"""How often a turn took up other tools on its way: in loading mode `same_run`, a few times."""
 
 from __future__ import annotations
 

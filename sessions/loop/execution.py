@@ -73,13 +73,13 @@ def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: 
 
 
 def inactive(name: str) -> Outcome:
-    """The answer to a call of a tool that is not in the round's selection, whatever the reason (ZK-29)."""
+    """The answer to a call of a tool that is not in the round's selection, whatever the reason."""
     message = f"Unknown or inactive tool: {name[:100]}"
     return failure(message, status=StepStatus.REFUSED, malformed=True)
 
 
 def denied(name: str, reason: str) -> Outcome:
-    """The answer to a call that the member may not make now (ZK-30)."""
+    """The answer to a call that the member may not make now."""
     return failure(f"Access denied: {reason}.", status=StepStatus.REFUSED, denied_tool=name)
 
 

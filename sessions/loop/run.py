@@ -97,7 +97,7 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
 
 
 def max_rounds(turn: Turn) -> int:
-    """Model calls that this turn may take: the model's own number first, then the agent's, then the setting (CX-32)."""
+    """Model calls that this turn may take: the model's own number first, then the agent's, then the setting."""
     return turn.agent.model.max_rounds or turn.agent.max_rounds or int(settings.TOOLHUB_MAX_ROUNDS)
 
 

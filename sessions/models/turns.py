@@ -222,7 +222,7 @@ class Step(TenantModel):
     called_through = models.CharField(max_length=64, blank=True)
     tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     arguments = models.TextField(blank=True)
-    #: One line for people (TX-27).
+    #: One line for people.
     display = models.CharField(max_length=300, blank=True)
     #: The whole result, and the part of it that the model got to see.
     result = models.TextField(blank=True)

@@ -1,4 +1,4 @@
-"""The tools that a session has at hand, computed anew at each call (ZK-10 to ZK-14): there is no snapshot.
+"""The tools that a session has at hand, computed anew at each call: there is no snapshot.
 
 Definitions, permissions and names as other code asks for them; the work is the selection's.
 """
@@ -51,12 +51,12 @@ def compute_definitions(
 
 
 def get_active_tool_definitions(session: ChatSession, member: Membership | None = None) -> list[dict[str, Any]]:
-    """ChatCompletionTool objects (ZK-11)."""
+    """ChatCompletionTool objects."""
     return compute_definitions(session, member).defs
 
 
 def get_active_tool_permissions(session: ChatSession, member: Membership | None = None) -> dict[str, Permitted]:
-    """For each tool, whether the member may use it at the moment of the question (ZK-12)."""
+    """For each tool, whether the member may use it at the moment of the question."""
     return compute_definitions(session, member).perms
 
 

@@ -106,10 +106,10 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 
 
 def meta_tools(agent: Agent, holdings: Holdings, standing: Standing) -> list[str]:
-    """Which tools that load others the agent gets: those that have something to load (MR-04, MR-05).
+    """Which tools that load others the agent gets: those that have something to load.
 
     Toolkits and deferred tools call for the first ones; whole categories, which only the admin right opens, for
-    `load_tool_category`, with agents that start with the core categories, where it lives (ZK-24), or load anything.
+    `load_tool_category`, with agents that start with the core categories, where it lives, or load anything.
     """
     loads = bool(holdings.loadable)
     categories = bool(standing.loads) and (loads or agent.starts_with_core)

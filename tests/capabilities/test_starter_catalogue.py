@@ -10,7 +10,7 @@ from capabilities.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
 from toolhub.tenants.scope import organisation_scope
 
-#: 004_674c0e77c8340e61.txt, appendix: 18 categories, 63 tools.
+#: docs/requirements.md, CX-03 and CX-23: 18 categories, 63 tools.
 CORTEX = {
     "web": "web_search web_read http_fetch",
     "web_post": "http_post",
@@ -32,7 +32,7 @@ CORTEX = {
     "ae_tasks": "ae_task_list",
     "claude": "claude_allow_dir",
 }
-#: 000_8dadf0124804c805.txt: 16 core categories; `files` and `search` are `file` and `web` here.
+#: docs/requirements.md, ZK-07: 16 core categories; `files` and `search` are `file` and `web` here.
 CORE = (
     "communication reminders tasks calendar grocery web file memory "
     "utility location people list food automation weather dynamic"

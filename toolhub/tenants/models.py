@@ -47,7 +47,7 @@ class Organisation(models.Model):
     name = models.CharField(max_length=100)
     slug = models.CharField(max_length=63, unique=True, validators=[slug_validator])
     created_at = models.DateTimeField(auto_now_add=True)
-    #: Rises with every change of the catalogue or of who may use it (ZK-42).
+    #: Rises with every change of the catalogue or of who may use it.
     registry_version = models.PositiveBigIntegerField(default=1)
     #: The end of the audit chain: how many entries it has, and the hash of the last.
     audit_count = models.PositiveBigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""REST: the registry, what of the organisation's tools a member may use, and what opens it (ZK-43)."""
+"""REST: the registry, what of the organisation's tools a member may use, and what opens it."""
 
 from __future__ import annotations
 

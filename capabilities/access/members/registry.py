@@ -1,4 +1,4 @@
-"""The registry as one member sees it (ZK-43): the tools that the member may use, page by page, and what opens them."""
+"""The registry as one member sees it: the tools that the member may use, page by page, and what opens them."""
 
 from __future__ import annotations
 
