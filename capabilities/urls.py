@@ -5,10 +5,13 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.access.grants import views as grants
+from capabilities.access.members import views as members
 from capabilities.access.requests import views as grant_requests
+from capabilities.access.roles import matrix_views
 from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
 from capabilities.catalogue.categories import views as categories
+from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
 from capabilities.providers import views as providers
 from capabilities.services import views as services
@@ -58,4 +61,16 @@ urlpatterns = [
     path("access-requests/<uuid:own_request>/withdraw/", grant_requests.request_withdraw, name="request_withdraw"),
     path("access-requests/<uuid:request_id>/grant/", grant_requests.request_grant, name="request_grant"),
     path("access-requests/<uuid:request_id>/refuse/", grant_requests.request_refuse, name="request_refuse"),
+    path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
+    path("roles/new/", roles.role_create, name="role_create"),
+    path("roles/<slug:slug>/", roles.role_detail, name="role_detail"),
+    path("agents/<slug:slug>/", agents.agent_detail, name="agent_detail"),
+    path("members/<uuid:member_id>/tools/", members.member_tools, name="member_tools"),
+    path("members/<uuid:member_id>/roles/", members.member_roles, name="member_roles"),
+    path("members/<uuid:member_id>/grant/", members.member_grant, name="member_grant"),
+    path("grants/<uuid:grant_id>/revoke/", grants.grant_revoke, name="grant_revoke"),
+    path("agents/<slug:slug>/edit/", agents.agent_update, name="agent_update"),
+    re_path(TOOLKIT + r"edit/\Z", toolkits.toolkit_update, name="toolkit_update"),
+    path("catalogue/switch/", switch_views.tools_switch, name="tools_switch"),
+    re_path(TOOL + r"switch/\Z", switch_views.tool_switch, name="tool_switch"),
 ]

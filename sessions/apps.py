@@ -10,7 +10,9 @@ class SessionsConfig(AppConfig):
     def ready(self) -> None:
         from capabilities.records.kinds import add_kind  # noqa: PLC0415 -- app ready
         from sessions.audit_targets import add_targets  # noqa: PLC0415 -- app ready
+        from sessions.previews import provide_previews  # noqa: PLC0415 -- app ready
         from sessions.schedules.reminder_kind import REMINDERS  # noqa: PLC0415 -- app ready
 
         add_kind(REMINDERS)
         add_targets()
+        provide_previews()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from capabilities.urls import TOOL, TOOLKIT
+from capabilities.urls import TOOL
 from sessions.chats import views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
 from sessions.loading import views as loads_views
-from sessions.previews import agent_views, matrix_views, offer_views, people_views, switch_views
 from sessions.schedules import views as schedules_views
 from sessions.trial import views as tool_views
 
@@ -41,19 +40,7 @@ urlpatterns = [
     path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
     path("explain/fix/", explain_views.explain_fix, name="explain_fix"),
     path("explain/", explain_views.explain_page, name="explain"),
-    path("roles/matrix/", matrix_views.matrix, name="role_matrix"),
-    path("roles/new/", matrix_views.role_create, name="role_create"),
-    path("roles/<slug:slug>/", matrix_views.role_detail, name="role_detail"),
-    path("agents/<slug:slug>/", agent_views.agent_detail, name="agent_detail"),
-    path("members/<uuid:member_id>/tools/", people_views.member_tools, name="member_tools"),
-    path("members/<uuid:member_id>/roles/", people_views.member_roles, name="member_roles"),
-    path("members/<uuid:member_id>/grant/", people_views.member_grant, name="member_grant"),
-    path("grants/<uuid:grant_id>/revoke/", people_views.grant_revoke, name="grant_revoke"),
-    path("agents/<slug:slug>/edit/", offer_views.agent_update, name="agent_update"),
-    re_path(TOOLKIT + r"edit/\Z", offer_views.toolkit_update, name="toolkit_update"),
     path("tools/", tool_views.tool_list, name="tool_list"),
-    path("catalogue/switch/", switch_views.tools_switch, name="tools_switch"),
-    re_path(TOOL + r"switch/\Z", switch_views.tool_switch, name="tool_switch"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
     re_path(TOOL + rf"try/(?P<trial_id>{UUID})/\Z", tool_views.tool_trial, name="tool_trial"),

@@ -264,6 +264,17 @@ def forms_on(page: Page, name: str, path: str, is_outside: bool = False) -> list
     return found
 
 
+def load_parts(page: Page) -> None:
+    """Have the parts of the page that come when they are seen, and wait for them."""
+    if page.locator(PARTS).count():
+        page.wait_for_load_state("load")  # htmx is there
+        page.evaluate(f"""() => document.querySelectorAll("{PARTS}").forEach(each => htmx.trigger(each, "revealed"))""")
+        page.wait_for_function("() => !document.querySelector('.htmx-request')")
+
+
+PARTS = "[hx-trigger='revealed']"
+
+
 @dataclass
 class Walk:
     """Alice's browser, her rows, and the database to begin with."""
@@ -286,6 +297,7 @@ class Walk:
 
     def visit(self, page: Page, name: str, path: str, *, is_outside: bool = False) -> None:
         page.goto(path, wait_until="domcontentloaded")
+        load_parts(page)
         is_part = not page.locator("main").count()  # of a page that was visited, or will be
         for each in forms_on(page, name, path, is_outside):
             first = self.found.setdefault(each.key, each)
@@ -459,6 +471,7 @@ def test_a_form_is_sent_in_a_browser(walk: Walk, key: str) -> None:
     page.on("response", lambda each: heard.append(f"{each.status} {each.url}") if each.status >= 400 else None)
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(found.path)
+    load_parts(page)
     page.evaluate("document.querySelectorAll('main details').forEach(each => each.open = true)")
     if page.locator("[sse-connect]").count():
         page.wait_for_timeout(1_000)  # it swaps what it shows once, at its beginning

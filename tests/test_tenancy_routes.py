@@ -648,7 +648,7 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("POST", body=agent_form, refused=422)), args={"slug": "idle_agent"}, right=Right.AGENTS
     ),
     "agent_delete": Route((Ask("POST", 302),), args={"slug": "idle_agent"}, right=Right.AGENTS),
-    # Switching off is shown first where others lose the tool: tests/sessions/previews/test_switch_views.py.
+    # Switching off is shown first where others lose the tool: tests/capabilities/catalogue/test_switch.py.
     "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "1"}),), right=Right.CATALOGUE),
     "provider_list": Route(right=Right.PROVIDERS),
     "provider_create": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),

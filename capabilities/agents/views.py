@@ -1,4 +1,8 @@
-"""The pages of agents: the list and the form."""
+"""The pages of agents: the list, one with what it starts with, and the form.
+
+A change of words is saved at once. One of what the agent offers is shown first, and saved with the stamp of what was
+shown.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.agents.forms import AgentForm
-from capabilities.agents.queries import agent_or_404, agents_shown
-from capabilities.agents.writes import create_agent, delete_agent
+from capabilities.agents.previews import impact_of_agent, start_of
+from capabilities.agents.queries import agent_or_404, agents_shown, toolkits_of_agent
+from capabilities.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
 from capabilities.catalogue.tools.queries import tools_named_like
-from capabilities.common.pages import refused, show_refusal, status_of
-from capabilities.common.refused import ChangeRefused
+from capabilities.common.pages import moved_status, refused, show_refusal, shown_impact, status_of
+from capabilities.common.previews import asked_of
+from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
 from capabilities.models import Agent
 from capabilities.toolkits.queries import toolkits_by_name
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -35,6 +41,20 @@ def agent_list(request: MemberRequest, org: str) -> HttpResponse:
     return render(request, "capabilities/agents/agent_list.html", context)
 
 
+@require_GET
+@signed_in
+def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request)
+    agent = agent_or_404(slug)
+    context = {
+        "agent": agent,
+        "start": start_of(agent, member),
+        "toolkits": toolkits_of_agent(agent),
+        "may_change": member.has_right(Right.AGENTS),
+    }
+    return render(request, "capabilities/agents/agent_detail.html", context)
+
+
 @require_http_methods(["GET", "POST"])
 @signed_in
 def agent_create(request: MemberRequest, org: str) -> HttpResponse:
@@ -49,6 +69,40 @@ def agent_create(request: MemberRequest, org: str) -> HttpResponse:
         else:
             return agent_saved(request, org, saved)
     return agent_page(request, form, None, {})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """A first POST that changes what the agent offers shows what that means; one with the stamp of that saves it."""
+    member = member_or_404(request, right=Right.AGENTS)
+    agent = agent_or_404(slug)
+    form = AgentForm(request.POST or None, agent=agent)
+    if "find" in request.POST or not form.is_valid():
+        return agent_page(request, form, agent, {})
+    content = form.content()
+    asked = asked_of(request, agent_stamp(agent), _offered(content))
+    moved = asked.has_moved
+    try:
+        impact = None if asked.is_shown else impact_of_agent(agent, content, actor=member)
+        if impact is None or asked.may_be_saved(is_felt=impact.changes_somebody):
+            saved = update_agent(agent_or_404(slug), content, actor=member, stamp=asked.state)
+            return agent_saved(request, org, saved)
+    except ChangeRefused as error:
+        show_refusal(form, error)
+        return agent_page(request, form, agent, {})
+    except ChangedMeanwhile:
+        moved = True
+        asked = asked_of(request, agent_stamp(agent), _offered(content))
+        impact = impact_of_agent(agent, content, actor=member)
+    return agent_page(request, form, agent, shown_impact(asked, impact, moved), status=moved_status(request, moved))
+
+
+def _offered(content: AgentContent) -> list[Any]:
+    """What an agent's content says beside words."""
+    modes = [content.starts_with_core, content.scope, content.loading_mode]
+    lists = [content.tools, content.allowed_toolkits]
+    return [*modes, *lists, sorted(content.deferred_tools or ()), sorted(content.initial_toolkits or ())]
 
 
 def agent_saved(request: MemberRequest, org: str, agent: Agent) -> HttpResponse:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from capabilities.common.previews import Asked, Impact
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest
 from toolhub.tenants.models import Membership
@@ -44,3 +47,16 @@ def page_before(request: MemberRequest, member: Membership, fallback: str = "too
     if url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
         return page
     return f"/o/{member.organisation.slug}/{fallback}"
+
+
+MOVED = "It was changed in the meantime: nothing is saved yet. This is what your changes would do now."
+
+
+def shown_impact(asked: Asked, impact: Impact | None, moved: bool) -> dict[str, Any]:
+    """What a page shows of a change before it is saved."""
+    return {"impact": impact, "stamp": asked.stamp, "moved": MOVED if moved else ""}
+
+
+def moved_status(request: HttpRequest, moved: bool) -> int:
+    """htmx shows no page that comes with a 409."""
+    return 409 if moved and not getattr(request, "htmx", False) else 200

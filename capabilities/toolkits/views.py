@@ -10,12 +10,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.tools.queries import tools_named_like
-from capabilities.common.pages import refused, show_refusal, status_of
-from capabilities.common.refused import ChangeRefused
+from capabilities.common.pages import moved_status, refused, show_refusal, shown_impact, status_of
+from capabilities.common.previews import asked_of
+from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
 from capabilities.models import Tool, Toolkit
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from capabilities.toolkits.forms import ToolkitForm
+from capabilities.toolkits.previews import impact_of_toolkit
 from capabilities.toolkits.queries import (
     categories_for_toolkits,
     knobs_of,
@@ -23,7 +25,7 @@ from capabilities.toolkits.queries import (
     toolkit_page_or_404,
     toolkits_by_name,
 )
-from capabilities.toolkits.writes import create_toolkit, delete_toolkit
+from capabilities.toolkits.writes import ToolkitContent, create_toolkit, delete_toolkit, toolkit_stamp, update_toolkit
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -82,6 +84,39 @@ def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
         else:
             return toolkit_saved(request, org, saved)
     return toolkit_page(request, form, None, {})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The same for what is in a toolkit. One that no agent may load is saved at once: nobody feels it."""
+    member = member_or_404(request, right=Right.TOOLKITS)
+    toolkit = toolkit_or_404(name)
+    form = ToolkitForm(request.POST if request.method == "POST" else None, toolkit=toolkit)
+    if "find" in request.POST or not form.is_valid():
+        return toolkit_page(request, form, toolkit, {})
+    content = form.content()
+    asked = asked_of(request, toolkit_stamp(toolkit), _held(content))
+    moved = asked.has_moved
+    try:
+        impact = None if asked.is_shown else impact_of_toolkit(toolkit, content, actor=member)
+        if impact is None or asked.may_be_saved(is_felt=impact.changes_somebody):
+            saved = update_toolkit(toolkit_or_404(name), content, actor=member, stamp=asked.state)
+            return toolkit_saved(request, org, saved)
+    except ChangeRefused as error:
+        show_refusal(form, error)
+        return toolkit_page(request, form, toolkit, {})
+    except ChangedMeanwhile:
+        moved = True
+        asked = asked_of(request, toolkit_stamp(toolkit), _held(content))
+        impact = impact_of_toolkit(toolkit, content, actor=member)
+    return toolkit_page(request, form, toolkit, shown_impact(asked, impact, moved), status=moved_status(request, moved))
+
+
+def _held(content: ToolkitContent) -> list[Any]:
+    """What a toolkit's content says beside words."""
+    lines = [[line.tool, line.timeout, line.max_result_chars] for line in content.tools]
+    return [lines, sorted(content.categories)]
 
 
 def toolkit_saved(request: MemberRequest, org: str, toolkit: Toolkit) -> HttpResponse:

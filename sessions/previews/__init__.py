@@ -1,0 +1,20 @@
+"""What a change of configuration does to members and live sessions, for the pages and routes where it is made."""
+
+from __future__ import annotations
+
+
+def provide_previews() -> None:
+    """Called once, when the apps are ready."""
+    from capabilities.access import previews as access  # noqa: PLC0415 -- app ready
+    from capabilities.agents import previews as agents  # noqa: PLC0415 -- app ready
+    from capabilities.catalogue import previews as catalogue  # noqa: PLC0415 -- app ready
+    from capabilities.toolkits import previews as toolkits  # noqa: PLC0415 -- app ready
+    from sessions.previews import offers, roles  # noqa: PLC0415 -- app ready
+    from sessions.selection.starts import start_of  # noqa: PLC0415 -- app ready
+
+    access.impact_of.provide(roles.impact_of)
+    access.impact_of_revoking.provide(roles.impact_of_revoking)
+    agents.impact_of_agent.provide(offers.impact_of_agent)
+    agents.start_of.provide(start_of)
+    catalogue.impact_of_switching_off.provide(roles.impact_of_switching_off)
+    toolkits.impact_of_toolkit.provide(offers.impact_of_toolkit)

@@ -100,7 +100,7 @@ class OfferImpact:
     """What saving would do."""
 
     #: What pages draw it with.
-    template: ClassVar = "sessions/previews/_offer_impact.html"
+    template: ClassVar[str] = "sessions/previews/_offer_impact.html"
 
     #: Whether anything but words differs from what is stored; if not, nobody feels it.
     is_felt: bool
@@ -116,6 +116,14 @@ class OfferImpact:
     dropped: int = 0
     overrides: tuple[OverrideChange, ...] = ()
     other_overrides: int = 0
+
+    @property
+    def changes_somebody(self) -> bool:
+        return self.is_felt
+
+    @property
+    def members(self) -> int:
+        return self.concerned.members
 
     @property
     def sentence(self) -> str:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from django.db.models import Q
 
-from capabilities.access.roles.writes import Rule
+from capabilities.access.previews import NewRole
 from capabilities.contract.permission import OPENING, Decision, RoleRules, ToolKey
 from capabilities.models import AgentTool, Grant, Role, RoleMembership, Tool
 from capabilities.pipeline.specs import is_meta_tool
@@ -44,19 +44,6 @@ from toolhub.tenants.models import Membership
 
 #: What a role that is not there yet says.
 NO_RULES = RoleRules("", "")
-
-
-@dataclass(frozen=True)
-class NewRole:
-    """What a role would be; `role` as it is stored, or one that is not there yet."""
-
-    role: Role
-    mode: str
-    #: None: as they are stored.
-    rules: tuple[Rule, ...] | None
-    #: Keys of the members who would get it, and of those who would lose it.
-    given: Keys = frozenset()
-    taken: Keys = frozenset()
 
 
 @dataclass(frozen=True)
@@ -95,7 +82,7 @@ class Impact:
     """What saving would do."""
 
     #: What pages draw it with.
-    template: ClassVar = "sessions/previews/_impact.html"
+    template: ClassVar[str] = "sessions/previews/_impact.html"
 
     roles: tuple[RoleChange, ...]
     concerned: Grouped = field(default_factory=Grouped)
@@ -111,6 +98,14 @@ class Impact:
     @property
     def others(self) -> int:
         return self.concerned.others
+
+    @property
+    def changes_somebody(self) -> bool:
+        return bool(self.groups)
+
+    @property
+    def members(self) -> int:
+        return self.concerned.members
 
     @property
     def changes_tools(self) -> bool:

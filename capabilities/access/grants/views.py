@@ -1,4 +1,4 @@
-"""The pages of grants: the list, and a new one."""
+"""The pages of grants: the list, a new one, and revoking one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.access.grants.forms import GrantFilter, GrantForm
-from capabilities.access.grants.queries import grant_numbers, grants_page, names_to_suggest
-from capabilities.access.grants.writes import give_grant
+from capabilities.access.grants.queries import grant_numbers, grant_or_404, grants_page, names_to_suggest
+from capabilities.access.grants.writes import give_grant, revoke_grant
+from capabilities.access.previews import impact_of_revoking
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
+from capabilities.contract.wire import canonical_json, sha256_hex
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership, Right
@@ -63,3 +65,21 @@ def grant_create(request: MemberRequest, org: str) -> HttpResponse:
     emails, tools = names_to_suggest()
     context = {"form": form, "emails": emails, "tools": tools}
     return render(request, "capabilities/access/grant_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpResponse:
+    """Revoke a grant. Where its member gains or loses tools by it, that is shown first."""
+    actor = member_or_404(request, right=Right.ROLES, category=None)
+    grant = grant_or_404(grant_id)
+    name, member = str(grant), grant.membership
+    impact = impact_of_revoking(grant)
+    stamp = sha256_hex(canonical_json([str(grant.public_id), impact.sentence]))
+    is_from_member = "member" in request.POST
+    if impact.changes_somebody and request.POST.get("stamp") != stamp:
+        context = {"grant": grant, "impact": impact, "stamp": stamp, "is_from_member": is_from_member}
+        return render(request, "capabilities/access/grant_revoke.html", context)
+    revoke_grant(grant, actor=actor)
+    messages.success(request, f"Revoked: {name}.")
+    return redirect("member_tools", org, member.public_id) if is_from_member else redirect("grant_list", org)

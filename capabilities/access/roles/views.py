@@ -1,21 +1,52 @@
-"""The pages of roles."""
+"""The pages of roles: the list, a new one, and one with its words, rules and members.
+
+What changes somebody's tools is shown first, and saved with the stamp of what was shown.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.access.roles.queries import role_category, role_or_404, roles_shown
-from capabilities.access.roles.writes import delete_role, rules_of
+from capabilities.access.previews import NewRole, impact_of
+from capabilities.access.roles.forms import RoleForm, posted_members, posted_rules
+from capabilities.access.roles.matrix_views import MOVED
+from capabilities.access.roles.queries import (
+    RoleMembers,
+    role_category,
+    role_matrix,
+    role_members,
+    role_or_404,
+    roles_shown,
+)
+from capabilities.access.roles.writes import (
+    RoleContent,
+    RolesChanged,
+    Rule,
+    check_rules,
+    create_role,
+    delete_role,
+    require_for_rules,
+    rules_of,
+    set_role_rules,
+    stamp_of,
+    update_role,
+)
 from capabilities.access.roles_above import locked_roles
-from capabilities.common.pages import refused
+from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.previews import digest
 from capabilities.common.refused import ChangeRefused
+from capabilities.models import Role
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Right
+from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -52,3 +83,121 @@ def role_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         return refused(request, error, "role_detail", org, slug)
     messages.success(request, f"{role} is removed; {losing} member{'s' if losing != 1 else ''} had it.")
     return redirect("role_list", org)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_create(request: MemberRequest, org: str) -> HttpResponse:
+    """The form of a new role. What it would open, and to whom, is shown before it is added where it has members."""
+    member = member_or_404(request, right=Right.ROLES)
+    form = RoleForm(request.POST or None)
+    rules = posted_rules(request.POST, ())
+    members = role_members(None, posted_members(request.POST), _member_query(request), actor=member)
+    context: dict[str, Any] = {}
+    if "find" not in request.POST and form.is_valid():
+        content = form.content(rules)
+        asked = digest(_asked_of_role(content, members))
+        if "preview" not in request.POST and (request.POST.get("stamp") == asked or not members.given):
+            try:
+                role = create_role(content, given=members.given, actor=member)
+            except ChangeRefused as error:
+                show_refusal(form, error)
+            else:
+                messages.success(request, f"{role} is added.")
+                return redirect("role_detail", org, role.slug)
+        else:
+            role = Role(organisation=member.organisation, slug=content.slug, name=content.name)
+            context["impact"] = impact_of([NewRole(role, content.mode, rules, _keys(members.given))])
+            context["stamp"] = asked if members.given else ""
+    return _role_page(request, None, form, rules, members, True, context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """One role: its words, its matrix and its members are one form. With a right for a category only rules are saved.
+
+    What changes its mode, its rules or its members is shown first, and saved with the stamp of what was shown. Of a
+    role that a member of higher access has, only the other members are changed.
+    """
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    role = role_or_404(slug)
+    may_change = member.has_right(Right.ROLES)
+    stored = tuple(rules_of(role))
+    rules = posted_rules(request.POST, stored)
+    locked = locked_roles(member).get(role.pk, "")
+    is_posted = request.method == "POST" and may_change
+    form = RoleForm(request.POST if is_posted else None, role=role, is_locked=bool(locked))
+    ticks = posted_members(request.POST) if may_change else {}
+    members = role_members(role, ticks, _member_query(request), actor=member)
+    more: dict[str, Any] = {"locked": locked}
+    if request.method == "POST" and "find" not in request.POST and (not may_change or form.is_valid()):
+        content = form.content(rules) if may_change else RoleContent(role.slug, role.name, mode=role.mode, rules=rules)
+        require_for_rules(member, {role: (stored, rules)})
+        try:
+            check_rules(rules)
+        except ChangeRefused as error:
+            show_refusal(form, error) if may_change else messages.error(request, str(error))
+            return _role_page(request, role, form, rules, members, may_change, more)
+        state, told = stamp_of([role]), digest(_asked_of_role(content, members))
+        asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
+        is_shown = (asked_state, asked_told) == (state, told)
+        is_felt = (content.mode, rules) != (role.mode, stored) or bool(members.given or members.taken)
+        moved = bool(asked_state) and asked_state != state
+        if "preview" not in request.POST and not moved and (is_shown or not is_felt):
+            try:
+                if may_change:
+                    update_role(role, content, given=members.given, taken=members.taken, actor=member, stamp=state)
+                else:
+                    set_role_rules(role, rules, actor=member, stamp=state)
+            except ChangeRefused as error:
+                show_refusal(form, error) if may_change else messages.error(request, str(error))
+                return _role_page(request, role_or_404(slug), form, rules, members, may_change, more)
+            except RolesChanged:
+                moved = True
+            else:
+                messages.success(request, f"{role} is saved. The change applies from the next call on.")
+                return redirect("role_detail", org, role.slug)
+        new = NewRole(role, content.mode, rules, _keys(members.given), _keys(members.taken))
+        more |= {"impact": impact_of([new]), "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
+    return _role_page(request, role, form, rules, members, may_change, more)
+
+
+def _asked_of_role(content: RoleContent, members: RoleMembers) -> list[Any]:
+    """What a role's form asks for beside words."""
+    people = [sorted(str(each.public_id) for each in some) for some in (members.given, members.taken)]
+    return [content.mode, [astuple(rule) for rule in content.rules or ()], *people]
+
+
+def _keys(members: Iterable[Membership]) -> frozenset[int]:
+    return frozenset(each.pk for each in members)
+
+
+def _member_query(request: MemberRequest) -> str:
+    return request.POST.get("member_q", "")[:100].replace("\x00", "")
+
+
+def _role_page(
+    request: MemberRequest,
+    role: Role | None,
+    form: RoleForm,
+    rules: tuple[Rule, ...],
+    members: RoleMembers,
+    may_change: bool,
+    more: dict[str, Any],
+) -> HttpResponse:
+    if "find" in request.POST:
+        form = RoleForm(initial=request.POST.dict(), role=role, is_locked=bool(more.get("locked")))
+    lines = role_matrix(rules)
+    context = {
+        "role": role,
+        "form": form,
+        "matrix": lines,
+        "unlisted": sum(not line.is_listed for line in lines),
+        "members": members,
+        "member_q": _member_query(request),
+        "may_change": may_change,
+        **more,
+    }
+    status = 409 if more.get("moved") and not request.htmx else status_of(form)
+    return render(request, "capabilities/access/role_form.html", context, status=status)

@@ -115,7 +115,7 @@ def test_who_may_decide_grants_for_as_long_as_the_form_says(
 
     assert "Granted for 2 hours: Bob may use http_post." in text_of(answer.content)
     assert "No request is waiting." in text_of(answer.content)
-    assert "Alice: Only today. Granted until an hour from now" in page_of(as_bob)
+    assert "Alice: Only today. Granted until 2 hours from now" in page_of(as_bob)
     with organisation_scope(acme):
         grant = Grant.objects.get()
         assert grant.expires_at is not None

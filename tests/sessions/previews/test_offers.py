@@ -15,16 +15,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from capabilities.agents import views as agent_views
 from capabilities.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, Grant, Role, RoleMembership, Tool, Toolkit
 from capabilities.pipeline.candidates import candidates_for
+from capabilities.toolkits import views as toolkit_views
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, content_of, update_toolkit
 from sessions.loading.loadable import Place
 from sessions.loading.writes import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
-from sessions.previews import offer_views
 from sessions.previews.concerned import Group
 from sessions.previews.offers import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
 from sessions.selection.queries import Selection, selection_preview
@@ -711,14 +712,15 @@ def test_a_toolkit_that_was_changed_meanwhile_is_not_saved_with_an_old_stamp(
 
 def just_before(monkeypatch: pytest.MonkeyPatch, write: str, change: Callable[[], object]) -> None:
     """Somebody else's change comes between the page's own look and its write."""
-    real = getattr(offer_views, write)
+    views = agent_views if write == "update_agent" else toolkit_views
+    real = getattr(views, write)
 
     def late(*args: Any, **more: Any) -> Any:
-        monkeypatch.setattr(offer_views, write, real)
+        monkeypatch.setattr(views, write, real)
         change()
         return real(*args, **more)
 
-    monkeypatch.setattr(offer_views, write, late)
+    monkeypatch.setattr(views, write, late)
 
 
 def test_an_agent_that_is_changed_between_the_look_and_the_write_is_shown_again(

@@ -12,6 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from capabilities.access.previews import NewRole
 from capabilities.access.roles.writes import Rule, set_role_rules
 from capabilities.models import (
     AgentTool,
@@ -27,7 +28,7 @@ from capabilities.pipeline.permissions import key_of as tool_key_of
 from capabilities.pipeline.permissions import standing_of
 from sessions.models import ChatSession, TurnStatus
 from sessions.previews.concerned import Group
-from sessions.previews.roles import Impact, NewRole, impact_of
+from sessions.previews.roles import Impact, impact_of
 from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import current_scope, organisation_scope, system_scope

@@ -7,13 +7,13 @@ from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
+from capabilities.catalogue.previews import impact_of_switching_off
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.common.pages import page_before
 from capabilities.common.rights import require
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Tool
-from sessions.previews.roles import Impact, impact_of_switching_off
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -48,7 +48,7 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
         return None
     impact = impact_of_switching_off(names, actor=member)
     stamp = sha256_hex(canonical_json([names, impact.sentence]))
-    if not impact.groups or request.POST.get("stamp") == stamp:
+    if not impact.changes_somebody or request.POST.get("stamp") == stamp:
         return None
     context = {"names": names, "impact": impact, "stamp": stamp, "back": page_before(request, member)}
     template = (
@@ -56,11 +56,7 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
         if request.htmx
         else "capabilities/catalogue/tool_switch_off.html"
     )
-    return render(request, template, context | {"name": names[0], "count": _members(impact)})
-
-
-def _members(impact: Impact) -> int:
-    return impact.concerned.members
+    return render(request, template, context | {"name": names[0], "count": impact.members})
 
 
 def _back(request: MemberRequest, response: HttpResponse) -> HttpResponse:

@@ -12,8 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.access.grants.forms import ToolGrantForm
-from capabilities.access.grants.queries import grant_or_404
-from capabilities.access.grants.writes import give_grant, revoke_grant
+from capabilities.access.grants.writes import give_grant
 from capabilities.access.members.forms import UsableFilter
 from capabilities.access.members.queries import (
     UsableTool,
@@ -22,6 +21,7 @@ from capabilities.access.members.queries import (
     shown_member_or_404,
     usable_tools,
 )
+from capabilities.access.previews import NewRole, impact_of
 from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
 from capabilities.access.until import NEVER
 from capabilities.common.pages import refused
@@ -29,7 +29,6 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden, check_rank
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Role
-from sessions.previews.roles import NewRole, impact_of, impact_of_revoking
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import NOWHERE, Membership, Right
@@ -97,24 +96,6 @@ def member_grant(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
         return refused(request, error, "member_tools", org, member_id)
     messages.success(request, f"Saved: {grant}. It applies from the next call on.")
     return _back(request, shown)
-
-
-@require_POST
-@signed_in
-def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpResponse:
-    """Revoke a grant. Where its member gains or loses tools by it, that is shown first."""
-    actor = member_or_404(request, right=Right.ROLES, category=None)
-    grant = grant_or_404(grant_id)
-    name, member = str(grant), grant.membership
-    impact = impact_of_revoking(grant)
-    stamp = sha256_hex(canonical_json([str(grant.public_id), impact.sentence]))
-    is_from_member = "member" in request.POST
-    if impact.groups and request.POST.get("stamp") != stamp:
-        context = {"grant": grant, "impact": impact, "stamp": stamp, "is_from_member": is_from_member}
-        return render(request, "capabilities/access/grant_revoke.html", context)
-    revoke_grant(grant, actor=actor)
-    messages.success(request, f"Revoked: {name}.")
-    return redirect("member_tools", org, member.public_id) if is_from_member else redirect("grant_list", org)
 
 
 def _back(request: MemberRequest, shown: Membership) -> HttpResponse:

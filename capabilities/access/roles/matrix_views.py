@@ -1,0 +1,129 @@
+"""The page of roles by categories and tools. It shows first whom a change affects, and saves what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from capabilities.access.previews import NewRole, impact_of
+from capabilities.access.roles.matrix import (
+    Asked,
+    Place,
+    changed_rules,
+    check_changes,
+    matrix_roles,
+    matrix_rows,
+    posted_changes,
+    rules_of_roles,
+)
+from capabilities.access.roles.writes import (
+    RolesChanged,
+    require_for_rules,
+    set_rules_of_roles,
+    stamp_of,
+)
+from capabilities.access.roles_above import locked_roles
+from capabilities.common.previews import digest
+from capabilities.common.refused import ChangeRefused
+from capabilities.models import Role
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.pages import signed_in
+
+MOVED = "A role was changed in the meantime: nothing is saved yet. This is what your changes would do now."
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def matrix(request: MemberRequest, org: str) -> HttpResponse:
+    """Roles by categories and tools. A first POST shows whom the changes change, one with its stamp saves them."""
+    member = member_or_404(request, right=Right.ROLES, category=None)
+    asked = asked_of(request)
+    if request.method == "POST":
+        return _changed(request, member, asked)
+    if request.htmx and len(asked.opened) == 1:
+        return _category(request, member, asked)
+    return _matrix_page(request, member, asked, {}, {})
+
+
+def asked_of(request: MemberRequest) -> Asked:
+    def several(name: str) -> tuple[str, ...]:
+        return tuple(word for text in request.GET.getlist(name) for word in text.split(",") if word)
+
+    q, after = (request.GET.get(name, "")[:100].replace("\x00", "") for name in ("q", "after"))
+    opened = tuple(name.replace("\x00", "") for name in several("open"))
+    return Asked(several("roles"), opened, q, after)
+
+
+def _category(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
+    _, roles = matrix_roles(asked.roles)
+    rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), locked_roles(member), only=asked.opened[0])
+    context = {"row": rows[0] if rows else None, "roles": roles, "roles_query": _query(roles)}
+    return render(request, "capabilities/access/_matrix_tools.html", context)
+
+
+def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
+    try:
+        changes = posted_changes(request.POST)
+        roles = check_changes(changes)
+        if not changes:
+            raise ChangeRefused("rules", "Nothing was changed.")
+    except ChangeRefused as error:
+        return _matrix_page(request, member, asked, {}, {"refusal": str(error)}, status=422)
+    stored = rules_of_roles(roles.values())
+    rules = {role: changed_rules(role, stored[role.pk], changes) for role in roles.values()}
+    require_for_rules(member, {role: (stored[role.pk], lines) for role, lines in rules.items()})
+    stamp = f"{stamp_of(roles.values())}.{digest(sorted([*place, said] for place, said in changes.items()))}"
+    asked_stamp = request.POST.get("stamp", "")
+    moved = bool(asked_stamp) and asked_stamp.partition(".")[0] != stamp.partition(".")[0]
+    if asked_stamp == stamp and "preview" not in request.POST:
+        try:
+            set_rules_of_roles(rules, actor=member, stamp=stamp.partition(".")[0])
+        except ChangeRefused as error:
+            return _matrix_page(request, member, asked, changes, {"refusal": str(error)}, status=422)
+        except RolesChanged:
+            moved = True
+        else:
+            messages.success(request, f"Saved: {', '.join(sorted(map(str, rules)))}. It counts from the next call on.")
+            return redirect(request.get_full_path())
+    impact = impact_of([NewRole(role, role.mode, lines) for role, lines in rules.items()])
+    context = {"impact": impact, "stamp": stamp, "moved": MOVED if moved else ""}
+    if request.htmx:
+        return render(request, impact.template, context)
+    return _matrix_page(request, member, asked, changes, context, status=409 if moved else 200)
+
+
+def _matrix_page(
+    request: MemberRequest,
+    member: Membership,
+    asked: Asked,
+    changes: Mapping[Place, str],
+    more: dict[str, Any],
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    every, roles = matrix_roles(asked.roles)
+    rows = matrix_rows(roles, asked, changes, member.reach(Right.ROLES), locked_roles(member))
+    lines = [*(row.cells for row in rows), *(tool.cells for row in rows for tool in row.tools)]
+    shown = {cell.place for cells in lines for cell in cells}
+    context = {
+        "every": every,
+        "roles": roles,
+        "rows": rows,
+        "asked": asked,
+        "hidden": [(":".join((*place, "*")), said) for place, said in changes.items() if place not in shown],
+        "changes": len(changes),
+        "roles_query": _query(roles),
+        "may_add": member.has_right(Right.ROLES),
+        **more,
+    }
+    return render(request, "capabilities/access/matrix.html", context, status=status)
+
+
+def _query(roles: Sequence[Role]) -> str:
+    return "roles=" + ",".join(role.slug for role in roles)

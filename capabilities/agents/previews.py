@@ -1,0 +1,13 @@
+"""Previews of what an agent offers, and what a session with it begins with. Provided by the room `sessions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capabilities.common.previews import Impact
+from capabilities.common.provided import Provided
+
+#: What saving an agent's content changes: `(agent, content, actor=...)`.
+impact_of_agent: Provided[..., Impact] = Provided("previews of agents")
+#: The tools that a member's new session with an agent begins with: `(agent, member)`.
+start_of: Provided[..., Any] = Provided("starts of agents")

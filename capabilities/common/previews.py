@@ -1,0 +1,71 @@
+"""Previews: what a change would do to members and live sessions, shown before it is saved, and saved as it was shown.
+
+Which sessions are live, and what they have loaded, only the room `sessions` knows: each kind of preview is `Provided`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from django.http import HttpRequest
+
+from capabilities.contract.wire import canonical_json, sha256_hex
+
+
+class Impact(Protocol):
+    """What saving would do."""
+
+    #: What pages draw it with.
+    template: ClassVar[str]
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+
+    @property
+    def changes_somebody(self) -> bool:
+        """Whether a member gains or loses a tool."""
+
+    @property
+    def members(self) -> int:
+        """How many gain or lose one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a POST asks for: to be shown, or to be saved as it was shown."""
+
+    #: Of what is stored, and of what was posted.
+    state: str
+    content: str
+    #: The same two of what was shown last, if anything was.
+    shown: tuple[str, str]
+    wants_preview: bool
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.state}.{self.content}"
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether what is stored is not what something was shown for."""
+        return bool(self.shown[0]) and self.shown[0] != self.state
+
+    @property
+    def is_shown(self) -> bool:
+        return self.shown == (self.state, self.content) and not self.wants_preview
+
+    def may_be_saved(self, *, is_felt: bool) -> bool:
+        """Whether it may be saved without being shown: it changes nothing for anybody, and nobody asked to see."""
+        return not (is_felt or self.has_moved or self.wants_preview)
+
+
+def asked_of(request: HttpRequest, state: str, content: Any) -> Asked:
+    """`state` stamps what is stored; `content` is what was posted, as JSON."""
+    shown, _, shown_content = request.POST.get("stamp", "").partition(".")
+    return Asked(state, digest(content), (shown, shown_content), "preview" in request.POST)
+
+
+def digest(content: Any) -> str:
+    return sha256_hex(canonical_json(content))

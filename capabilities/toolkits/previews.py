@@ -1,0 +1,9 @@
+"""Previews of what is in a toolkit. Provided by the room `sessions`."""
+
+from __future__ import annotations
+
+from capabilities.common.previews import Impact
+from capabilities.common.provided import Provided
+
+#: What saving a toolkit's content changes, over the agents that may load it: `(toolkit, content, actor=...)`.
+impact_of_toolkit: Provided[..., Impact] = Provided("previews of toolkits")
