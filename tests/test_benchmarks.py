@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
-from benchmarks import prefix, scenes
+from benchmarks import fill, instant_model, prefix, scenes, turn_cost
+from benchmarks.many_tools.tally import Tally, Watch, read
 from benchmarks.prefix import Row
+from sessions.models import ChatSession, Step, Turn, TurnEvent
 
 
 @pytest.mark.django_db(transaction=True)
@@ -51,3 +58,95 @@ def test_the_script_of_the_benchmark_has_the_rounds_and_loads_that_it_promises()
     assert [sum(isinstance(act, kind) for act in acts) for kind in (scenes.Load, scenes.Unload)] == [3, 1]
     assert sorted(len(tools) for tools in scenes.TOOLKITS.values()) == [3, 5, 8]
     assert len(scenes.OWN) == 15
+
+
+# -- What a turn costs -------------------------------------------------------------------------------------------------
+
+
+def test_the_instant_model_asks_for_the_first_tool_and_then_answers() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("first", "second")]
+    messages = [{"role": "user", "content": "Add."}]
+    asked = {"messages": messages, "tools": tools}
+    told = {"messages": [*messages, {"role": "tool", "content": "42"}], "tools": tools}
+
+    _, text = instant_model.answer("/v1/chat/completions", json.dumps(asked).encode())
+    (call,) = json.loads(text)["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "first"
+    _, text = instant_model.answer("/v1/chat/completions", json.dumps(told).encode())
+    assert json.loads(text)["choices"][0]["message"] == {"role": "assistant", "content": instant_model.ANSWER}
+
+
+def test_the_instant_model_streams_where_it_is_asked_to_and_keeps_the_tools() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("a", "b", "c")]
+    request = {"messages": [{"role": "user", "content": "Add."}], "tools": tools, "stream": True}
+
+    kind, text = instant_model.answer("/v1/chat/completions", json.dumps(request).encode())
+
+    assert kind == "text/event-stream"
+    events = [line.removeprefix("data: ") for line in text.decode().splitlines() if line]
+    assert events[-1] == "[DONE]"
+    assert json.loads(events[0])["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "a"
+    assert json.loads(instant_model.answer("/tools/3", b"")[1]) == tools
+
+
+def test_a_database_is_filled_with_whole_turns_in_the_products_tables(tmp_path: Path) -> None:
+    assert (ChatSession._meta.db_table, Turn._meta.db_table) == (fill.SESSION, fill.TURN)
+    assert (Step._meta.db_table, TurnEvent._meta.db_table) == fill.OF_TURN
+    turn_id = uuid4().hex
+    with closing(sqlite3.connect(tmp_path / "db")) as connection, connection:
+        connection.execute(f"CREATE TABLE {fill.SESSION} (id PRIMARY KEY, title)")
+        connection.execute(f"CREATE TABLE {fill.TURN} (id PRIMARY KEY, session_id, seq, created_at, ended_at)")
+        connection.execute(f"INSERT INTO {fill.SESSION} VALUES ('s', 'Sums')")
+        times = ("2026-01-02 00:00:00.5", None)
+        connection.execute(f"INSERT INTO {fill.TURN} VALUES (?, 's', 3, ?, ?)", (turn_id, *times))
+        for table in fill.OF_TURN:
+            connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, turn_id, number)")
+            connection.executemany(f"INSERT INTO {table} (turn_id, number) VALUES (?, ?)", [(turn_id, 1), (turn_id, 2)])
+
+    fill.add_copies(tmp_path / "db", turn_id, 250)
+
+    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        sessions = connection.execute(f"SELECT title, count(*) FROM {fill.SESSION} GROUP BY 1").fetchall()
+        assert sessions == [("Sums", 1 + 3)]
+        per_session = f"SELECT count(*), max(seq), count(ended_at) FROM {fill.TURN} GROUP BY session_id ORDER BY 1"
+        assert connection.execute(per_session).fetchall() == [(1, 3, 0), (50, 50, 0), (100, 100, 0), (100, 100, 0)]
+        newest = connection.execute(f"SELECT max(created_at) FROM {fill.TURN} WHERE id != ?", [turn_id]).fetchone()
+        assert newest == ("2026-01-01 23:59:00.500000",)
+        for table in fill.OF_TURN:
+            parts = f"SELECT count(*), count(DISTINCT id), count(DISTINCT turn_id) FROM {table}"
+            assert connection.execute(parts).fetchone() == (502, 502, 251)
+
+
+def test_the_last_line_has_the_figures_of_the_peers_only_where_they_ran() -> None:
+    alone = {"worker": {5: [30.0, 10.0, 20.0], 128: [40.0]}, "web": {5: [9.0]}, "bare": {5: [4.0]}}
+    alone |= {"full_worker": {5: [22.0]}, "full_web": {5: [9.0]}}
+
+    line = turn_cost.summary(alone, (20.0, 6.0, 6.0))
+    assert (line["statements"], line["commits"]) == (20.0, 6.0)
+    assert (line["worker_cpu_ms"], line["ratio_bare"], line["ratio_full_database"]) == (20.0, 5.0, 1.1)
+    assert line["ratio_agents_5"] is line["ratio_agents_128"] is None
+
+    line = turn_cost.summary({**alone, "agents": {5: [10.0], 128: [80.0]}}, (20.0, 6.0, 6.0))
+    assert (line["ratio_agents_5"], line["ratio_agents_128"]) == (2.0, 0.5)
+
+
+def test_statements_and_commits_are_counted_as_a_server_counts_them(tmp_path: Path) -> None:
+    tally = Tally(tmp_path / "7")
+    watch = Watch(tally)
+    connection = SimpleNamespace(in_atomic_block=False)
+
+    def execute(sql: str) -> None:
+        watch.statement(lambda *args: None, sql, None, False, {"connection": connection})
+
+    execute("SELECT 1")
+    execute("UPDATE t SET a = 1")
+    assert read(tmp_path, [7]) == (2, 2, 1)
+    execute("BEGIN IMMEDIATE")
+    connection.in_atomic_block = True
+    execute("SELECT 1")
+    watch.commit(connection)
+    assert read(tmp_path, [7]) == (4, 3, 1)
+    execute("INSERT INTO t VALUES (1)")
+    execute("UPDATE t SET a = 1")
+    watch.commit(connection)
+    assert read(tmp_path, [7]) == (6, 4, 2)
