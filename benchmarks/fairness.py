@@ -13,8 +13,8 @@ The last line of standard output is a JSON object, in seconds:
 
 backlog          from then until every turn of the backlog has ended
 one_turn         one turn of an idle service, from its post to its end
-wait_fair        from then until the other organisation's turn begins
-wait_first_come  the same of the backlog's last turn
+wait_fair        from then until the other organisation's turn has its answer, and `begins_fair` until it begins
+wait_first_come  the same of the backlog's last turn, and `begins_first_come`
 turns            in the backlog
 """
 
@@ -58,8 +58,10 @@ def run(turns: int, turns_a_session: int) -> dict[str, Any]:
             return {
                 "backlog": round(max(at(service, turn_id, "ended_at") for turn_id in backlog) - begun, 2),
                 "one_turn": round(median(idle[2:]), 2),
-                "wait_fair": round(at(service, single, "started_at") - begun, 2),
-                "wait_first_come": round(at(service, last, "started_at") - begun, 2),
+                "wait_fair": round(at(service, single, "ended_at") - begun, 2),
+                "wait_first_come": round(at(service, last, "ended_at") - begun, 2),
+                "begins_fair": round(at(service, single, "started_at") - begun, 2),
+                "begins_first_come": round(at(service, last, "started_at") - begun, 2),
                 "turns": turns,
             }
 
