@@ -6,7 +6,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import time
 import urllib.request
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -161,10 +160,8 @@ def test_an_answer_stopped_in_the_middle_stays_with_what_it_cost(up: Up, page: P
     say(page, MESSAGE)
     before = wait_until_written(page, 150)
 
-    pressed = time.monotonic()
     page.locator(STOP).click()
     page.locator(".turn-ended").wait_for(timeout=TURN_MS)
-    took = time.monotonic() - pressed
     picture(page, "stopped")
 
     turn = rest(up, f"sessions/{session_of(page)}/turns")["results"][-1]
@@ -176,7 +173,6 @@ def test_an_answer_stopped_in_the_middle_stays_with_what_it_cost(up: Up, page: P
     assert before.split()[5] in shown
     assert f"{turn['usage']['output_tokens']:,} out" in shown
     assert "estimated" in shown
-    assert took < 2.5  # a second where the machine is not busy
     page.reload()
     assert page.locator("article.turn .answer.prose").inner_text().split() != []
     say(page, MESSAGE)

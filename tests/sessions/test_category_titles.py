@@ -81,12 +81,13 @@ def seen(client: Client, address: str) -> str:
         "toolkits/kit/",
         "toolkits/kit/edit/",
         "agents/new/",
+        "members/{member}/tools/?show=all",
     ],
 )
 def test_a_page_says_the_title_and_not_the_key(client: Client, session: ChatSession, address: str) -> None:
     client.force_login(session.membership.user)
 
-    text = seen(client, address)
+    text = seen(client, address.format(member=session.membership.public_id))
 
     assert TITLE in text
     assert KEY not in text

@@ -24,6 +24,7 @@ class UsableTool:
 
     name: str
     category: str
+    category_title: str
     tokens: int
     is_enabled: bool
     answer: Permission
@@ -92,7 +93,7 @@ def usable_tools(
         totals[of_category] = (title, count + 1, *counted)
         is_asked = q.lower() in name.lower() and category in ("", of_category) and (answer.allowed or not only_allowed)
         if is_asked and name > after and len(found) <= TOOLS_A_PAGE:
-            found.append(UsableTool(name, of_category, tokens or 0, is_enabled, answer))
+            found.append(UsableTool(name, of_category, title, tokens or 0, is_enabled, answer))
     page = found[:TOOLS_A_PAGE]
     return UsableTools(
         page,
