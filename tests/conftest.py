@@ -35,7 +35,6 @@ class MigratedDatabase:
             for old in self.file.parent.glob("*.sqlite3"):
                 old.unlink()
             copy_database(made, self.file)
-        self.lock.close()
 
 
 @pytest.fixture(scope="session")
@@ -77,8 +76,20 @@ def django_db_createdb(request: pytest.FixtureRequest, migrated_database: Migrat
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, migrated_database: MigratedDatabase | None) -> None:
-    if migrated_database is not None:
+    if migrated_database is None:
+        return
+    if settings.DATABASES["default"]["NAME"] == str(database_of_tests()):  # else no test asks for it, and none was made
         migrated_database.keep(database_of_tests())
+    migrated_database.lock.close()
+
+
+@pytest.fixture(scope="session")
+def empty_database(django_db_setup: None, migrated_database: MigratedDatabase | None) -> Path | None:
+    """The file of a migrated database without a row, for a service that then need not migrate.
+
+    None on PostgreSQL, and where nothing made it yet: no test of this run asks for a database, and none before did.
+    """
+    return migrated_database.file if migrated_database and migrated_database.file.exists() else None
 
 
 def database_of_tests() -> Path:

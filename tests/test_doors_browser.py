@@ -4,6 +4,7 @@ not. Nothing of a link's secret stays in an address, a Referer or a log."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +21,8 @@ NEW = "another-good-password"
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("doors")) as running:
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
+    with service(tmp_path_factory.mktemp("doors"), empty_database) as running:
         yield running
 
 

@@ -17,13 +17,15 @@ from tests.test_up import ROOT, Up
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.processes
+
 #: Seconds for a turn of the offline model on a busy machine, in milliseconds for the browser.
 TURN_MS = 20_000
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("newcomer")) as running:
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
+    with service(tmp_path_factory.mktemp("newcomer"), empty_database) as running:
         yield running
 
 

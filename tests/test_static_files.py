@@ -19,14 +19,14 @@ from toolhub.static_files import collect_if_changed
 from toolhub.tenants.pages import MENU
 from toolhub.tenants.templatetags.look import STATE_ICONS
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 HASHED = re.compile(r"""(?:href|src)=["'](/static/[^"'#]+)["'#]""")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("static")) as running:
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
+    with service(tmp_path_factory.mktemp("static"), empty_database) as running:
         yield running
 
 

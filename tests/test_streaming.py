@@ -8,6 +8,7 @@ import json
 import os
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,9 +30,9 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
     env = {"TOOLHUB_OFFLINE_WORD_SECONDS": str(WORD_SECONDS), "TOOLHUB_STREAMS_PER_MEMBER": "10"}
-    with service(tmp_path_factory.mktemp("streaming"), **env) as running:
+    with service(tmp_path_factory.mktemp("streaming"), empty_database, **env) as running:
         yield running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ START_SECONDS = 150.0
 END_SECONDS = 20.0
 
 pytestmark = [
+    pytest.mark.processes,
     pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of /proc"),
     pytest.mark.timeout(400),
 ]
@@ -32,10 +34,13 @@ Start = Callable[..., "Up"]
 
 
 class Up:
-    """One `manage.py up` under way."""
+    """One `manage.py up` under way: it begins with a copy of `database`, or else with the data that is there."""
 
-    def __init__(self, data_dir: Path, port: int, **env: str) -> None:
+    def __init__(self, data_dir: Path, port: int, *, database: Path | None = None, **env: str) -> None:
         self.port = port
+        if database is not None:
+            data_dir.mkdir(mode=0o700)
+            shutil.copy(database, data_dir / "toolhub.sqlite3")
         self.log = data_dir.parent / f"up-{port}.log"
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLHUB_", "DJANGO_"))}
         for name in ("REDIS_URL", "DATABASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
@@ -67,8 +72,8 @@ class Up:
 def start() -> Iterator[Start]:
     started: list[Up] = []
 
-    def starter(data_dir: Path, **env: str) -> Up:
-        started.append(Up(data_dir, free_port(), **env))
+    def starter(data_dir: Path, *, database: Path | None = None, **env: str) -> Up:
+        started.append(Up(data_dir, free_port(), database=database, **env))
         return started[-1]
 
     yield starter
@@ -100,10 +105,12 @@ def test_ctrl_c_ends_all_parts_and_a_second_start_keeps_the_data(start: Start, t
     assert (data_dir / "toolhub.sqlite3").stat().st_mode & 0o077 == 0
 
 
-def test_a_data_folder_longer_than_a_socket_path_works(start: Start, tmp_path: Path) -> None:
+def test_a_data_folder_longer_than_a_socket_path_works(
+    start: Start, tmp_path: Path, empty_database: Path | None
+) -> None:
     data_dir = tmp_path / ("long" * 30)
     with tempfile.TemporaryDirectory(prefix="up-") as short:
-        up = start(data_dir, TMPDIR=short)
+        up = start(data_dir, database=empty_database, TMPDIR=short)
         up.wait_ready()
 
         assert [path.parent.parent for path in Path(short).rglob("valkey.sock")] == [Path(short)]
@@ -111,8 +118,10 @@ def test_a_data_folder_longer_than_a_socket_path_works(start: Start, tmp_path: P
         assert list(Path(short).glob("toolhub-*")) == []
 
 
-def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(start: Start, tmp_path: Path) -> None:
-    killed = start(tmp_path / "data")
+def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(
+    start: Start, tmp_path: Path, empty_database: Path | None
+) -> None:
+    killed = start(tmp_path / "data", database=empty_database)
     killed.wait_ready()
     parts = children_of(killed.process.pid)
 
@@ -126,8 +135,10 @@ def test_parts_die_with_a_killed_supervisor_and_the_next_start_works(start: Star
     assert again.interrupt() == 0
 
 
-def test_a_part_that_ends_is_started_again_with_a_notice(start: Start, tmp_path: Path) -> None:
-    up = start(tmp_path / "data")
+def test_a_part_that_ends_is_started_again_with_a_notice(
+    start: Start, tmp_path: Path, empty_database: Path | None
+) -> None:
+    up = start(tmp_path / "data", database=empty_database)
     up.wait_ready()
     valkey, web = up.child("valkey-server"), up.child("toolhub.asgi")
 
@@ -142,8 +153,10 @@ def test_a_part_that_ends_is_started_again_with_a_notice(start: Start, tmp_path:
     assert up.interrupt() == 0
 
 
-def test_a_second_start_with_the_same_data_folder_says_so(start: Start, tmp_path: Path) -> None:
-    first = start(tmp_path / "data")
+def test_a_second_start_with_the_same_data_folder_says_so(
+    start: Start, tmp_path: Path, empty_database: Path | None
+) -> None:
+    first = start(tmp_path / "data", database=empty_database)
     first.wait_ready()
 
     second = start(tmp_path / "data")

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,13 +180,15 @@ class Caller:
 
 
 @pytest.fixture(scope="module")
-def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Caller, Caller]]:
+def callers(
+    tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None
+) -> Iterator[tuple[Caller, Caller, Caller]]:
     """The administrator's first token and second one, and one of another organisation's administrator.
 
     A token may have 10 streams open, an organisation 12.
     """
     folder = tmp_path_factory.mktemp("streams")
-    with service(folder, TOOLHUB_OFFLINE_WORD_SECONDS="1", TOOLHUB_STREAMS_PER_ORGANISATION="12") as up:
+    with service(folder, empty_database, TOOLHUB_OFFLINE_WORD_SECONDS="1", TOOLHUB_STREAMS_PER_ORGANISATION="12") as up:
         made = subprocess.run(
             [sys.executable, "manage.py", "shell", "--no-imports", "-c", MORE_TOKENS],
             cwd=ROOT,
@@ -199,6 +202,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, 
         yield first, second, other
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(400)  # the service starts slowly on a busy machine
 def test_two_hundred_streams_of_one_token_and_a_full_organisation_stop_nobody_s_reads(
     callers: tuple[Caller, Caller, Caller],
