@@ -7,15 +7,20 @@ UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --co
 export PYTHONDONTWRITEBYTECODE :=
 # The certificates that this machine trusts, as pip does: a TLS proxy's too.
 export UV_SYSTEM_CERTS ?= 1
-TESTS := $(PY) -m pytest -q -n auto --dist loadfile
+TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+FAST := not browser and not postgres and not processes and not exhaustive
 
-.PHONY: run test test-twice check format lock clean
+.PHONY: run test test-fast test-twice check format lock clean
 
 run: $(VENV)/.run
 	@exec $(PY) manage.py up
 
 test: $(VENV)/.dev
 	$(TESTS)
+
+# After each edit: no browser, no PostgreSQL, no service that starts, no walk over every route.
+test-fast: $(VENV)/.dev
+	$(TESTS) -m "$(FAST)"
 
 # All tests, and once more what failed, by itself: what passes then is named as flaky.
 test-twice: $(VENV)/.dev

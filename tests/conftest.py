@@ -3,7 +3,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
@@ -101,6 +102,26 @@ def copy_database(source: Path, target: Path) -> None:
     with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(unfinished)) as other:
         one.backup(other)
     unfinished.replace(target)
+
+
+#: Marks of files that take long, the longest first.
+LONG = ("postgres", "exhaustive", "browser", "processes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several processes each takes a file at a time: the long ones come first, so that all end at about once."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=longest_first(items))
+
+
+def longest_first(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], tuple[int, int, str]]:
+    """A key to sort by: files by their marks, in the order of LONG, then by their tests; in a file nothing moves."""
+    counts = Counter(item.path for item in items)
+    ranks: dict[Path, int] = {}
+    for item in items:
+        rank = next((rank for rank, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    return lambda item: (ranks[item.path], -counts[item.path], str(item.path))
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from tests.processes import wait_for
 from toolhub.probe import is_ready
 from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLE = re.compile(r"\$(?:(\$)|\{([A-Z_]+)(?::([?-])([^}]*))?\})")
 #: What an operator writes into .env.

@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 TOKEN = "flow-" + "t" * 40
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children die with their parent on Linux only")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="children die with their parent on Linux only"),
+]
 
 
 @dataclass

@@ -69,7 +69,7 @@ from toolhub.tenants.invitations import invite
 from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 
 #: Stands in every text of Acme's, and must stand in nothing that Charlie reads.
 CANARY = "zebracanary"

@@ -625,6 +625,7 @@ def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> World
     return World(alice, bob, provider)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(300)
 def test_what_a_session_loads_is_what_its_model_says(world: World, in_acme: object) -> None:

@@ -343,6 +343,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert not left.exclude(turn__status__in=OPEN_STATUSES).exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.django_db
 def test_the_ledger_does_what_its_model_says(bob: Membership) -> None:
     make_agent(bob.organisation)
