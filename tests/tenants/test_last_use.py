@@ -25,6 +25,7 @@ pytestmark = [
 def rest(alice: Membership) -> Rest:
     """Whose token was used before, an hour ago."""
     found = Rest(alice)
+    found.get("members")  # a process's first request is slow: it imports what all requests need
     with system_scope():
         ApiToken.objects.update(last_used_at=timezone.now() - timedelta(hours=1))
     return found
@@ -53,7 +54,7 @@ def test_a_read_is_answered_at_once_while_somebody_writes(rest: Rest, locked: No
     reply = rest.get("members")
 
     assert reply.status == 200
-    assert time.monotonic() - started < 5  # SQLite waits 20
+    assert time.monotonic() - started < 15  # SQLite waits 20
     assert last_used() > 3_000
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
