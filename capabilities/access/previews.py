@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
-from capabilities.access.roles.writes import Rule
 from capabilities.common.previews import Impact
 from capabilities.common.provided import Provided
 from capabilities.models import Grant, Role
+from toolhub.tenants.models import Membership
 
-
-@dataclass(frozen=True)
-class NewRole:
-    """What a role would be; `role` as it is stored, or one that is not there yet."""
-
-    role: Role
-    mode: str
-    #: None: as they are stored.
-    rules: tuple[Rule, ...] | None
-    #: Keys of the members who would get it, and of those who would lose it.
-    given: frozenset[int] = frozenset()
-    taken: frozenset[int] = frozenset()
-
-
-#: What saving these roles would change, over all members who have one of them, or would.
-impact_of: Provided[[Sequence[NewRole]], Impact] = Provided("previews of roles")
-#: What the member of a grant gains and loses when it is revoked.
-impact_of_revoking: Provided[[Grant], Impact] = Provided("previews of revoking a grant")
+#: What this write of roles would change, over all members, and for these roles one by one. Raises what it raises.
+impact_of_roles: Provided[[Callable[[], object], Iterable[Role]], Impact] = Provided("previews of roles")
+#: What the member of a grant gains and loses when this actor revokes it.
+impact_of_revoking: Provided[[Grant, Membership], Impact] = Provided("previews of revoking a grant")

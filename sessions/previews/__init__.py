@@ -12,7 +12,7 @@ def provide_previews() -> None:
     from sessions.previews import offers, roles  # noqa: PLC0415 -- app ready
     from sessions.selection.starts import start_of  # noqa: PLC0415 -- app ready
 
-    access.impact_of.provide(roles.impact_of)
+    access.impact_of_roles.provide(roles.impact_of_roles)
     access.impact_of_revoking.provide(roles.impact_of_revoking)
     agents.impact_of_agent.provide(offers.impact_of_agent)
     agents.start_of.provide(start_of)

@@ -5,18 +5,18 @@ Sets of tools are whole numbers with a bit for each. Members with the same roles
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
 from operator import or_
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.contract.permission import Decision, Rights, RoleRules
+from capabilities.contract.permission import Decision, Rights, RoleRules, ToolKey
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
 from capabilities.pipeline.permissions import Standing
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Turn
@@ -24,6 +24,8 @@ from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Memb
 
 #: A session counts as live for so long after its last turn was accepted.
 LIVE = timedelta(hours=24)
+#: Live sessions that a preview looks at, those used last; the others are counted.
+SESSIONS_LOOKED_AT = 50
 MEMBERS_NAMED = 10
 TOOLS_NAMED = 8
 GROUPS_TOLD = 3
@@ -31,7 +33,7 @@ GROUPS_SHOWN = 8
 
 Keys = frozenset[int]
 #: What is said of categories and of tools, by their keys.
-Said = tuple[Mapping[int, Decision], Mapping[int, Decision]]
+Said = tuple[dict[int, Decision], dict[int, Decision]]
 #: Bits of the tools won, and of those lost.
 Difference = tuple[int, int]
 
@@ -52,6 +54,8 @@ class Named(Protocol):
     def name(self) -> str: ...
     @property
     def category_id(self) -> int: ...
+    @property
+    def is_meta(self) -> bool: ...
 
 
 T = TypeVar("T", bound=Named)
@@ -96,105 +100,106 @@ def opened(rules: RoleRules, tools: Mapping[int, Named]) -> Keys:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Members with all their roles and unexpired grants."""
+class Permissions:
+    """Members with all their roles, unexpired grants and the categories that they may load. Keys are those of rows."""
 
-    #: Keys of the memberships, as a query.
-    holders: QuerySet[Any]
+    #: Every role of the organisation: its name, and its rules.
+    names: Mapping[int, str]
     rules: Mapping[int, RoleRules]
     roles_of: Mapping[int, Keys]
     grants_of: Mapping[int, Said]
+    loads_of: Mapping[int, Reach]
 
-    def rights_of(self, member: int) -> Rights:
-        held = sorted(self.roles_of.get(member, ()), key=lambda role: role or 0)  # None: one that is not stored yet
-        rules = tuple(self.rules[role] for role in held)
-        return Rights(rules, *self.grants_of.get(member, ({}, {})))
+    def standing_of(self, member: int) -> Standing:
+        rules = tuple(self.rules[role] for role in sorted(self.roles_of.get(member, ())))
+        rights = Rights(rules, *self.grants_of.get(member, ({}, {})))
+        return Standing(rights, self.loads_of.get(member, NOWHERE))
+
+    def members_with(self, roles: Iterable[int]) -> dict[int, set[int]]:
+        """Who has each of these roles."""
+        return {role: {member for member, held in self.roles_of.items() if role in held} for role in roles}
 
 
-def standings_of(stored: Stored, members: Mapping[int, Membership]) -> dict[int, Standing]:
-    """What each of these members may use and load, by key. One query."""
-    delegated: dict[int, Reach] = {}
-    rights = AdminRight.objects.filter(membership__in=stored.holders, right=Right.LOAD_CATEGORIES)
-    for key, category in rights.values_list("membership_id", "category"):
-        delegated[key] = Reach(delegated.get(key, NOWHERE).categories | {category})
-    return {
-        key: Standing(
-            stored.rights_of(key),
-            EVERYWHERE if member.access in (Access.ADMIN, Access.OPERATOR) else delegated.get(key, NOWHERE),
-        )
-        for key, member in members.items()
+def members_who(holders: QuerySet[Membership] | None = None) -> QuerySet[Membership]:
+    """Those of them, or of all members, who may sign in."""
+    active = Membership.objects.filter(ended_at=None, user__is_active=True)
+    return active if holders is None else active.filter(pk__in=holders.values("pk"))
+
+
+def members_in(holders: QuerySet[Membership]) -> dict[int, Membership]:
+    """By key, with their users at hand. One query."""
+    return {each.pk: each for each in holders.select_related("user")}
+
+
+def read_permissions(holders: QuerySet[Membership], roles: Iterable[int] = ()) -> Permissions:
+    """What is stored for these members now, with the rules of their roles and of these. Six queries."""
+    keys = holders.values("pk")
+    stored = {
+        key: (slug, name, mode) for key, slug, name, mode in Role.objects.values_list("pk", "slug", "name", "mode")
     }
-
-
-def read_stored(holders: QuerySet[Any], roles: Collection[Role] = (), *, without: Grant | None = None) -> Stored:
-    """What these members have, and the rules of these roles even if none of them has one. Three queries.
-
-    `without`: as if this grant were not there.
-    """
-    modes = {role.pk: (role.slug, role.mode) for role in roles}
+    said: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {key: ({}, {}) for key in stored}
+    held = RoleMembership.objects.filter(membership__in=keys)
+    lines = RoleRule.objects.filter(Q(role__in=held.values("role")) | Q(role__in=list(roles)))
+    columns = ("role_id", "category_id", "tool_id", "effect")
+    for role, category_id, tool_id, effect in lines.values_list(*columns):
+        _note(said[role], category_id, tool_id, effect)
     roles_of: dict[int, set[int]] = {}
-    held = RoleMembership.objects.filter(membership__in=holders)
-    for member, role_id, slug, mode in held.values_list("membership_id", "role_id", "role__slug", "role__mode"):
-        roles_of.setdefault(member, set()).add(role_id)
-        modes[role_id] = (slug, mode)
-    rules: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {key: ({}, {}) for key in modes}
-    lines = RoleRule.objects.filter(role__in=list(modes))
-    for role_id, category_id, tool_id, effect in lines.values_list("role_id", "category_id", "tool_id", "effect"):
-        by_category, by_tool = rules[role_id]
-        if tool_id is not None:
-            by_tool[tool_id] = decision(effect)
-        elif category_id is not None:
-            by_category[category_id] = decision(effect)
-    return Stored(
-        holders,
-        {key: RoleRules(slug, mode, *rules[key]) for key, (slug, mode) in modes.items()},
-        {member: frozenset(roles) for member, roles in roles_of.items()},
-        _grants(holders, without),
+    for member, role in held.values_list("membership_id", "role_id"):
+        roles_of.setdefault(member, set()).add(role)
+    grants_of: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {}
+    in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), membership__in=keys)
+    for member, category_id, tool_id, effect in in_force.values_list(
+        "membership_id", "category_id", "tool_id", "effect"
+    ):
+        _note(grants_of.setdefault(member, ({}, {})), category_id, tool_id, effect)
+    loads_of: dict[int, Reach] = {}
+    rights = AdminRight.objects.filter(membership__in=keys, right=Right.LOAD_CATEGORIES)
+    for member, category in rights.values_list("membership_id", "category"):
+        loads_of[member] = Reach(loads_of.get(member, NOWHERE).categories | {category})
+    for member in holders.filter(access__in=[Access.ADMIN, Access.OPERATOR]).values_list("pk", flat=True):
+        loads_of[member] = EVERYWHERE
+    return Permissions(
+        {key: name for key, (_, name, _) in stored.items()},
+        {key: RoleRules(slug, mode, *said[key]) for key, (slug, _, mode) in stored.items()},
+        {member: frozenset(held) for member, held in roles_of.items()},
+        dict(grants_of),
+        loads_of,
     )
 
 
-def _grants(holders: QuerySet[Any], without: Grant | None) -> dict[int, Said]:
-    in_force = Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), membership__in=holders)
-    if without is not None:
-        in_force = in_force.exclude(pk=without.pk)
-    found: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {}
-    rows = in_force.values_list("membership_id", "category_id", "tool_id", "effect")
-    for member, category_id, tool_id, effect in rows:
-        categories, tools = found.setdefault(member, ({}, {}))
-        said, key = (tools, tool_id) if category_id is None else (categories, category_id)
-        if key is not None and said.get(key) != "deny":
-            said[key] = decision(effect)
-    return dict(found)
+def _note(said: Said, category_id: int | None, tool_id: int | None, effect: str) -> None:
+    """Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
+    of, key = (said[1], tool_id) if category_id is None else (said[0], category_id)
+    if key is not None and of.get(key) != "deny":
+        of[key] = "allow" if effect == Effect.ALLOW else "deny"
 
 
-def decision(effect: str) -> Decision:
-    """An effect as stored; anything but an allow counts as a deny."""
-    return "allow" if effect == Effect.ALLOW else "deny"
+def usable_by(stored: Permissions, members: Iterable[int], bits: Bits[T]) -> dict[int, int]:
+    """Bits of the tools that each of these members may use, as `Standing.decide` says of each tool. No query.
+
+    Members with the same roles are looked at once. The tools that load others are decided for each member: whether one
+    may be used hangs on all the roles.
+    """
+    meta = {key: line for key, line in bits.lines.items() if line.is_meta}
+    every = bits.of(meta)
+    keys = {key: ToolKey(key, line.category_id, line.name, True) for key, line in meta.items()}
+    by_role = {key: bits.opened(rules) for key, rules in stored.rules.items()}
+    by_roles: dict[Keys, int] = {}
+    found = {}
+    for member in members:
+        roles = stored.roles_of.get(member, frozenset())
+        if roles not in by_roles:
+            by_roles[roles] = reduce(or_, (by_role[role] for role in roles), 0)
+        said = stored.grants_of.get(member, ({}, {}))
+        usable = (by_roles[roles] | _granted(said, "allow", bits)) & ~_granted(said, "deny", bits) & ~every
+        standing = stored.standing_of(member)
+        found[member] = usable | bits.of(key for key, of in keys.items() if standing.decide(of).allowed)
+    return found
 
 
-class Usable(Generic[T]):
-    """Bits of the tools that each member may use."""
-
-    def __init__(self, stored: Stored, bits: Bits[T]) -> None:
-        self._stored, self._bits = stored, bits
-        self._opened = {key: bits.opened(rules) for key, rules in stored.rules.items()}
-        self._by_roles: dict[Keys, int] = {}
-
-    def by(self, member: int) -> int:
-        roles = self._stored.roles_of.get(member, frozenset())
-        if roles not in self._by_roles:
-            self._by_roles[roles] = reduce(or_, (self._opened[role] for role in roles), 0)
-        said = self._stored.grants_of.get(member, ({}, {}))
-        return (self._by_roles[roles] | self._granted(said, "allow")) & ~self._granted(said, "deny")
-
-    def _granted(self, said: Said, wanted: Decision) -> int:
-        categories, tools = ([key for key, effect in each.items() if effect == wanted] for each in said)
-        return self._bits.of_categories(categories) | self._bits.of(tools)
-
-
-def members_in(holders: QuerySet[Any]) -> dict[int, Membership]:
-    """With their users at hand. One query."""
-    return {each.pk: each for each in Membership.objects.select_related("user").filter(pk__in=holders)}
+def _granted(said: Said, wanted: Decision, bits: Bits[T]) -> int:
+    categories, tools = ([key for key, effect in each.items() if effect == wanted] for each in said)
+    return bits.of_categories(categories) | bits.of(tools)
 
 
 # -- What is told of them ---------------------------------------------------------------------------------------------
@@ -269,10 +274,15 @@ def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mappi
     )
 
 
-def sessions_told(count: int) -> list[str]:
-    """`2 live sessions change at their next turn`; nothing for none."""
+def sessions_told(count: int, not_looked_at: int = 0) -> list[str]:
+    """`2 live sessions change at their next turn`, `950 more live sessions were not looked at`; nothing for none."""
     verb, whose = ("changes", "its") if count == 1 else ("change", "their")
-    return [f"{number_of(count, 'live session')} {verb} at {whose} next turn"] if count else []
+    said = [f"{number_of(count, 'live session')} {verb} at {whose} next turn"] if count else []
+    if not_looked_at:
+        said.append(
+            f"{number_of(not_looked_at, 'more live session')} {'was' if not_looked_at == 1 else 'were'} not looked at"
+        )
+    return said
 
 
 def told(names: Sequence[str], most: int = TOOLS_NAMED) -> str:

@@ -1,11 +1,11 @@
-"""Whom a change of an agent or a toolkit changes, before it is saved: tools won and lost, live sessions, tokens.
+"""What a change of an agent or a toolkit does, before it is saved: tools won and lost, live sessions, loads, tokens.
 
-What would be is read from what would be: the change is written in a transaction that is taken back, so that a preview
-never says anything else than what saving does, and refuses what saving refuses. Only the configuration is read in
-there; what it means for members and sessions is worked out afterwards, with the same functions that select a turn's
-tools. The number of queries is the same whatever the number of agents, sessions, members and tools.
+The change is written by the function that saves it, what it makes is read, and it is taken back: so a preview says what
+saving does, and refuses what saving refuses. Only the configuration is read in there; what it means for members and
+sessions is worked out afterwards, by the selection of a turn. The number of queries is the same whatever the number of
+agents, sessions, members and tools.
 
-Tools that are switched off or need set-up are offered to nobody here. Sessions with the same loads are looked at once.
+Tools that are switched off or need set-up are offered to nobody here.
 """
 
 from __future__ import annotations
@@ -14,32 +14,35 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 
 from capabilities.agents.writes import AgentContent, update_agent
+from capabilities.common.taken_back import taken_back
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from capabilities.pipeline.permissions import Standing, standing_of
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
 from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (
+    SESSIONS_LOOKED_AT,
     Bits,
     Difference,
     Grouped,
-    Usable,
     grouped,
     live_sessions,
     members_in,
+    members_who,
     number_of,
-    read_stored,
+    read_permissions,
     sessions_told,
-    standings_of,
     tokens_told,
     told,
+    usable_by,
 )
-from sessions.previews.offer_sides import Sent, Setup, Shelf, Side, read_setup, read_shelf
-from sessions.selection.reach import Holdings, loads_in
+from sessions.previews.roles import agents_of, sent_by
+from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
+from sessions.selection.queries import Selection
+from sessions.selection.reach import Load, loads_in
 from toolhub.tenants.models import Membership
 
 AGENTS_SHOWN = 8
@@ -116,6 +119,8 @@ class OfferImpact:
     dropped: int = 0
     overrides: tuple[OverrideChange, ...] = ()
     other_overrides: int = 0
+    #: Live sessions of these agents beyond those that were looked at, the ones used last.
+    not_looked_at: int = 0
 
     @property
     def changes_somebody(self) -> bool:
@@ -128,7 +133,7 @@ class OfferImpact:
     @property
     def sentence(self) -> str:
         """`1 member loses docker; 2 live sessions change at their next turn; 1 load is dropped; -90 tokens for Ops.`"""
-        parts = [self.concerned.sentence, *sessions_told(self.sessions)]
+        parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
         if self.dropped:
             parts.append(f"{number_of(self.dropped, 'load')} {'is' if self.dropped == 1 else 'are'} dropped")
         overrides = len(self.overrides) + self.other_overrides
@@ -140,18 +145,26 @@ class OfferImpact:
 
 def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -> OfferImpact:
     """What saving this content would change. Raises ChangeRefused for what could not be saved."""
-    agents = [agent.pk]
-    before = read_setup(agents)
-    after = _if(lambda: update_agent(_again(agent), content, actor=actor), lambda: read_setup(agents))
-    return _impact(before, after, actor)
+    return impact_of_offers(lambda: update_agent(_again(agent), content, actor=actor), [agent.pk], actor=actor)
 
 
 def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> OfferImpact:
     """The same, over all agents that may load the toolkit: where there is none, nobody feels anything."""
-    agents = list(AgentToolkit.objects.filter(toolkit=toolkit).values_list("agent_id", flat=True))
-    before = read_setup(agents)
     again = Toolkit.objects.get(pk=toolkit.pk)
-    after = _if(lambda: update_toolkit(again, content, actor=actor), lambda: read_setup(agents))
+    return impact_of_offers(lambda: update_toolkit(again, content, actor=actor), agents_with(toolkit), actor=actor)
+
+
+def agents_with(toolkit: Toolkit) -> list[int]:
+    """Keys of the agents that may load it. One query."""
+    return list(AgentToolkit.objects.filter(toolkit=toolkit).values_list("agent_id", flat=True))
+
+
+def impact_of_offers(change: Callable[[], object], agents: Collection[int], *, actor: Membership) -> OfferImpact:
+    """What this write would change of these agents (and one that it adds). Raises what the write raises."""
+    before = read_setup(agents)
+    with taken_back():
+        made = change()
+        after = read_setup([*agents, made.pk] if isinstance(made, Agent) and made.pk not in agents else agents)
     return _impact(before, after, actor)
 
 
@@ -160,34 +173,28 @@ def _again(agent: Agent) -> Agent:
     return Agent.objects.for_display().get(pk=agent.pk)
 
 
-def _if(change: Callable[[], Any], read: Callable[[], Setup]) -> Setup:
-    """What is there once the change is made, which is then taken back. Raises what the change raises."""
-    with transaction.atomic():
-        change()
-        found = read()
-        transaction.set_rollback(True)
-    return found
-
-
 def _agent_change(
-    before: Side, after: Side, bits: Bits[ToolSpec], actor: Membership, standing: Standing
+    before: AgentTools | None, after: AgentTools | None, bits: Bits[ToolSpec], actor: Membership, standing: Standing
 ) -> AgentChange:
-    was, will = before.starts_with, after.starts_with
-    could, can = before.reaches & ~was, after.reaches & ~will
-    sent_before, sent_after = (side.starting_selection(actor, standing) for side in (before, after))
+    sides = (before, after)
+    was, will = (bits.of(side.starts_with) if side else 0 for side in sides)
+    could, can = (bits.of(side.reaches) & ~bits.of(side.starts_with) if side else 0 for side in sides)
+    sent_before, sent_after = (side.starting_selection(actor, standing) if side else None for side in sides)
+    either = after or before
+    assert either is not None, "an agent is there before or after"
     return AgentChange(
-        str(before.agent),
+        str(either.agent),
         bits.names(will & ~was),
         bits.names(was & ~will),
         bits.names(can & ~could),
         bits.names(could & ~can),
-        sent_before.tokens,
-        sent_after.tokens,
-        len(sent_after.over_limit),
+        sent_before.tokens if sent_before else 0,
+        sent_after.tokens if sent_after else 0,
+        len(sent_after.over_limit) if sent_after else 0,
     )
 
 
-def _override_changes(pairs: Iterable[tuple[Side, Side]], shelf: Shelf) -> list[OverrideChange]:
+def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: Shelf) -> list[OverrideChange]:
     """Tools that stay in an agent's reach, under other overrides. Each change once, by name."""
     found = {
         (shelf.specs[tool].name, said, after.overrides[tool])
@@ -202,110 +209,104 @@ def _override_changes(pairs: Iterable[tuple[Side, Side]], shelf: Shelf) -> list[
 # -- Members and sessions ---------------------------------------------------------------------------------------------
 
 
+def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
+    """Sixteen queries, whatever there is."""
+    if before.content == after.content:
+        return OfferImpact(is_felt=False)
+    talks = _talks_with({*before.agents, *after.agents})
+    people = members_in(members_who(Membership.objects.filter(pk__in={each.member for each in talks.values()})))
+    permissions = read_permissions(members_who(Membership.objects.filter(pk__in=list(people))))
+    looked_at = ChatSession.objects.filter(pk__in=list(talks)[:SESSIONS_LOOKED_AT])
+    loads = loads_in(looked_at)
+    loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
+    shelf = read_shelf(before.tools | after.tools, before.categories | after.categories | loaded)
+    bits = Bits(shelf.specs, shelf.specs)
+    old, new = agents_of(before, shelf), agents_of(after, shelf)
+    differences = _differences(talks.values(), old, new, usable_by(permissions, people, bits), bits)
+    touched = {member for member, difference in differences.items() if any(difference)}
+    sessions = dropped = 0
+    for session in looked_at:
+        standing, rows = permissions.standing_of(session.membership_id), loads.get(session.pk, ())
+        agents = sorted(talks[session.pk].agents)
+        was, will = (_selections(side, agents, session, standing, rows) for side in (old, new))
+        changes = [sent_by(each) for each in was] != [sent_by(each) for each in will]
+        dropped += len(_fallen(will) - _fallen(was))
+        sessions += changes
+        if changes:
+            touched.add(session.membership_id)
+    standing = standing_of(actor)
+    found = [_agent_change(old.get(key), new.get(key), bits, actor, standing) for key in dict.fromkeys([*old, *new])]
+    changed = [each for each in found if each.is_one]
+    overrides = _override_changes(((old[key], new[key]) for key in old.keys() & new.keys()), shelf)
+    return OfferImpact(
+        True,
+        tuple(changed[:AGENTS_SHOWN]),
+        len(changed[AGENTS_SHOWN:]),
+        grouped(differences, bits, people),
+        len(people) - len(touched),
+        sessions,
+        dropped,
+        tuple(overrides[:OVERRIDES_SHOWN]),
+        len(overrides[OVERRIDES_SHOWN:]),
+        max(0, len(talks) - SESSIONS_LOOKED_AT),
+    )
+
+
+def _differences(
+    talks: Iterable[LiveSession],
+    old: Mapping[int, AgentTools],
+    new: Mapping[int, AgentTools],
+    usable: Mapping[int, int],
+    bits: Bits[ToolSpec],
+) -> dict[int, Difference]:
+    """For each member, the tools won and lost of what the agents that they talk to have or could load."""
+    was, will = ({key: bits.of(each.reaches) for key, each in side.items()} for side in (old, new))
+    found: dict[int, Difference] = dict.fromkeys(usable, (0, 0))
+    for each in talks:
+        for key in each.agents:
+            if each.member in found:
+                could, can = was.get(key, 0), will.get(key, 0)
+                won, lost = found[each.member]
+                found[each.member] = (
+                    won | can & ~could & usable[each.member],
+                    lost | could & ~can & usable[each.member],
+                )
+    return found
+
+
+def _selections(
+    side: Mapping[int, AgentTools],
+    agents: Iterable[int],
+    session: ChatSession,
+    standing: Standing,
+    rows: Collection[tuple[Load, bool]],
+) -> list[Selection]:
+    return [side[key].selection(session, standing, rows) for key in agents if key in side]
+
+
+def _fallen(selections: Iterable[Selection]) -> set[int]:
+    """Keys of the loads that the next turn drops."""
+    return {load.id for each in selections for load, _ in each.stale}
+
+
 @dataclass(frozen=True)
 class LiveSession:
     """One that talks with some of the agents concerned."""
 
     member: int
-    shares: bool
     agents: set[int]
 
 
-def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
-    """Thirteen queries, whatever there is."""
-    if before.told == after.told:
-        return OfferImpact(is_felt=False)
-    concerned = _sessions_with(before.agents)
-    live = _read_live(concerned, before.agents)
-    loads = loads_in(concerned)
-    loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
-    shelf = read_shelf(before.tools | after.tools, before.categories | after.categories | loaded)
-    bits = Bits(shelf.specs, shelf.specs)
-    sides = {key: (Side(before, key, shelf, bits), Side(after, key, shelf, bits)) for key in before.agents}
-    people = _read_people(concerned.values("membership"), bits)
-    differences: dict[int, Difference] = dict.fromkeys(people.members, (0, 0))
-    touched, sessions, dropped = set(), 0, 0
-    for session, each in live.items():
-        if each.member not in people.members:
-            continue  # it began since
-        standing, usable = people.standings[each.member], people.usable[each.member]
-        changes = False
-        for key in each.agents:
-            old, new = sides[key]
-            won, lost = differences[each.member]
-            won |= new.reaches & ~old.reaches & usable
-            lost |= old.reaches & ~new.reaches & usable
-            differences[each.member] = (won, lost)
-            rows = loads.get(session, ())
-            had, has = (side.holdings(rows, shares=each.shares) for side in (old, new))
-            was, will = old.sent(had, standing, usable), new.sent(has, standing, usable)
-            changes = changes or was.differs(will, usable, bits)
-            dropped += len(_fallen(has, will) - _fallen(had, was))
-        sessions += changes
-        if changes or any(differences[each.member]):
-            touched.add(each.member)
-    standing = standing_of(actor)
-    agents = [_agent_change(*sides[key], bits, actor, standing) for key in before.agents]
-    changed = [each for each in agents if each.is_one]
-    overrides = _override_changes(((old, new) for old, new in sides.values()), shelf)
-    return OfferImpact(
-        True,
-        tuple(changed[:AGENTS_SHOWN]),
-        len(changed[AGENTS_SHOWN:]),
-        grouped(differences, bits, people.members),
-        len(people.members) - len(touched),
-        sessions,
-        dropped,
-        tuple(overrides[:OVERRIDES_SHOWN]),
-        len(overrides[OVERRIDES_SHOWN:]),
-    )
-
-
-def _fallen(holdings: Holdings, sent: Sent) -> set[int]:
-    """Keys of the loads that the next turn drops."""
-    gone = {load.id for load, _ in holdings.stale}
-    return gone | {load.id for load in holdings.loads if load.bundle in sent.dropped}
-
-
-def _sessions_with(agents: Collection[int]) -> QuerySet[ChatSession]:
-    """Live sessions, of members who may sign in, that begin with one of these agents or have talked to one."""
+def _talks_with(agents: Collection[int]) -> dict[Any, LiveSession]:
+    """Live sessions, of members who may sign in, that begin with one of these agents or have talked to one; by key, the
+    one used last first. Two queries."""
     talked = Exists(Turn.objects.filter(session=OuterRef("pk"), agent__in=agents))
     live = live_sessions().filter(membership__ended_at=None, membership__user__is_active=True)
-    return live.filter(Q(agent__in=agents) | Q(talked))
-
-
-def _read_live(sessions: QuerySet[ChatSession], agents: Collection[int]) -> dict[Any, LiveSession]:
-    """By key. Two queries."""
-    found: dict[Any, LiveSession] = {}
-    for key, member, shares, agent in sessions.values_list("pk", "membership_id", "shares_loads", "agent_id"):
-        found[key] = LiveSession(member, shares, {agent} & set(agents))
-    talked = Turn.objects.filter(agent__in=agents, session__in=sessions.values("pk")).order_by()
-    for key, agent in talked.values_list("session_id", "agent_id").distinct():
+    live = live.filter(Q(agent__in=agents) | Q(talked))
+    rows = live.order_by("-active_at", "pk").values_list("pk", "membership_id", "agent_id")
+    found = {key: LiveSession(member, {agent} & set(agents)) for key, member, agent in rows}
+    turns = Turn.objects.filter(agent__in=agents, session__in=live.order_by().values("pk")).order_by()
+    for key, agent in turns.values_list("session_id", "agent_id").distinct():
         if key in found:
             found[key].agents.add(agent)
     return found
-
-
-@dataclass(frozen=True)
-class People:
-    """Members by key: who they are, what they stand for, and bits of what they may use."""
-
-    members: Mapping[int, Membership]
-    standings: Mapping[int, Standing]
-    usable: Mapping[int, int]
-
-
-def _read_people(holders: QuerySet[Any], bits: Bits[ToolSpec]) -> People:
-    """Five queries."""
-    stored, members = read_stored(holders), members_in(holders)
-    standings, usable = standings_of(stored, members), Usable(stored, bits)
-    meta = {key: spec for key, spec in bits.lines.items() if spec.is_meta}
-    every = bits.of(meta)
-    return People(
-        members,
-        standings,
-        {
-            key: usable.by(key) & ~every | bits.of(tool for tool, spec in meta.items() if standing.decide(spec).allowed)
-            for key, standing in standings.items()
-        },
-    )

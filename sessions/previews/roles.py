@@ -1,48 +1,49 @@
-"""Whom a change of roles changes, before it is saved: members, live sessions, tools won and lost, tokens.
+"""What a change of permissions does, before it is saved: members, live sessions, tools won and lost, tokens.
 
-A member's tools are the union of the roles, and a grant beats them all: so a tool that a role gains or loses is won or
-lost only by members whose other roles do not open it, and who have no grant on it or its category. Members with the
-same roles are looked at once, and sets of tools are whole numbers with a bit for each. The tools that load others need
-no role that lists them; a role's deny counts. Eight or nine queries, whatever there is.
+The change is written by the function that saves it, what it makes is read, and it is taken back: so a preview says what
+saving does, and refuses what saving refuses. Live sessions are asked for what their next turn would send, before and
+after, by the selection of a turn. The number of queries is the same whatever there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import chain
-from operator import or_
-from typing import ClassVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
-from capabilities.access.previews import NewRole
-from capabilities.contract.permission import OPENING, Decision, RoleRules, ToolKey
-from capabilities.models import AgentTool, Grant, Role, RoleMembership, Tool
+from capabilities.access.grants.writes import revoke_grant
+from capabilities.catalogue.tools.writes import set_tools_enabled
+from capabilities.common.taken_back import taken_back
+from capabilities.contract.permission import RoleRules
+from capabilities.models import Grant, Role, Tool
 from capabilities.pipeline.specs import is_meta_tool
+from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (
+    SESSIONS_LOOKED_AT,
     Bits,
     Difference,
     Group,
     Grouped,
     Keys,
-    Stored,
-    Usable,
-    decision,
+    Permissions,
     grouped,
     live_sessions,
     members_in,
+    members_who,
     opened,
-    read_stored,
+    read_permissions,
     sessions_told,
-    standings_of,
     tokens_told,
     told,
+    usable_by,
 )
+from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
+from sessions.selection.reach import loads_in
 from toolhub.tenants.models import Membership
 
-#: What a role that is not there yet says.
+#: What a role that is not there says.
 NO_RULES = RoleRules("", "")
 
 
@@ -88,8 +89,10 @@ class Impact:
     concerned: Grouped = field(default_factory=Grouped)
     #: Members who have one of the roles, and win and lose nothing.
     unchanged: int = 0
-    #: Live sessions of members who win or lose something, whose tools change with their next turn.
+    #: Live sessions of members who win or lose something, whose tools change with their next turn; of those that were
+    #: looked at.
     sessions: int = 0
+    not_looked_at: int = 0
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -114,94 +117,38 @@ class Impact:
     @property
     def sentence(self) -> str:
         """`4 members gain 2 tools, 1 member loses file_write; 2 live sessions change at their next turn; ...`"""
-        parts = [self.concerned.sentence, *sessions_told(self.sessions)]
+        parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
         parts += [f"{role.tokens_told} tokens for {role.name}" for role in self.roles if role.tokens]
         return "; ".join(parts) + "."
 
 
-def impact_of(wanted: Sequence[NewRole]) -> Impact:
-    """What saving these roles would change, over all members who may sign in and have one of them, or would.
+def impact_of_roles(change: Callable[[], object], roles: Iterable[Role] = ()) -> Impact:
+    """What this write would change, over all members who may sign in, and for these roles (and one that it adds).
 
-    A session is live while it has an open turn, or had one accepted in the last 24 hours. It counts where a tool that
-    its member loses is among those that its agent was last sent, or where its agent would send one that its member
-    wins: one of the agent's own or of the core categories that it starts with, switched on. Where nothing was sent
-    yet, what the agent would send counts for what is lost, too. What was loaded beside counts once it was sent;
-    sessions that other agents opened by delegation do not count.
+    Raises what the write raises. A session is live while it has an open turn, or had one accepted in the last 24 hours;
+    those that other agents opened by delegation do not count.
     """
-    catalogue = _read_catalogue()
-    changed = {new.role.pk: new.role for new in wanted if new.role.pk}
-    before = _stored(wanted)
-    roles_after = _roles_after(before, wanted)
-    rules = {each.role.pk: _rules_after(before, each, catalogue) for each in wanted}
-    old = {new.role.pk: _before(before, new.role, catalogue) for new in wanted}
-    new = {key: _opened(each, catalogue.tools) for key, each in rules.items()}
-    touched = frozenset(chain.from_iterable(old[key] ^ new[key] for key in old))
-    meta = _meta_touched({key: before.rules[key] for key in changed}, rules, catalogue.tools)
-    if roles_after != before.roles_of:
-        moved = {each.role.pk for each in wanted if each.given or each.taken}
-        touched |= frozenset(chain.from_iterable(old[key] | new[key] for key in moved))
-        meta |= frozenset(key for key, line in catalogue.tools.items() if line.is_meta)
-    roles = tuple(_role_change(each, old, new, catalogue, roles_after) for each in wanted)
-    if not (touched or meta) or not roles_after:
-        return Impact(roles, unchanged=len(roles_after))
-    bits = Bits(catalogue.tools, touched | meta)
-    members = members_in(before.holders)
-    differences = _differences(before, roles_after, bits, old, new)
-    if meta:
-        _add_meta(differences, before, roles_after, rules, bits, members)
-    found = grouped(differences, bits, members)
-    return Impact(
-        roles,
-        found,
-        unchanged=len(differences) - found.members,
-        sessions=_live_sessions(before, differences, bits) if found.groups else 0,
-    )
+    return _impact(change, members_who(), [role.pk for role in roles if role.pk])
 
 
-def impact_of_revoking(grant: Grant) -> Impact:
-    """What the member of a grant gains and loses when it is revoked. Twelve queries at most."""
-    catalogue = _read_catalogue()
-    named = {
-        key
-        for key, line in catalogue.tools.items()
-        if line.is_meta or key == grant.tool_id or line.category_id == grant.category_id
-    }
-    bits = Bits(catalogue.tools, named)
-    holders = Membership.objects.filter(pk=grant.membership_id, ended_at=None, user__is_active=True).values("pk")
-    members = members_in(holders)
-    before, after = read_stored(holders), read_stored(holders, without=grant)
-    was, will = _usable(before, bits, members), _usable(after, bits, members)
-    differences = {key: (will[key] & ~was[key], was[key] & ~will[key]) for key in members}
-    found = grouped(differences, bits, members)
-    return Impact((), found, sessions=_live_sessions(before, differences, bits) if found.groups else 0)
+def impact_of_revoking(grant: Grant, actor: Membership) -> Impact:
+    """What the member of a grant gains and loses when it is revoked."""
+    again = Grant.objects.select_related("tool__category", "category", "membership__user").get(pk=grant.pk)
+    return impact_on(Membership.objects.filter(pk=grant.membership_id), lambda: revoke_grant(again, actor=actor))
 
 
 def impact_of_switching_off(names: Collection[str], *, actor: Membership) -> Impact:
-    """What members other than the actor lose when these tools are switched off. Ten queries at most."""
-    catalogue = _read_catalogue()
-    bits = Bits(
-        catalogue.tools, [key for key, line in catalogue.tools.items() if line.name in names and line.is_enabled]
-    )
-    holders = Membership.objects.filter(ended_at=None, user__is_active=True).exclude(pk=actor.pk).values("pk")
-    members = members_in(holders)
-    stored = read_stored(holders)
-    differences = {key: (0, usable) for key, usable in _usable(stored, bits, members).items()}
-    found = grouped(differences, bits, members)
-    return Impact((), found, sessions=_live_sessions(stored, differences, bits) if found.groups else 0)
+    """What members other than the actor lose when these tools are switched off."""
+    others = Membership.objects.exclude(pk=actor.pk)
+    return impact_on(others, lambda: set_tools_enabled(names, False, actor=actor))
 
 
-def _usable(stored: Stored, bits: Bits[Line], members: Mapping[int, Membership]) -> dict[int, int]:
-    """Bits of the tools that each member may use. One query."""
-    usable = Usable(stored, bits)
-    meta = {key: ToolKey(key, line.category_id, line.name, True) for key, line in bits.lines.items() if line.is_meta}
-    every = bits.of(meta)
-    return {
-        key: usable.by(key) & ~every | bits.of(tool for tool, of in meta.items() if standing.decide(of).allowed)
-        for key, standing in standings_of(stored, members).items()
-    }
+def impact_on(members: QuerySet[Membership], change: Callable[[], object]) -> Impact:
+    """What this write would change for these members. Raises what the write raises."""
+    return _impact(change, members_who(members), [])
 
 
-# -- The catalogue ----------------------------------------------------------------------------------------------------
+# -- Before and after -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -210,198 +157,133 @@ class Line:
 
     name: str
     category_id: int
-    category: str
-    is_core: bool
     is_enabled: bool
     tokens: int
     is_meta: bool
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """Every tool by its key."""
+class Snapshot:
+    """What is stored at one moment: every tool by its key, and what members may use."""
 
     tools: Mapping[int, Line]
+    permissions: Permissions
 
-    def names(self, keys: Iterable[int]) -> tuple[str, ...]:
-        return tuple(sorted(self.tools[key].name for key in keys))
+    @property
+    def is_on(self) -> dict[int, bool]:
+        return {key: line.is_enabled for key, line in self.tools.items()}
 
-    def compiled(self, new: NewRole) -> RoleRules:
-        """The rules by key; what names nothing that is there says nothing."""
-        tools = {line.name: key for key, line in self.tools.items()}
-        categories = {line.category: line.category_id for line in self.tools.values()}
-        by_category: dict[int, Decision] = {}
-        by_tool: dict[int, Decision] = {}
-        for rule in new.rules or ():
-            if rule.tool in tools:
-                by_tool[tools[rule.tool]] = decision(rule.effect)
-            elif rule.category in categories:
-                by_category[categories[rule.category]] = decision(rule.effect)
-        return RoleRules(new.role.slug, new.mode, by_category, by_tool)
+    def usable(self, members: Iterable[int], bits: Bits[Line]) -> dict[int, int]:
+        """Bits of the tools that each member may use, and that are switched on."""
+        on = bits.of(key for key, line in self.tools.items() if line.is_enabled)
+        return {member: usable & on for member, usable in usable_by(self.permissions, members, bits).items()}
 
-    def tokens(self, keys: Iterable[int]) -> int:
-        return sum(self.tools[key].tokens for key in keys if self.tools[key].is_enabled)
+    def opened_by(self, role: int) -> Keys:
+        """What the role opens. A tool that loads others counts as opened unless the role denies it."""
+        rules = self.permissions.rules.get(role, NO_RULES)
+        named = {key: line for key, line in self.tools.items() if not line.is_meta}
+        meta = (key for key, line in self.tools.items() if line.is_meta and not rules.denies(key, line.category_id))
+        return opened(rules, named) | frozenset(meta)
 
 
-def _read_catalogue() -> Catalogue:
-    rows = Tool.objects.values_list(
-        "pk",
-        "name",
-        "kind",
-        "category_id",
-        "category__name",
-        "category__is_core",
-        "is_enabled",
-        "current_version__tokens",
-    )
-    return Catalogue(
-        {
-            key: Line(name, category_id, category, is_core, is_enabled, tokens or 0, is_meta_tool(name, kind))
-            for key, name, kind, category_id, category, is_core, is_enabled, tokens in rows
-        }
-    )
+def _read(members: QuerySet[Membership], roles: Collection[int]) -> Snapshot:
+    """Seven queries."""
+    rows = Tool.objects.values_list("pk", "name", "kind", "category_id", "is_enabled", "current_version__tokens")
+    tools = {
+        key: Line(name, category_id, is_enabled, tokens or 0, is_meta_tool(name, kind))
+        for key, name, kind, category_id, is_enabled, tokens in rows
+    }
+    return Snapshot(tools, read_permissions(members, roles))
 
 
-# -- What changes -----------------------------------------------------------------------------------------------------
-
-
-def _stored(wanted: Sequence[NewRole]) -> Stored:
-    """The members who may sign in and have one of these roles, or would get one. Three queries."""
-    stored = [new.role for new in wanted if new.role.pk]
-    held = RoleMembership.objects.filter(role__in=[role.pk for role in stored]).values("membership")
-    given = frozenset(chain.from_iterable(new.given for new in wanted))
-    active = Membership.objects.filter(ended_at=None, user__is_active=True)
-    named = Q(pk__in=held) | Q(pk__in=given) if given else Q(pk__in=held)
-    return read_stored(active.filter(named).values("pk"), stored)
-
-
-def _roles_after(stored: Stored, wanted: Sequence[NewRole]) -> dict[int, Keys]:
-    """Keys of the roles that each member would have. Whoever may not sign in has none."""
-    found = dict(stored.roles_of)
-    given = frozenset(chain.from_iterable(new.given for new in wanted))
-    active = set(stored.holders.filter(pk__in=given).values_list("pk", flat=True)) if given else set()
-    for new in wanted:
-        for member in new.given & active:
-            found[member] = found.get(member, frozenset()) | {new.role.pk}
-        for member in new.taken & found.keys():
-            found[member] -= {new.role.pk}
-    return found
-
-
-def _rules_after(stored: Stored, new: NewRole, catalogue: Catalogue) -> RoleRules:
-    if new.rules is not None:
-        return catalogue.compiled(new)
-    return replace(stored.rules[new.role.pk], mode=new.mode)
-
-
-def _before(stored: Stored, role: Role, catalogue: Catalogue) -> Keys:
-    rules = stored.rules.get(role.pk) if role.pk else None
-    return _opened(rules or NO_RULES, catalogue.tools)
-
-
-def _opened(rules: RoleRules, tools: Mapping[int, Line]) -> Keys:
-    """What the role opens. A tool that loads others counts as opened unless the role denies it: it needs no more."""
-    named = {key: line for key, line in tools.items() if not line.is_meta}
-    meta = (key for key, line in tools.items() if line.is_meta and not rules.denies(key, line.category_id))
-    return opened(rules, named) | frozenset(meta)
-
-
-def _meta_touched(
-    old: Mapping[int, RoleRules], new: Mapping[int, RoleRules], tools: Mapping[int, Line]
-) -> frozenset[int]:
-    """Keys of the tools that load others, of which a changed role says something else than before."""
-
-    def of(rules: RoleRules, key: int, line: Line) -> tuple[bool, bool, bool]:
-        return rules.mode in OPENING, rules.opens(key, line.category_id), rules.denies(key, line.category_id)
-
-    return frozenset(
-        key
-        for key, line in tools.items()
-        if line.is_meta and any(of(old[role], key, line) != of(new[role], key, line) for role in old)
+def _impact(change: Callable[[], object], members: QuerySet[Membership], roles: list[int]) -> Impact:
+    """Twenty-five queries, and those of the change: eight of them, with the change, hold the write lock."""
+    before, people = _read(members, roles), members_in(members)
+    with taken_back():
+        made = change()
+        if isinstance(made, Role) and made.pk not in roles:
+            roles.append(made.pk)
+        after = _read(members, roles)
+    bits = Bits(before.tools, before.tools)
+    was, will = before.usable(people, bits), after.usable(people, bits)
+    differences = {key: (will[key] & ~was[key], was[key] & ~will[key]) for key in people}
+    had, have = before.permissions.members_with(roles), after.permissions.members_with(roles)
+    concerned = {member for holders in (*had.values(), *have.values()) for member in holders}
+    sessions, not_looked_at = _sessions(before, after, differences, members)
+    return Impact(
+        tuple(_role_change(key, before, after, had[key], have[key]) for key in roles),
+        grouped(differences, bits, people),
+        sum(1 for member in concerned if not any(differences[member])),
+        sessions,
+        not_looked_at,
     )
 
 
-def _role_change(
-    wanted: NewRole,
-    old: Mapping[int, Keys],
-    new: Mapping[int, Keys],
-    catalogue: Catalogue,
-    roles_of: Mapping[int, Keys],
-) -> RoleChange:
-    key = wanted.role.pk
-    opened, closed = new[key] - old[key], old[key] - new[key]
+def _role_change(key: int, before: Snapshot, after: Snapshot, had: set[int], have: set[int]) -> RoleChange:
+    was, will = before.opened_by(key), after.opened_by(key)
+    names = before.permissions.names if key in before.permissions.names else after.permissions.names
+
+    def told_of(keys: Keys) -> tuple[str, ...]:
+        return tuple(sorted(before.tools[key].name for key in keys))
+
+    def tokens(keys: Keys) -> int:
+        return sum(before.tools[key].tokens for key in keys if before.tools[key].is_enabled)
+
     return RoleChange(
-        wanted.role.name,
-        catalogue.names(opened),
-        catalogue.names(closed),
-        catalogue.tokens(opened) - catalogue.tokens(closed),
-        sum(1 for roles in roles_of.values() if key in roles),
-        len(wanted.given),
-        len(wanted.taken),
+        names[key],
+        told_of(will - was),
+        told_of(was - will),
+        tokens(will - was) - tokens(was - will),
+        len(have),
+        len(have - had),
+        len(had - have),
     )
 
 
-def _differences(
-    stored: Stored,
-    roles_after: Mapping[int, Keys],
-    bits: Bits[Line],
-    old: Mapping[int, Keys],
-    new: Mapping[int, Keys],
-) -> dict[int, Difference]:
-    """For each member the tools won and lost: the roles' difference, less what a grant of the member's own decides."""
-    was = {key: bits.of(_opened(rules, bits.lines)) for key, rules in stored.rules.items()}
-    will = was | {key: bits.of(keys) for key, keys in new.items()}
-    by_roles: dict[tuple[Keys, Keys], Difference] = {}
-    found = {}
-    for member, roles in roles_after.items():
-        pair = (stored.roles_of.get(member, frozenset()), roles)
-        if pair not in by_roles:
-            before = reduce(or_, (was[role] for role in pair[0]), 0)
-            after = reduce(or_, (will[role] for role in pair[1]), 0)
-            by_roles[pair] = (after & ~before, before & ~after)
-        won, lost = by_roles[pair]
-        categories, tools = stored.grants_of.get(member, ((), ()))
-        decided = bits.of_categories(categories) | bits.of(tools)
-        found[member] = (won & ~decided, lost & ~decided)
+# -- Live sessions ----------------------------------------------------------------------------------------------------
+
+
+def _sessions(
+    before: Snapshot, after: Snapshot, differences: Mapping[int, Difference], members: QuerySet[Membership]
+) -> tuple[int, int]:
+    """How many live sessions have other tools at their next turn, and how many were not looked at. Nine queries."""
+    live = live_sessions().filter(membership__in=members.values("pk")).order_by("-active_at", "pk")
+    changed = [key for key, member in live.values_list("pk", "membership_id") if any(differences.get(member, ()))]
+    looked_at = ChatSession.objects.filter(pk__in=changed[:SESSIONS_LOOKED_AT])
+    sessions = {each.pk: each for each in looked_at}
+    talks = agents_in(looked_at, sessions.values())
+    setup = read_setup({agent for agents in talks.values() for agent in agents})
+    loads = loads_in(looked_at)
+    loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
+    shelf = read_shelf(setup.tools, setup.categories | loaded)
+    sides = [(side, agents_of(setup, shelf.switched(side.is_on))) for side in (before, after)]
+    count = 0
+    for key, session in sessions.items():
+        was, will = (
+            [
+                sent_by(agents[agent].selection(session, standing, loads.get(key, ())))
+                for agent in sorted(talks[key])
+                for standing in [side.permissions.standing_of(session.membership_id)]
+            ]
+            for side, agents in sides
+        )
+        count += was != will
+    return count, len(changed) - len(sessions)
+
+
+def agents_in(sessions: QuerySet[ChatSession], rows: Iterable[ChatSession]) -> dict[Any, set[int]]:
+    """For each of these sessions, by key: its agent, and those that it has talked to. One query."""
+    found = {each.pk: {each.agent_id} for each in rows}
+    talked = Turn.objects.filter(session__in=sessions.values("pk")).order_by()
+    for key, agent in talked.values_list("session_id", "agent_id").distinct():
+        found[key].add(agent)
     return found
 
 
-def _add_meta(
-    differences: dict[int, Difference],
-    stored: Stored,
-    roles_after: Mapping[int, Keys],
-    new: Mapping[int, RoleRules],
-    bits: Bits[Line],
-    members: Mapping[int, Membership],
-) -> None:
-    """Put right what is won and lost of the tools that load others: whether one may be used hangs on all the roles.
-    One query."""
-    meta = {key: ToolKey(key, line.category_id, line.name, True) for key, line in bits.lines.items() if line.is_meta}
-    every = bits.of(meta)
-    after = replace(stored, rules={**stored.rules, **new}, roles_of=roles_after)
-    was, will = standings_of(stored, members), {key: after.rights_of(key) for key in members}
-    for member, standing in was.items():
-        had = bits.of(key for key, tool in meta.items() if standing.decide(tool).allowed)
-        after_it = replace(standing, rights=will[member])
-        has = bits.of(key for key, tool in meta.items() if after_it.decide(tool).allowed)
-        won, lost = differences.get(member, (0, 0))
-        differences[member] = (won & ~every | has & ~had, lost & ~every | had & ~has)
+def agents_of(setup: Setup, shelf: Shelf) -> dict[int, AgentTools]:
+    return {key: AgentTools(setup, key, shelf) for key in setup.agents}
 
 
-def _live_sessions(stored: Stored, differences: Mapping[int, Difference], bits: Bits[Line]) -> int:
-    """How many live sessions have other tools at their next turn. Two queries."""
-    live = live_sessions().filter(membership__in=stored.holders)
-    sessions = list(live.values_list("membership_id", "agent_id", "agent__starts_with_core", "tool_order"))
-    own: dict[int, list[int]] = {}
-    lines = AgentTool.objects.filter(agent__in={agent for _, agent, _, _ in sessions}, is_deferred=False)
-    for agent, tool in lines.values_list("agent_id", "tool_id"):
-        own.setdefault(agent, []).append(tool)
-    core = bits.of(key for key, line in bits.lines.items() if line.is_core)
-    enabled = bits.of(key for key, line in bits.lines.items() if line.is_enabled)
-    count = 0
-    for member, agent, has_core, order in sessions:
-        won, lost = differences.get(member, (0, 0))
-        offered = enabled & (bits.of(own.get(agent, ())) | (core if has_core else 0))
-        sent = bits.of(order[str(agent)]) if str(agent) in order else offered
-        count += bool(won & offered or lost & sent)
-    return count
+def sent_by(selection: Any) -> frozenset[Any]:
+    """What of a selection a session feels: its tools, each with its overrides."""
+    return frozenset((tool.tool_id, tool.overrides) for tool in selection.tools)

@@ -74,7 +74,7 @@ def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpRespon
     actor = member_or_404(request, right=Right.ROLES, category=None)
     grant = grant_or_404(grant_id)
     name, member = str(grant), grant.membership
-    impact = impact_of_revoking(grant)
+    impact = impact_of_revoking(grant, actor)
     stamp = sha256_hex(canonical_json([str(grant.public_id), impact.sentence]))
     is_from_member = "member" in request.POST
     if impact.changes_somebody and request.POST.get("stamp") != stamp:

@@ -21,7 +21,7 @@ from capabilities.access.members.queries import (
     shown_member_or_404,
     usable_tools,
 )
-from capabilities.access.previews import NewRole, impact_of
+from capabilities.access.previews import impact_of_roles
 from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
 from capabilities.access.until import NEVER
 from capabilities.common.pages import refused
@@ -73,12 +73,11 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
             return refused(request, error, "member_tools", org, member_id)
         messages.success(request, f"The roles of {shown} are saved. The change applies from the next call on.")
         return redirect("member_tools", org, member_id)
-    one = frozenset({shown.pk})
-    wanted = [
-        NewRole(role, role.mode, None, given=one) if role.slug in ticked else NewRole(role, role.mode, None, taken=one)
-        for role in changed
-    ]
-    return _page(request, actor, shown, {"impact": impact_of(wanted), "stamp": stamp, "ticked": set(ticked)})
+    try:
+        impact = impact_of_roles(lambda: set_roles_of(shown, list(ticked), actor=actor), changed)
+    except ChangeRefused as error:
+        return refused(request, error, "member_tools", org, member_id)
+    return _page(request, actor, shown, {"impact": impact, "stamp": stamp, "ticked": set(ticked)})
 
 
 @require_POST

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from capabilities.access.previews import NewRole, impact_of
+from capabilities.access.previews import impact_of_roles
 from capabilities.access.roles.matrix import (
     Asked,
     Place,
@@ -91,7 +91,10 @@ def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpRe
         else:
             messages.success(request, f"Saved: {', '.join(sorted(map(str, rules)))}. It counts from the next call on.")
             return redirect(request.get_full_path())
-    impact = impact_of([NewRole(role, role.mode, lines) for role, lines in rules.items()])
+    try:
+        impact = impact_of_roles(lambda: set_rules_of_roles(rules, actor=member), rules)
+    except ChangeRefused as error:
+        return _matrix_page(request, member, asked, changes, {"refusal": str(error)}, status=422)
     context = {"impact": impact, "stamp": stamp, "moved": MOVED if moved else ""}
     if request.htmx:
         return render(request, impact.template, context)

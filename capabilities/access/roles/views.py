@@ -5,8 +5,8 @@ What changes somebody's tools is shown first, and saved with the stamp of what w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.access.previews import NewRole, impact_of
+from capabilities.access.previews import impact_of_roles
 from capabilities.access.roles.forms import RoleForm, posted_members, posted_rules
 from capabilities.access.roles.matrix_views import MOVED
 from capabilities.access.roles.queries import (
@@ -106,9 +106,12 @@ def role_create(request: MemberRequest, org: str) -> HttpResponse:
                 messages.success(request, f"{role} is added.")
                 return redirect("role_detail", org, role.slug)
         else:
-            role = Role(organisation=member.organisation, slug=content.slug, name=content.name)
-            context["impact"] = impact_of([NewRole(role, content.mode, rules, _keys(members.given))])
-            context["stamp"] = asked if members.given else ""
+            try:
+                save = partial(create_role, content, given=members.given, actor=member)
+                context["impact"] = impact_of_roles(save, [])
+                context["stamp"] = asked if members.given else ""
+            except ChangeRefused as error:
+                show_refusal(form, error)
     return _role_page(request, None, form, rules, members, True, context)
 
 
@@ -146,10 +149,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         moved = bool(asked_state) and asked_state != state
         if "preview" not in request.POST and not moved and (is_shown or not is_felt):
             try:
-                if may_change:
-                    update_role(role, content, given=members.given, taken=members.taken, actor=member, stamp=state)
-                else:
-                    set_role_rules(role, rules, actor=member, stamp=state)
+                _save(role, content, members, member, may_change, stamp=state)
             except ChangeRefused as error:
                 show_refusal(form, error) if may_change else messages.error(request, str(error))
                 return _role_page(request, role_or_404(slug), form, rules, members, may_change, more)
@@ -158,19 +158,34 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
             else:
                 messages.success(request, f"{role} is saved. The change applies from the next call on.")
                 return redirect("role_detail", org, role.slug)
-        new = NewRole(role, content.mode, rules, _keys(members.given), _keys(members.taken))
-        more |= {"impact": impact_of([new]), "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
+        try:
+            impact = impact_of_roles(partial(_save, role_or_404(slug), content, members, member, may_change), [role])
+        except ChangeRefused as error:
+            show_refusal(form, error) if may_change else messages.error(request, str(error))
+            return _role_page(request, role, form, rules, members, may_change, more)
+        more |= {"impact": impact, "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
     return _role_page(request, role, form, rules, members, may_change, more)
+
+
+def _save(
+    role: Role,
+    content: RoleContent,
+    members: RoleMembers,
+    actor: Membership,
+    may_change: bool,
+    stamp: str | None = None,
+) -> None:
+    """With a right for a category only rules."""
+    if may_change:
+        update_role(role, content, given=members.given, taken=members.taken, actor=actor, stamp=stamp)
+    else:
+        set_role_rules(role, content.rules or (), actor=actor, stamp=stamp)
 
 
 def _asked_of_role(content: RoleContent, members: RoleMembers) -> list[Any]:
     """What a role's form asks for beside words."""
     people = [sorted(str(each.public_id) for each in some) for some in (members.given, members.taken)]
     return [content.mode, [astuple(rule) for rule in content.rules or ()], *people]
-
-
-def _keys(members: Iterable[Membership]) -> frozenset[int]:
-    return frozenset(each.pk for each in members)
 
 
 def _member_query(request: MemberRequest) -> str:

@@ -114,7 +114,7 @@ def set_role_rules(role: Role, rules: Iterable[Rule], *, actor: Membership | Non
 
 
 @configuration_write("rules")
-def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membership, stamp: str) -> None:
+def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membership, stamp: str | None = None) -> None:
     """Give each of these roles its rules: all or none. Raises RolesChanged where they are not as `stamp` says."""
     hold_roles(rules, stamp)
     for role, lines in rules.items():

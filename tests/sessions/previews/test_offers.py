@@ -553,7 +553,8 @@ def test_it_is_quick_for_a_thousand_sessions(coder: Agent, alice: Membership, ac
     impact = impact_of_toolkit(kit, bundle("docker", *(tool.name for tool in tools[:50])), actor=alice)
     took = time.process_time() - start
 
-    assert (impact.sessions, impact.concerned.members) == (1_000, 1_001)
+    assert (impact.sessions, impact.not_looked_at, impact.concerned.members) == (50, 951, 1_001)
+    assert "50 live sessions change at their next turn; 951 more live sessions were not looked at" in impact.sentence
     assert took < 3, took
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.access.previews import NewRole
-from capabilities.access.roles.writes import Rule, set_role_rules
+from capabilities.access.roles.writes import RoleContent, Rule, create_role, rules_of, set_role_rules, update_role
+from capabilities.common.taken_back import is_tried
 from capabilities.models import (
     AgentTool,
     Category,
@@ -26,11 +27,23 @@ from capabilities.models import (
 )
 from capabilities.pipeline.permissions import key_of as tool_key_of
 from capabilities.pipeline.permissions import standing_of
+from sessions.loading.loadable import Place
+from sessions.loading.writes import By, load
 from sessions.models import ChatSession, TurnStatus
 from sessions.previews.concerned import Group
-from sessions.previews.roles import Impact, impact_of
-from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_session, make_tool, make_turn
-from toolhub.tenants.models import Membership, Organisation, User
+from sessions.previews.roles import Impact, impact_of_roles
+from tests.cast import (
+    allow_toolkit,
+    make_agent,
+    make_category,
+    make_member,
+    make_meta_tools,
+    make_session,
+    make_tool,
+    make_toolkit,
+    make_turn,
+)
+from toolhub.tenants.models import AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import current_scope, organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +75,31 @@ def give(member: Membership, effect: str, **fields: Any) -> None:
 
 
 def listed(role: Role, *rules: Rule) -> Impact:
-    return impact_of([NewRole(role, "listed", rules)])
+    return impact_of_roles(lambda: set_role_rules(role, rules, actor=None), [role])
+
+
+def with_mode(role: Role, mode: str) -> Impact:
+    def save() -> None:
+        Role.objects.filter(pk=role.pk).update(mode=mode)
+
+    return impact_of_roles(save, [role])
+
+
+def handed_on(role: Role, *, given: Iterable[Membership] = (), taken: Iterable[Membership] = ()) -> Impact:
+    def save() -> None:
+        RoleMembership.objects.filter(role=role, membership__in=list(taken)).delete()
+        for member in given:
+            RoleMembership.objects.create(organisation_id=current_scope(), role=role, membership=member)
+
+    return impact_of_roles(save, [role])
+
+
+def rules_of_each(wanted: Mapping[Role, Sequence[Rule]]) -> Impact:
+    def save() -> None:
+        for role, rules in wanted.items():
+            set_role_rules(role, rules, actor=None)
+
+    return impact_of_roles(save, wanted)
 
 
 # -- Members ----------------------------------------------------------------------------------------------------------
@@ -107,7 +144,7 @@ def test_a_member_with_a_role_that_opens_all_loses_nothing(bob: Membership) -> N
 def test_two_roles_that_change_places_change_nothing_for_who_has_both(alice: Membership, bob: Membership) -> None:
     files, web = make_listed("files", [FILE], alice, bob), make_listed("web", [WEB], bob)
 
-    impact = impact_of([NewRole(files, "listed", (WEB,)), NewRole(web, "listed", (FILE,))])
+    impact = rules_of_each({files: (WEB,), web: (FILE,)})
 
     assert impact.groups == (Group(("Alice",), ("fetch", "search"), ("file_read", "file_write")),)
     assert impact.unchanged == 1
@@ -158,20 +195,21 @@ def test_who_left_or_may_not_sign_in_is_not_counted(alice: Membership, bob: Memb
 def test_modes_count_as_much_as_lines(bob: Membership) -> None:
     coder = make_listed("coder", [FILE], bob)
 
-    everything, nothing = (impact_of([NewRole(coder, mode, (FILE,))]) for mode in ("all", "none"))
+    everything, nothing = (with_mode(coder, mode) for mode in ("all", "none"))
 
     assert everything.groups[0].won == ("fetch", "search")
     assert nothing.groups[0].lost == ("file_read", "file_write")
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_a_role_that_is_not_there_yet_changes_nobody(acme: Organisation) -> None:
-    role = Role(organisation=acme, slug="new", name="New")
+def test_a_role_that_is_not_there_yet_changes_nobody(alice: Membership) -> None:
+    content = RoleContent("newer", "New", mode="listed", rules=(WEB,))
 
-    impact = listed(role, WEB, Rule("allow", tool="missing"))
+    impact = impact_of_roles(lambda: create_role(content, actor=alice))
 
     assert (impact.groups, impact.sessions, impact.unchanged) == ((), 0, 0)
-    assert impact.roles[0].opened == ("fetch", "search")
+    assert (impact.roles[0].name, impact.roles[0].opened) == ("New", ("fetch", "search"))
+    assert not Role.objects.filter(slug="newer").exists()
 
 
 @pytest.mark.usefixtures("catalogue")
@@ -223,7 +261,7 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
         has = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
         given = frozenset(each.pk for each in members if each.pk not in has and dice.random() < 0.2)
         taken = frozenset(key for key in has if dice.random() < 0.2)
-        wanted.append(NewRole(role, "listed", tuple(lines()), given, taken))
+        wanted.append((role, lines(), given, taken))
 
     def usable() -> dict[str, set[str]]:
         standings = {str(member): standing_of(member) for member in members}
@@ -232,13 +270,16 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
             for name, each in standings.items()
         }
 
-    impact = impact_of(wanted)
+    def save() -> None:
+        for role, rules, given, taken in wanted:
+            set_role_rules(role, rules, actor=None)
+            RoleMembership.objects.filter(role=role, membership__in=taken).delete()
+            for key in given:
+                RoleMembership.objects.create(organisation_id=current_scope(), role=role, membership_id=key)
+
+    impact = impact_of_roles(save, [role for role, *_ in wanted])
     before = usable()
-    for new in wanted:
-        set_role_rules(new.role, new.rules or (), actor=None)
-        RoleMembership.objects.filter(role=new.role, membership__in=new.taken).delete()
-        for key in new.given:
-            RoleMembership.objects.create(organisation_id=current_scope(), role=new.role, membership_id=key)
+    save()
     after = usable()
 
     told = {name: group for group in impact.groups for name in group.members}
@@ -251,49 +292,69 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
 # -- Live sessions ----------------------------------------------------------------------------------------------------
 
 
-def send(session: ChatSession, order: dict[str, list[int]], moment: datetime) -> None:
-    session.tool_order, session.active_at = order, moment
-    session.save()
-
-
 def key_of(name: str) -> int:
     return Tool.objects.get(name=name).pk
 
 
 @pytest.mark.usefixtures("catalogue")
 @pytest.mark.parametrize(
-    ("own", "sent", "fields", "counts"),
+    ("own", "loaded", "fields", "counts"),
     [
-        ((), ["file_write"], {}, True),
-        ((), ["file_read"], {}, False),
-        (("fetch",), ["file_read"], {}, True),
-        (("fetch",), None, {}, True),
-        (("file_write",), None, {}, True),
-        (("file_write",), [], {}, False),
-        (("file_read",), None, {}, False),
-        ((), ["file_write"], {"hours": 25}, False),
-        ((), ["file_write"], {"hours": 25, "open": True}, True),
+        ("", "file_write", {}, True),
+        ("", "file_read", {}, False),
+        ("fetch", "file_read", {}, True),
+        ("fetch", "", {}, True),
+        ("file_write", "", {}, True),
+        ("file_read", "", {}, False),
+        ("", "", {}, False),
+        ("", "file_write", {"hours": 25}, False),
+        ("", "file_write", {"hours": 25, "open": True}, True),
     ],
 )
 def test_a_live_session_counts_where_its_tools_change(
-    bob: Membership,
-    acme: Organisation,
-    own: tuple[str, ...],
-    sent: list[str] | None,
-    fields: dict[str, Any],
-    counts: bool,
+    bob: Membership, acme: Organisation, own: str, loaded: str, fields: dict[str, Any], counts: bool
 ) -> None:
     coder = make_listed("coder", [FILE], bob)
     agent = make_agent(acme)
-    for name in own:
-        AgentTool.objects.create(organisation=acme, agent=agent, tool_id=key_of(name))
+    if own:
+        AgentTool.objects.create(organisation=acme, agent=agent, tool_id=key_of(own))
     session = make_session(bob, agent)
+    if loaded:
+        allow_toolkit(agent, make_toolkit(acme, "kit", Tool.objects.get(name=loaded)))
+        assert load(Place(session, agent), "kit", by=By(bob)).status == "loaded"
     make_turn(session, status=TurnStatus.QUEUED if fields.get("open") else TurnStatus.DONE)
-    order = {} if sent is None else {str(agent.pk): [key_of(name) for name in sent]}
-    moment = timezone.now() - timedelta(hours=fields.get("hours", 0))
-    send(session, order, moment)
+    ChatSession.objects.update(active_at=timezone.now() - timedelta(hours=fields.get("hours", 0)))
 
     assert listed(coder, FILE, NO_WRITE, WEB).sessions == int(counts)
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_a_session_counts_by_what_every_agent_sends_that_it_has_talked_to(bob: Membership, acme: Organisation) -> None:
+    coder = make_listed("coder", [FILE], bob)
+    writer = make_agent(acme, slug="writer", starts_with_core=False)
+    AgentTool.objects.create(organisation=acme, agent=writer, tool_id=key_of("file_write"))
+    session = make_session(bob, make_agent(acme))
+
+    assert listed(coder, FILE, NO_WRITE).sessions == 0
+    make_turn(session, agent=writer, status=TurnStatus.DONE)
+    assert listed(coder, FILE, NO_WRITE).sessions == 1
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_of_many_live_sessions_those_used_last_are_looked_at_and_the_others_counted(
+    bob: Membership, acme: Organisation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.previews.roles.SESSIONS_LOOKED_AT", 2)
+    coder = make_listed("coder", [FILE], bob)
+    agent = make_agent(acme)
+    AgentTool.objects.create(organisation=acme, agent=agent, tool_id=key_of("file_write"))
+    old, *_ = (make_session(bob, agent) for _ in range(3))
+    ChatSession.objects.filter(pk=old.pk).update(agent=make_agent(acme, slug="empty", starts_with_core=False))
+
+    impact = listed(coder)
+
+    assert (impact.sessions, impact.not_looked_at) == (2, 1)
+    assert "2 live sessions change at their next turn; 1 more live session was not looked at; " in impact.sentence
 
 
 @pytest.mark.usefixtures("catalogue")
@@ -314,8 +375,9 @@ def test_a_session_of_a_member_who_wins_and_loses_nothing_does_not_count(
     coder = make_listed("coder", [FILE], alice, bob)
     make_listed("all", [], bob, mode="all")
     agent = make_agent(acme)
+    AgentTool.objects.create(organisation=acme, agent=agent, tool_id=key_of("file_write"))
     for member in (alice, bob):
-        send(make_session(member, agent), {str(agent.pk): [key_of("file_write")]}, timezone.now())
+        make_session(member, agent)
 
     impact = listed(coder)
 
@@ -332,7 +394,7 @@ def test_tokens_are_those_of_the_current_versions_role_by_role(bob: Membership) 
     for number, tool in enumerate(Tool.objects.order_by("name"), 1):
         ToolVersion.objects.filter(tool=tool).update(tokens=100 * number)
 
-    impact = impact_of([NewRole(files, "listed", (FILE, WEB)), NewRole(web, "listed", (FILE,))])
+    impact = rules_of_each({files: (FILE, WEB), web: (FILE,)})
 
     assert [role.tokens for role in impact.roles] == [100 + 400, 200 + 300 - 100 - 400]
     assert impact.sentence == "No member gains or loses a tool; +500 tokens for Files."
@@ -358,8 +420,7 @@ def test_who_gets_a_role_gains_and_who_loses_it_loses(alice: Membership, bob: Me
     coder = make_listed("coder", [FILE], bob)
     make_listed("surfer", [WEB], alice)
 
-    new = NewRole(coder, "listed", None, given=frozenset({alice.pk}), taken=frozenset({bob.pk}))
-    impact = impact_of([new])
+    impact = handed_on(coder, given=[alice], taken=[bob])
 
     files = ("file_read", "file_write")
     assert impact.groups == (Group(("Alice",), files, ()), Group(("Bob",), (), files))
@@ -372,7 +433,7 @@ def test_what_another_role_or_a_grant_opens_is_not_lost_with_a_role(alice: Membe
     make_listed("reader", [Rule("allow", tool="file_read")], alice)
     give(bob, "allow", tool=Tool.objects.get(name="file_write"))
 
-    impact = impact_of([NewRole(coder, "listed", None, taken=frozenset({alice.pk, bob.pk}))])
+    impact = handed_on(coder, taken=[alice, bob])
 
     assert impact.groups == (Group(("Alice",), (), ("file_write",)), Group(("Bob",), (), ("file_read",)))
 
@@ -382,7 +443,7 @@ def test_the_last_role_takes_the_tools_that_load_others_along(acme: Organisation
     make_meta_tools(acme)
     coder = make_listed("coder", [FILE], bob)
 
-    impact = impact_of([NewRole(coder, "listed", None, taken=frozenset({bob.pk}))])
+    impact = handed_on(coder, taken=[bob])
 
     assert "load_tools" in impact.groups[0].lost
 
@@ -411,7 +472,32 @@ def test_it_takes_the_same_queries_for_more_of_everything(acme: Organisation) ->
     with CaptureQueriesContext(connection) as many:
         listed(coder)
 
-    assert len(few) == len(many) <= 8
+    assert len(few) == len(many) <= 40
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.django_db(transaction=True)
+def test_a_preview_leaves_nothing_behind_and_rings_nobody(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    coder = make_listed("coder", [FILE], alice)
+    rung: list[str] = []
+    organisation = Organisation.objects.get(pk=current_scope())
+    audited = AuditEntry.objects.count()
+
+    def save() -> None:
+        assert is_tried()
+        update_role(coder, RoleContent("renamed", "Renamed", mode="all", rules=(WEB,)), taken=[alice], actor=alice)
+        transaction.on_commit(lambda: rung.append("rung"))
+
+    impact = impact_of_roles(save, [coder])
+
+    assert (impact.roles[0].name, impact.roles[0].taken) == ("Coder", 1)
+    stored = Role.objects.get(pk=coder.pk)
+    assert (stored.slug, stored.mode, rules_of(stored)) == ("coder", "listed", [FILE])
+    assert RoleMembership.objects.filter(role=coder, membership=alice).exists()
+    version = organisation.registry_version
+    organisation.refresh_from_db()
+    assert (organisation.registry_version, AuditEntry.objects.count(), rung) == (version, audited, [])
+    assert not is_tried()
 
 
 def test_it_is_quick_for_a_thousand_members_and_ten_thousand_tools(in_acme: Organisation) -> None:
@@ -442,7 +528,7 @@ def test_it_is_quick_for_a_thousand_members_and_ten_thousand_tools(in_acme: Orga
     )
 
     start = time.process_time()
-    impact = impact_of([NewRole(roles[0], "all", ())])
+    impact = with_mode(roles[0], "all")
     took = time.process_time() - start
 
     assert sum(len(group.members) for group in impact.groups) + impact.others == 1_000

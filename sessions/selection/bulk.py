@@ -1,9 +1,13 @@
-"""An agent's configuration before and after a change, and what it sends from either: one side of a preview."""
+"""What many sessions would send, from rows that are read once: the selection of a turn, for previews.
+
+The number of queries is the same whatever the number of agents, sessions and tools. Definitions are not read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.db.models import CharField, Q, Value
@@ -13,23 +17,15 @@ from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import Standing
-from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
-from capabilities.pipeline.stages import Situation, Verdict, enabled, in_scope, narrowed, ready
-from sessions.previews.concerned import Bits
-from sessions.selection.queries import (
-    Selection,
-    clashing_loads,
-    may_fall,
-    meta_tools,
-    new_session,
-    selected,
-    useless_loads,
-)
+from capabilities.pipeline.specs import SPEC, Overrides, ToolSpec, spec_annotations
+from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
+from sessions.models import ChatSession
+from sessions.selection.queries import Selection, meta_tools, new_session, selected
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
-STAGES = (enabled, ready, in_scope)
+FOR_ALL = (enabled, ready, in_scope)
 NOBODY = Standing(NO_RIGHTS, NOWHERE)
 
 
@@ -47,13 +43,13 @@ class Setup:
     kits: Mapping[int, Mapping[int, tuple[int, Overrides]]]
 
     @property
-    def told(self) -> list[Any]:
+    def content(self) -> list[Any]:
         """All of it that counts, in its order; words do not."""
         modes = {key: (each.starts_with_core, each.scope, each.loading_mode) for key, each in self.agents.items()}
-        own = {key: list(lines.items()) for key, lines in self.own.items()}
+        own = {key: list(self.own[key].items()) for key in self.agents}
         allowed = {
-            key: [(kit, each.is_initial, each.category_ids) for kit, each in bundles.items()]
-            for key, bundles in self.allowed.items()
+            key: [(kit, each.is_initial, each.category_ids) for kit, each in self.allowed[key].items()]
+            for key in self.agents
         }
         return [modes, own, allowed, {key: list(lines.items()) for key, lines in self.kits.items()}]
 
@@ -67,7 +63,7 @@ class Setup:
 
 
 def read_setup(agents: Collection[int]) -> Setup:
-    """Four queries."""
+    """Of those of the agents that are there. Four queries."""
     own: dict[int, dict[int, tuple[int, bool]]] = {key: {} for key in agents}
     deferred: dict[int, tuple[Bundle, ...]] = dict.fromkeys(agents, ())
     tools = AgentTool.objects.filter(agent__in=agents).order_by("position", "tool__category__name", "tool__name")
@@ -98,6 +94,11 @@ class Shelf:
     specs: Mapping[int, ToolSpec]
     core: frozenset[int]
 
+    def switched(self, is_on: Mapping[int, bool]) -> Shelf:
+        """The same with tools switched on and off, by key."""
+        specs = {key: replace(spec, is_enabled=is_on.get(key, spec.is_enabled)) for key, spec in self.specs.items()}
+        return replace(self, specs=specs)
+
 
 def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
     """Without the definitions themselves. One query."""
@@ -118,31 +119,12 @@ def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
     return Shelf({key: specs[key] for key in order}, frozenset(is_core))
 
 
-# -- One agent, before or after ---------------------------------------------------------------------------------------
+class AgentTools:
+    """One agent as a set-up has it, and what it would send. No query."""
 
-
-@dataclass(frozen=True)
-class Sent:
-    """What a session's next turn carries: bits, overrides of those that have some, and the bundles that fall."""
-
-    tools: int
-    overrides: Mapping[int, Overrides]
-    dropped: frozenset[Bundle]
-
-    def differs(self, other: Sent, usable: int, bits: Bits[ToolSpec]) -> bool:
-        if (self.tools ^ other.tools) & usable:
-            return True
-        changed = self.overrides.items() ^ other.overrides.items()
-        return bool(bits.of(key for key, _ in changed) & self.tools & usable)
-
-
-class Side:
-    """An agent as one set-up has it, and what it sends."""
-
-    def __init__(self, setup: Setup, key: int, shelf: Shelf, bits: Bits[ToolSpec]) -> None:
+    def __init__(self, setup: Setup, key: int, shelf: Shelf) -> None:
         self.agent = setup.agents[key]
         self._allowed, self._deferred = dict(setup.allowed[key]), setup.deferred[key]
-        self._shelf, self._bits = shelf, bits
         own, kits = setup.own[key], {kit: setup.kits[kit] for kit in self._allowed}
         self._rows = [
             Row(
@@ -154,62 +136,44 @@ class Side:
             )
             for tool, spec in shelf.specs.items()
         ]
-        self._known: dict[Any, Sent] = {}
-        self._at_first = at_first = Holdings(tuple(self._allowed.values()), self._deferred, (), ())
-        start = self._offer(at_first.initial, meta_tools(self.agent, at_first, NOBODY))
-        within = list(dict.fromkeys([*at_first.bundles, *at_first.loadable]))
-        self._reach = self._offer(within, ())
-        self.starts_with = self._bits_of(self._sendable(start.candidates))
-        self.reaches = self._bits_of(self._sendable(self._reach.candidates))
-        #: The overrides in force of what is in reach.
-        self.overrides = {each.spec.tool_id: each.spec.overrides for each in self._reach.candidates}
+        self._at_first = Holdings(tuple(self._allowed.values()), self._deferred, (), ())
+
+    @cached_property
+    def starts_with(self) -> frozenset[int]:
+        """Keys of what a session begins with, whoever may use it."""
+        start = self._offer(self._at_first.initial, meta_tools(self.agent, self._at_first, NOBODY))
+        return frozenset(each.spec.tool_id for each in self._for_all(start))
+
+    @cached_property
+    def reaches(self) -> frozenset[int]:
+        """Keys of what the agent has or could load, whoever may use it."""
+        return frozenset(each.spec.tool_id for each in self._for_all(self._reach))
+
+    @cached_property
+    def overrides(self) -> dict[int, Overrides]:
+        """The overrides in force of what is in reach."""
+        return {each.spec.tool_id: each.spec.overrides for each in self._reach.candidates}
+
+    @cached_property
+    def _reach(self) -> Offer:
+        return self._offer(list(dict.fromkeys([*self._at_first.bundles, *self._at_first.loadable])), ())
 
     def starting_selection(self, member: Membership, standing: Standing) -> Selection:
-        """What the first turn of a new session carries for this member, as `selection` decides it. No query."""
-        holdings = self._at_first
-        offer = self._offer(bundles_sent(self.agent, holdings), meta_tools(self.agent, holdings, standing))
-        return selected(new_session(member, self.agent), self.agent, standing, holdings, offer)
+        """What the first turn of a new session would carry for this member."""
+        return self._selection(new_session(member, self.agent), standing, self._at_first)
 
-    def holdings(self, rows: Iterable[tuple[Load, bool]], *, shares: bool) -> Holdings:
-        """Of a session's rows, those that are this agent's, or all where it shares them."""
-        own = [row for row in rows if shares or row[0].agent_id == self.agent.pk]
-        return holdings_from(self.agent, self._allowed, self._deferred, own)
+    def selection(self, session: ChatSession, standing: Standing, rows: Iterable[tuple[Load, bool]]) -> Selection:
+        """What a turn of this session would carry now; `rows` are its loads, as `loads_in` reads them."""
+        own = [row for row in rows if session.shares_loads or row[0].agent_id == self.agent.pk]
+        return self._selection(session, standing, holdings_from(self.agent, self._allowed, self._deferred, own))
 
-    def sent(self, holdings: Holdings, standing: Standing, usable: int) -> Sent:
-        loads = tuple((load.bundle, load.agent_id) for load in holdings.loads)
-        key = (loads, usable, bool(standing.loads))
-        if key not in self._known:
-            self._known[key] = self._sent(holdings, standing, usable)
-        return self._known[key]
-
-    def _sent(self, holdings: Holdings, standing: Standing, usable: int) -> Sent:
-        at_hand = bundles_sent(self.agent, holdings)
+    def _selection(self, session: ChatSession, standing: Standing, holdings: Holdings) -> Selection:
         meta = meta_tools(self.agent, holdings, standing)
-        offer = self._offer(at_hand, meta)
-        clashing = clashing_loads(holdings, offer.clashes)
-        without = {load.bundle for load, _ in clashing}
-        candidates = [each for each in offer.candidates if each.bundle not in without]
-        sendable = self._sendable(candidates)
-        forbidden = [
-            Verdict(each.spec.name, "role", False, "")
-            for each in sendable
-            if not self._bits.of([each.spec.tool_id]) & usable
-        ]
-        useless = {load.bundle for load, _ in useless_loads(holdings, candidates, forbidden, self.agent)}
-        fallen = useless | {load.bundle for load, _ in clashing if may_fall(load, self.agent)}
-        specs = [each.spec for each in sendable]
-        overrides = {spec.tool_id: spec.overrides for spec in specs if spec.overrides != NO_OVERRIDES}
-        return Sent(self._bits_of(sendable), overrides, frozenset(fallen))
-
-    @property
-    def _situation(self) -> Situation:
-        return Situation(NOBODY, self.agent, self.agent.model)
+        offer = self._offer(bundles_sent(self.agent, holdings), meta)
+        return selected(session, self.agent, standing, holdings, offer)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         return offer_from(self._rows, self.agent, bundles, meta=meta)
 
-    def _sendable(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        return narrowed(self._situation, candidates, STAGES)[0]
-
-    def _bits_of(self, candidates: Iterable[Candidate]) -> int:
-        return self._bits.of(each.spec.tool_id for each in candidates)
+    def _for_all(self, offer: Offer) -> list[Candidate]:
+        return narrowed(Situation(NOBODY, self.agent, self.agent.model), offer.candidates, FOR_ALL)[0]
