@@ -22,6 +22,7 @@ from capabilities.agents.writes import (
     update_agent,
 )
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Agent, AgentScope, AgentTool, AgentToolkit, LanguageModel, LoadingMode, Provider
 from capabilities.providers.writes import (
     MAX_ROUNDS,
@@ -128,6 +129,7 @@ class AgentList(APIView):
         api_member(request)
         return Response(page(request, shown_agents(), "slug", lambda row: AgentOut(row).data))
 
+    @with_dry_run("agent")
     @extend_schema(
         operation_id="agents_create", summary="Add an agent", request=AgentIn, responses={201: AgentDetailOut}
     )
@@ -148,6 +150,7 @@ class AgentDetail(APIView):
         member = api_member(request)
         return Response(_agent_out(slug, sees_prompt=member.has_right(Right.AGENTS)))
 
+    @with_dry_run("agent")
     @extend_schema(operation_id="agents_update", summary="Change an agent", request=AgentIn, responses=AgentDetailOut)
     def patch(self, request: Request, slug: str) -> Response:
         """What is left out stays. Sessions have it from their next turn on."""
@@ -161,6 +164,7 @@ class AgentDetail(APIView):
             update_agent(agent, AgentContent(**_stored_agent(agent) | _with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug))
 
+    @with_dry_run("agent")
     @extend_schema(operation_id="agents_delete", summary="Remove an agent", responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         """Refused (409 `in_use`) while a session names it: switch it off instead."""

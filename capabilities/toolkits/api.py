@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.common.api import checked_part, refusals
+from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Toolkit
 from capabilities.toolkits.queries import whole_toolkits
 from capabilities.toolkits.writes import (
@@ -100,6 +101,7 @@ class ToolkitList(APIView):
         api_member(request)
         return Response(page(request, whole_toolkits(), "name", lambda row: ToolkitOut(row).data))
 
+    @with_dry_run("toolkit")
     @extend_schema(
         operation_id="toolkits_create", summary="Add a toolkit", request=ToolkitIn, responses={201: ToolkitOut}
     )
@@ -119,6 +121,7 @@ class ToolkitDetail(APIView):
         api_member(request)
         return Response(_toolkit_out(name))
 
+    @with_dry_run("toolkit")
     @extend_schema(operation_id="toolkits_update", summary="Change a toolkit", request=ToolkitIn, responses=ToolkitOut)
     def patch(self, request: Request, name: str) -> Response:
         """What is left out stays. Refused where an agent that begins with it would have one tool in two ways."""
@@ -129,6 +132,7 @@ class ToolkitDetail(APIView):
             update_toolkit(toolkit, _content(body, content_of(toolkit)), actor=member)
         return Response(_toolkit_out(toolkit.name))
 
+    @with_dry_run("toolkit")
     @extend_schema(operation_id="toolkits_delete", summary="Remove a toolkit", responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Refused (409 `in_use`) while agents may load it."""

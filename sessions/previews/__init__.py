@@ -8,8 +8,9 @@ def provide_previews() -> None:
     from capabilities.access import previews as access  # noqa: PLC0415 -- app ready
     from capabilities.agents import previews as agents  # noqa: PLC0415 -- app ready
     from capabilities.catalogue import previews as catalogue  # noqa: PLC0415 -- app ready
+    from capabilities.common import dry_run as routes  # noqa: PLC0415 -- app ready
     from capabilities.toolkits import previews as toolkits  # noqa: PLC0415 -- app ready
-    from sessions.previews import offers, roles  # noqa: PLC0415 -- app ready
+    from sessions.previews import dry_run, offers, roles  # noqa: PLC0415 -- app ready
     from sessions.selection.starts import start_of  # noqa: PLC0415 -- app ready
 
     access.impact_of_roles.provide(roles.impact_of_roles)
@@ -17,4 +18,5 @@ def provide_previews() -> None:
     agents.impact_of_agent.provide(offers.impact_of_agent)
     agents.start_of.provide(start_of)
     catalogue.impact_of_switching_off.provide(roles.impact_of_switching_off)
+    routes.preview_of.provide(dry_run.preview_of)
     toolkits.impact_of_toolkit.provide(offers.impact_of_toolkit)

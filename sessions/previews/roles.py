@@ -144,7 +144,10 @@ def impact_of_switching_off(names: Collection[str], *, actor: Membership) -> Imp
 
 
 def impact_on(members: QuerySet[Membership], change: Callable[[], object]) -> Impact:
-    """What this write would change for these members. Raises what the write raises."""
+    """What this write would change for these members, a query that finds the same before and after it.
+
+    Raises what the write raises.
+    """
     return _impact(change, members_who(members), [])
 
 

@@ -12,13 +12,15 @@ from typing import Any, cast
 from django.core.exceptions import PermissionDenied
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import APIException, ParseError, UnsupportedMediaType
+from rest_framework.exceptions import APIException, ErrorDetail, ParseError, UnsupportedMediaType, ValidationError
 from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from toolhub.tenants.models import ApiToken, Scope, User
 
+#: The query parameter of writes that can show what they would do.
+DRY_RUN = "dry_run"
 #: Objects and arrays inside each other, in a request's body.
 MAX_DEPTH = 64
 #: Bytes of a request's body.
@@ -47,7 +49,16 @@ class TokenScope(BasePermission):
         wanted = scope_wanted(request.method or "GET", view)
         if wanted not in token.scopes:
             raise PermissionDenied(f"This token lacks the scope {wanted.value}.")
+        _check_dry_run(request, view)
         return True
+
+
+def _check_dry_run(request: Request, view: Any) -> None:
+    """Who asks for a dry run of a write that has none must not have it done."""
+    method = request.method or "GET"
+    handler = getattr(view, method.lower(), None)
+    if DRY_RUN in request.query_params and method not in SAFE_METHODS and not getattr(handler, "has_dry_run", False):
+        raise ValidationError({DRY_RUN: ErrorDetail("There is no dry run of this: nothing was changed.", "invalid")})
 
 
 def scope_wanted(method: str, view: Any) -> Scope:

@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 
 from capabilities.access.grants.writes import MAX_REASON, GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.common.api import checked_part, refusals
+from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Effect, Grant
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right
@@ -67,6 +68,7 @@ class GrantList(APIView):
             rows = rows.filter(membership=found)
         return Response(page(request, rows, "pk", lambda row: GrantOut(row).data, filters=("member",)))
 
+    @with_dry_run("grant")
     @extend_schema(operation_id="grants_create", summary="Give a grant", request=GrantIn, responses={201: GrantOut})
     def post(self, request: Request) -> Response:
         """Name a tool or a category. A deny beats everything; an allow adds to the roles."""
@@ -85,6 +87,7 @@ class GrantDetail(APIView):
         api_member(request, right=Right.ROLES, category=None)
         return Response(GrantOut(_grant_or_404(grant_id)).data)
 
+    @with_dry_run("grant")
     @extend_schema(operation_id="grants_update", summary="Change a grant", request=GrantPart, responses=GrantOut)
     def patch(self, request: Request, grant_id: UUID) -> Response:
         """Its reason and its end; for another tool or effect, give another grant."""
@@ -94,6 +97,7 @@ class GrantDetail(APIView):
         with refusals():
             return Response(GrantOut(update_grant(grant, **body, actor=actor)).data)
 
+    @with_dry_run("grant")
     @extend_schema(operation_id="grants_delete", summary="Revoke a grant", responses={204: None})
     def delete(self, request: Request, grant_id: UUID) -> Response:
         """It counts no more from the member's next call on."""

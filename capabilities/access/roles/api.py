@@ -25,6 +25,7 @@ from capabilities.access.roles.writes import (
     update_role,
 )
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Effect, Role, RoleMode, RoleRule
 from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
@@ -95,6 +96,7 @@ class RoleList(APIView):
         api_member(request, right=Right.ROLES, category=None)
         return Response(page(request, shown_roles(), "slug", lambda row: RoleOut(row).data))
 
+    @with_dry_run("role")
     @extend_schema(operation_id="roles_create", summary="Add a role", request=RoleIn, responses={201: RoleOut})
     def post(self, request: Request) -> Response:
         """It opens nothing unless it says so, and nobody has it yet."""
@@ -112,6 +114,7 @@ class RoleDetail(APIView):
         api_member(request, right=Right.ROLES, category=None)
         return Response(RoleOut(get_object_or_404(shown_roles(), slug=slug)).data)
 
+    @with_dry_run("role")
     @extend_schema(operation_id="roles_update", summary="Change a role", request=RoleIn, responses=RoleOut)
     def patch(self, request: Request, slug: str) -> Response:
         """What is left out stays; `rules` are replaced whole. With the right for a category: only its rules."""
@@ -126,6 +129,7 @@ class RoleDetail(APIView):
                 update_role(role, RoleContent(**_stored(role) | body, rules=rules), actor=member)
         return Response(RoleOut(shown_roles().get(pk=role.pk)).data)
 
+    @with_dry_run("role")
     @extend_schema(operation_id="roles_delete", summary="Remove a role", responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         """Members who have it lose what only it opened."""
@@ -145,6 +149,7 @@ class MemberRolesView(APIView):
         api_member(request, right=Right.ROLES, category=None)
         return Response({"roles": _roles_of(_member_or_404(member_id))})
 
+    @with_dry_run("member")
     @extend_schema(
         operation_id="member_roles_set", summary="Set the roles of a member", request=MemberRoles, responses=MemberRoles
     )

@@ -27,6 +27,7 @@ from capabilities.catalogue.tools.writes import (
     set_tools_enabled,
 )
 from capabilities.common.api import checked_part, refusals
+from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Agent, Category, Tool, ToolVersion
 from capabilities.services.writes import is_ready
 from toolhub.tenants.api import api_member, checked, paged, unknown
@@ -146,6 +147,7 @@ def _or_unknown(field: str, rows: QuerySet[M]) -> M:
 
 
 class ToolBulk(APIView):
+    @with_dry_run("tool")
     @extend_schema(
         operation_id="tools_bulk",
         summary="Switch many tools",
@@ -167,6 +169,7 @@ class ToolDetail(APIView):
         api_member(request)
         return Response(ToolOut(get_object_or_404(shown_tools(), name=name)).data)
 
+    @with_dry_run("tool")
     @extend_schema(
         operation_id="tools_update", summary="Switch, move or instruct a tool", request=ToolPart, responses=ToolOut
     )
