@@ -112,6 +112,9 @@ TOOLHUB_QUEUE_SECONDS = env.integer("TOOLHUB_QUEUE_SECONDS", 86_400, 1, 604_800)
 #: Turns that may wait for a worker at once: of one member, and of one organisation.
 TOOLHUB_QUEUED_PER_MEMBER = env.integer("TOOLHUB_QUEUED_PER_MEMBER", 200, 1, 1_000_000)
 TOOLHUB_QUEUED_PER_ORGANISATION = env.integer("TOOLHUB_QUEUED_PER_ORGANISATION", 2_000, 1, 1_000_000)
+#: Turns that may run at once: of one member, and of one organisation. At the limit, its turns wait.
+TOOLHUB_RUNNING_PER_MEMBER = env.integer("TOOLHUB_RUNNING_PER_MEMBER", 40, 1, 1_000_000)
+TOOLHUB_RUNNING_PER_ORGANISATION = env.integer("TOOLHUB_RUNNING_PER_ORGANISATION", 80, 1, 1_000_000)
 #: Model calls that a turn may take, where neither agent nor model says.
 TOOLHUB_MAX_ROUNDS = env.integer("TOOLHUB_MAX_ROUNDS", 5, 1, 25)
 #: Crashes in a row, without progress between, after which a turn fails.

@@ -89,6 +89,8 @@ class Turn(TenantModel):
     epoch = models.PositiveIntegerField(default=0)
     owner = models.CharField(max_length=100, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
+    #: When a worker last took it: organisations, and members of one, are served in turn.
+    claimed_at = models.DateTimeField(null=True, blank=True)
     #: Claims since the last finished step.
     attempts = models.PositiveIntegerField(default=0)
     #: Not before this; set when a provider asked to wait.
@@ -138,7 +140,28 @@ class Turn(TenantModel):
                 condition=Q(status__in=["queued", "running", "waiting_child"]),
                 name="open_turns",
             ),
-            models.Index(fields=["organisation", "membership"], condition=Q(status="queued"), name="queued_turns"),
+            # They begin with the status, which is the same in each row: SQLite checks it in the index then.
+            models.Index(
+                fields=["status", "organisation", "membership", "created_at"],
+                condition=Q(status="queued"),
+                name="queued_turns_of_member",
+            ),
+            models.Index(
+                fields=["status", "organisation", "membership", "parent_step"],
+                condition=Q(status="queued", parent_step__isnull=False),
+                name="queued_child_turns",
+            ),
+            models.Index(fields=["session", "seq"], condition=Q(ended_at=None), name="unended_turns_of_session"),
+            models.Index(
+                fields=["organisation", "-claimed_at"],
+                condition=Q(claimed_at__isnull=False),
+                name="served_organisation",
+            ),
+            models.Index(
+                fields=["membership", "-claimed_at"],
+                condition=Q(claimed_at__isnull=False),
+                name="served_member",
+            ),
         )
 
     def __str__(self) -> str:

@@ -46,8 +46,12 @@ breaker = Breaker()
 
 
 def ring(turn_id: UUID) -> bool:
-    """Ask a worker to look at the turn. False if nobody could be asked; a sweep will find the turn."""
-    return _ring(TASK, turn_id)
+    """Ask a worker to look for turns. False if nobody could be asked; a sweep will find the turn.
+
+    The message says that there is work; which turn is taken, the queue decides. Where as many messages wait as a worker
+    has places, all workers are busy, and one message more would bring nobody sooner: then none is sent.
+    """
+    return _ring(TASK, turn_id, enough=settings.WORKER_CONCURRENCY)
 
 
 def ring_for_trial(public_id: UUID) -> bool:
@@ -60,11 +64,14 @@ def ring_for_connection_test(public_id: UUID) -> bool:
     return _ring(CONNECTION_TASK, public_id)
 
 
-def _ring(task: str, row_id: UUID) -> bool:
+def _ring(task: str, row_id: UUID, enough: int | None = None) -> bool:
     if not settings.REDIS_URL or breaker.is_open:
         return False
     try:
-        _publisher(settings.REDIS_URL).ping()  # where nobody answers, Celery's own client takes six seconds to say so
+        # First by our own client: where nobody answers, Celery's takes six seconds to say so.
+        waiting = _publisher(settings.REDIS_URL).llen(current_app.conf.task_default_queue)
+        if enough is not None and waiting >= enough:
+            return True
         current_app.send_task(task, args=[str(row_id)], retry=False, ignore_result=True)
     except (redis.RedisError, OSError, OperationalError) as error:
         breaker.note_failure("ring", error)

@@ -1,5 +1,6 @@
 """The end of a turn, and what follows from it in the same transaction: no step and no child of it stays open, the turn
-that waits for it goes on, and the session's next one is rung for."""
+that waits for it goes on. The session's next one is rung for where no worker ends the turn: one that does takes the
+next turn itself."""
 
 from __future__ import annotations
 
@@ -44,16 +45,16 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     turn = Turn.objects.only("organisation_id", "session_id", "last_event").get(pk=row["pk"])
     insert_event(turn.organisation_id, turn.pk, turn.last_event, str(ending.status), {"error_code": ending.code})
     why = ending.message if ending.status == TurnStatus.CANCELLED else PARENT_ENDED
-    follow_up(turn.pk, turn.session_id, row["parent_step__turn_id"], why)
+    follow_up(turn.pk, row["parent_step__turn_id"], why)
+    ring_next(turn.session_id)
 
 
-def follow_up(turn_id: UUID, session_id: UUID, parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
+def follow_up(turn_id: UUID, parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
     """What the end of a turn brings about. Its parent's row and its own are held."""
     close_open_steps(turn_id)
     stop_children(turn_id, why)
     if parent_id is not None:
         resume(parent_id)
-    ring_next(session_id)
 
 
 def stop_turn(turn_id: UUID, ending: Ending) -> bool:

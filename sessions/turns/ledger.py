@@ -193,7 +193,8 @@ def claimable() -> Q:
 
 
 def earlier_open_turn() -> Exists:
-    return Exists(Turn.objects.filter(session=OuterRef("session"), seq__lt=OuterRef("seq"), status__in=OPEN_STATUSES))
+    earlier = Turn.objects.filter(session=OuterRef("session"), seq__lt=OuterRef("seq"))
+    return Exists(earlier.filter(ended_at=None, status__in=OPEN_STATUSES))
 
 
 def claim(turn_id: UUID, owner: str) -> Claim | None:
@@ -213,6 +214,7 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
                 attempts=F("attempts") + 1,
                 last_event=F("last_event") + 1,
                 lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS),
+                claimed_at=Now(),
                 started_at=Coalesce(F("started_at"), Now()),
                 deadline_at=Case(
                     When(started_at=None, then=from_now(settings.TOOLHUB_TURN_SECONDS)), default=F("deadline_at")
@@ -388,7 +390,7 @@ def finish(
     error_message: str = "",
     half: Mapping[str, Any] | None = None,
 ) -> None:
-    """End the turn, let the one that waits for it go on, and ring for the session's next one. One transaction.
+    """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
 
     `half` is what `record_model_step` takes of a reply that was stopped in the middle: it is stored with what it cost,
     and its text is the turn's answer.
@@ -410,7 +412,7 @@ def finish(
             owner="",
         )
         add_event(claim, row, str(status), {"error_code": error_code} if error_code else {})
-        follow_up(claim.turn_id, row["session_id"], claim.parent_id)
+        follow_up(claim.turn_id, claim.parent_id)
 
 
 def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> None:

@@ -31,7 +31,7 @@ from sessions.loop.run import run_turn
 from sessions.models import Turn, TurnStatus
 from sessions.schedules import periodic
 from sessions.trial import runs as trial_runs
-from sessions.turns import bell, ledger
+from sessions.turns import bell, ledger, queue
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -45,30 +45,60 @@ HOLD_EVERY = 0.5
 SWEEP_EVERY = 1.0
 #: Seconds after which a turn that nobody took is rung for again.
 RING_AGAIN = 2.0
+#: Seconds after which a thread that took turn after turn lets other work of the process have its place.
+STREAK_SECONDS = 5.0
 #: Seconds that a worker on its way down waits for its turns to reach their next step.
 DRAIN_SECONDS = 10.0
 SWEPT_AT_ONCE = 100
 
 
-def work_on(turn_id: UUID) -> None:
-    """Claim the turn, if it is free, and run it. Whatever happens is on record before this returns."""
+def take_turns() -> None:
+    """Run the turn that is next in the queue, and the one after it, until none waits that may run.
+
+    What a thread does when the bell rings. Whatever happens is on record before this returns.
+    """
+    until = time.monotonic() + STREAK_SECONDS
     try:
-        if held_turns.draining:
-            return
-        claim = ledger.claim(turn_id, OWNER)
-        if claim is None:
-            return
+        while not held_turns.draining:
+            claim = queue.claim_next(OWNER)
+            if claim is None or not _run(claim):
+                return
+            if time.monotonic() > until and (waiting := queue.look().waiting) and bell.ring(waiting[0].turn_id):
+                return  # runs of a tool by hand wait in the same line: go to its end
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("Turns wait for the database: %s", error)
+    except Exception:
+        logger.exception("No turn could be taken; a sweep calls again")
+    finally:
+        connection.close()
+
+
+def work_on(turn_id: UUID) -> None:
+    """Claim this one turn, if it is free, and run it. Whatever happens is on record before this returns."""
+    try:
+        claim = None if held_turns.draining else ledger.claim(turn_id, OWNER)
+        if claim is not None:
+            _run(claim)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("Turn %s waits for the database: %s", turn_id, error)
+    finally:
+        connection.close()
+
+
+def _run(claim: ledger.Claim) -> bool:
+    """Run the claimed turn. False where the database is out of reach: then start nothing more."""
+    try:
         with organisation_scope(claim.organisation_id), held_turns.holding(claim) as held:
             run_turn(held)
     except ledger.LeaseLost:
-        logger.warning("Turn %s is another worker's now, or has ended", turn_id)
+        logger.warning("Turn %s is another worker's now, or has ended", claim.turn_id)
     except (DatabaseError, InterfaceError) as error:
-        # Start nothing more: the lease runs out, and the turn goes on elsewhere or later.
-        logger.warning("Turn %s waits for the database: %s", turn_id, error)
+        # The lease runs out, and the turn goes on elsewhere or later.
+        logger.warning("Turn %s waits for the database: %s", claim.turn_id, error)
+        return False
     except Exception:
-        logger.exception("Turn %s fell over; it is tried again", turn_id)
-    finally:
-        connection.close()
+        logger.exception("Turn %s fell over; it is tried again", claim.turn_id)
+    return True
 
 
 def work_on_trial(public_id: UUID) -> None:
@@ -149,7 +179,7 @@ class Housekeeper:
         each_step((ledger.reap, *clock, *calls, remove_deleted))
 
     def call_workers(self) -> None:
-        """Ring for each turn that waits for a worker, or take it here where nobody can be rung."""
+        """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
         each_step(partial(self._call_worker, turn_id) for turn_id in unrung())
 
     def call_workers_for_trials(self) -> None:
@@ -162,7 +192,7 @@ class Housekeeper:
 
     def _call_worker(self, turn_id: UUID) -> None:
         if not bell.ring(turn_id):
-            self._run_here(turn_id, work_on)
+            self._run_here(turn_id, lambda _: take_turns())
 
     def _call_worker_for_trial(self, public_id: UUID) -> None:
         if not bell.ring_for_trial(public_id):
@@ -219,14 +249,21 @@ def watch_held() -> None:
 
 
 def unrung() -> list[UUID]:
-    """Turns that could run and that nobody was called for lately; they count as called for from now on.
+    """Turns that could run and that nobody was called for lately, at most as many as this process has free places;
+    they count as called for from now on.
 
     Of several sweepers one gets each turn. They take the rows in the same order, so that they cannot block each other.
     """
+    places = settings.WORKER_CONCURRENCY - len(held_turns.all())
+    if places <= 0 or not (now := queue.look()).waiting:
+        return []
     quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
+    members = {each.membership_id for each in now.waiting}
     with system_scope():
-        free = Turn.objects.filter(ledger.claimable(), quiet).exclude(ledger.earlier_open_turn())
-        found = list(free.order_by("created_at", "pk").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+        free = Turn.objects.filter(ledger.claimable(), quiet, membership__in=members)
+        free = free.exclude(ledger.earlier_open_turn()).order_by("created_at", "pk")
+        rows = free.values_list("pk", "organisation_id", "membership_id")[:SWEPT_AT_ONCE]
+        found = queue.within_limits(rows, now)[:places]
         if not found:
             return []
         with transaction.atomic():

@@ -1,4 +1,7 @@
-"""The Celery tasks: fetch, claim, delegate. Their argument is the row's id and nothing else."""
+"""The Celery tasks: fetch, claim, delegate. Their argument is a row's id and nothing else.
+
+That of a turn is what the bell was rung for: the message says that there is work, and the queue decides which.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from uuid import UUID
 from celery import shared_task
 
 from sessions.turns.bell import CONNECTION_TASK, TASK, TRIAL_TASK
-from sessions.worker.process import work_on, work_on_connection_test, work_on_trial
+from sessions.worker.process import take_turns, work_on_connection_test, work_on_trial
 
 
 @shared_task(name=TASK, ignore_result=True)
 def run_turn(turn_id: str) -> None:
-    work_on(UUID(turn_id))
+    take_turns()
 
 
 @shared_task(name=TRIAL_TASK, ignore_result=True)

@@ -55,6 +55,16 @@ def test_a_ring_puts_a_message_with_the_turns_id_in_the_queue(broker: Valkey) ->
     assert queued(broker) == 1
 
 
+def test_where_as_many_messages_wait_as_a_worker_has_places_no_more_are_sent(broker: Valkey, settings: Any) -> None:
+    settings.WORKER_CONCURRENCY = 5
+
+    assert all(bell.ring(uuid4()) for _ in range(30))
+
+    assert queued(broker) == 5
+    assert bell.ring_for_trial(uuid4())
+    assert queued(broker) == 6
+
+
 def test_without_a_broker_nobody_can_be_rung_for(settings: Any, closed_breaker: bell.Breaker) -> None:
     settings.REDIS_URL = ""
 

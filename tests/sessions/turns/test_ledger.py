@@ -439,16 +439,18 @@ def test_the_first_outcome_of_a_step_stays(session: ChatSession) -> None:
 # -- Ends -------------------------------------------------------------------------------------------------------------
 
 
-def test_finishing_rings_for_the_sessions_next_turn(
+def test_a_turn_that_no_worker_ends_rings_for_the_sessions_next(
     session: ChatSession, rung: list[UUID], django_capture_on_commit_callbacks: Callable[..., object]
 ) -> None:
-    first, second, _ = accepted(session), accepted(session), accepted(session)
-    claim = claimed(first)
+    first, second, third = accepted(session), accepted(session), accepted(session)
 
     with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
-        finish(claim)
+        finish(claimed(first))
+    assert rung == []  # its worker takes the next one itself
 
-    assert rung == [second.pk]
+    with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
+        cancel(second)
+    assert rung == [third.pk]
 
 
 def test_a_turn_that_ends_without_an_answer_leaves_no_open_step(session: ChatSession) -> None:
