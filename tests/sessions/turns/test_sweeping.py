@@ -234,7 +234,7 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
 def test_every_pause_is_in_the_table_of_these_tests() -> None:
     found = [value for module in (chats, ledger, parking, periodic) for value in vars(module).values()]
     kept = {id(each) for each in found if isinstance(each, Backoff)}
-    written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").glob("*.py"))
+    written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").rglob("*.py"))
 
     assert kept == {id(each) for each in BACKOFFS}
     assert len(kept) == written
