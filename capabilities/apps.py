@@ -13,8 +13,8 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
-        from toolhub.tenants.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
-        from toolhub.tenants.members import register_categories  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.members.writes import register_categories  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()

@@ -26,7 +26,7 @@ from capabilities.models import (
 )
 from capabilities.providers.environment import ENVIRONMENT, OFFLINE, environment_names_one, move_agent, without_choice
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope
 

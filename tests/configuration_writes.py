@@ -37,8 +37,11 @@ from capabilities.providers import writes as providers
 from capabilities.registry import registry
 from capabilities.services import writes as services
 from capabilities.toolkits import writes as toolkits
-from toolhub.tenants import access, invitations, members, resets, tokens
+from toolhub.tenants import access
+from toolhub.tenants.members import invitations, resets
+from toolhub.tenants.members import writes as members
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
+from toolhub.tenants.tokens import writes as tokens
 
 T = TypeVar("T")
 
@@ -62,29 +65,29 @@ NOT_IN_TABLE = {
     "capabilities.access.roles_above.locked_roles": "a read",
     "capabilities.access.roles_above.read_roles_above": "a read",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
-    "toolhub.tenants.account.hand_back": "the operator's of the installation, at the command line",
-    "toolhub.tenants.account.rename_user": "one's own name",
-    "toolhub.tenants.audit.record": "the record itself",
+    "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",
+    "toolhub.tenants.members.account.rename_user": "one's own name",
+    "toolhub.tenants.audit.writes.record": "the record itself",
     "toolhub.tenants.authority.why_beyond": "a check",
     "toolhub.tenants.authority.higher_than": "a check",
     "toolhub.tenants.authority.why_not_of": "a check",
     "toolhub.tenants.authority.why_not_to": "a check",
-    "toolhub.tenants.denials.record_denial": "puts on record what was refused",
-    "toolhub.tenants.members.end_made_links": "called where a membership ends, and by hand_back",
-    "toolhub.tenants.members.may_manage": "a check",
-    "toolhub.tenants.members.why_not": "a check",
-    "toolhub.tenants.members.accesses_to_give": "a check",
-    "toolhub.tenants.resets.why_no_reset": "a check",
-    "toolhub.tenants.resets.reset_password": "the member's own, with a link that issue_reset_link made",
+    "toolhub.tenants.audit.denials.record_denial": "puts on record what was refused",
+    "toolhub.tenants.members.writes.end_made_links": "called where a membership ends, and by hand_back",
+    "toolhub.tenants.members.writes.may_manage": "a check",
+    "toolhub.tenants.members.writes.why_not": "a check",
+    "toolhub.tenants.members.writes.accesses_to_give": "a check",
+    "toolhub.tenants.members.resets.why_no_reset": "a check",
+    "toolhub.tenants.members.resets.reset_password": "the member's own, with a link that issue_reset_link made",
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
     "toolhub.tenants.access.revoke_token": "it only takes away; rank is checked",
-    "toolhub.tenants.members.set_access": "calls change_member",
-    "toolhub.tenants.members.give_right": "calls _change_rights",
-    "toolhub.tenants.members.take_right": "calls _change_rights",
+    "toolhub.tenants.members.writes.set_access": "calls change_member",
+    "toolhub.tenants.members.writes.give_right": "calls _change_rights",
+    "toolhub.tenants.members.writes.take_right": "calls _change_rights",
 }
 
 
@@ -304,25 +307,29 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.toolkits.writes.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
     "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
-    "toolhub.tenants.invitations.invite": lambda d, a: invitations.invite(
+    "toolhub.tenants.members.invitations.invite": lambda d, a: invitations.invite(
         d.one([f"{d.name()}@example.com", "waiting@example.com"]),
         d.one(list(Access)),
         actor=a,
         roles=[each.slug for each in d.some(Role.objects.order_by("pk"))],
     ),
-    "toolhub.tenants.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
+    "toolhub.tenants.members.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
         d.row(Invitation), actor=a
     ),
-    "toolhub.tenants.members.change_member": lambda d, a: members.change_member(
+    "toolhub.tenants.members.writes.change_member": lambda d, a: members.change_member(
         d.member(), access=d.one(list(Access)), rights=[d.right()], actor=a
     ),
-    "toolhub.tenants.members.set_access": lambda d, a: members.set_access(d.member(), d.one(list(Access)), actor=a),
-    "toolhub.tenants.members.give_right": lambda d, a: members.give_right(d.member(), d.right(), actor=a),
-    "toolhub.tenants.members.take_right": lambda d, a: members.take_right(d.member(), d.right(), actor=a),
-    "toolhub.tenants.members.remove_member": lambda d, a: members.remove_member(d.member(), actor=a),
-    "toolhub.tenants.resets.issue_reset_link": _take_over,
+    "toolhub.tenants.members.writes.set_access": lambda d, a: members.set_access(
+        d.member(), d.one(list(Access)), actor=a
+    ),
+    "toolhub.tenants.members.writes.give_right": lambda d, a: members.give_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.members.writes.take_right": lambda d, a: members.take_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.members.writes.remove_member": lambda d, a: members.remove_member(d.member(), actor=a),
+    "toolhub.tenants.members.resets.issue_reset_link": _take_over,
 }
 #: Writes about oneself that no actor is named for.
 OWN_WRITES: dict[str, Write] = {
-    "toolhub.tenants.tokens.issue_own_token": lambda d, a: tokens.issue_own_token(a, d.name(), list(Scope), None),
+    "toolhub.tenants.tokens.writes.issue_own_token": lambda d, a: tokens.issue_own_token(
+        a, d.name(), list(Scope), None
+    ),
 }

@@ -43,9 +43,9 @@ from tests.tenants.test_factors import code_of
 from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, Side, fill
 from tests.test_up import ROOT
 from toolhub.supervisor import free_port, uvicorn
-from toolhub.tenants.invitations import invite
+from toolhub.tenants.members.invitations import invite
+from toolhub.tenants.members.resets import issue_reset_link
 from toolhub.tenants.models import Access, AdminRight, Membership, Right
-from toolhub.tenants.resets import issue_reset_link
 from toolhub.tenants.scope import organisation_scope
 
 if TYPE_CHECKING:

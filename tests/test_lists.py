@@ -40,8 +40,8 @@ from sessions.models import ChatSession, LoadedToolkit, Schedule, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES, plausible
-from toolhub.tenants.audit import record
-from toolhub.tenants.invitations import invite
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.members.invitations import invite
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
 from toolhub.tenants.places import opened_place, sealed_place
 from toolhub.tenants.scope import organisation_scope, system_scope

@@ -62,10 +62,10 @@ from tests.cast import (
 )
 from tests.starter_rows import fill_starter_tables
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.audit import record
-from toolhub.tenants.denials import DENIED
+from toolhub.tenants.audit.denials import DENIED
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.guarded import TenantModel
-from toolhub.tenants.invitations import invite
+from toolhub.tenants.members.invitations import invite
 from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 

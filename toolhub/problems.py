@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 
-from toolhub.tenants.denials import note_denial
+from toolhub.tenants.audit.denials import note_denial
 
 API = "/api/"
 

@@ -8,9 +8,9 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 from capabilities.records.feeds import calendar_feed
 from toolhub.health import healthz, readyz
-from toolhub.tenants.doors import join, join_link, reset, reset_link
+from toolhub.tenants.members.account_views import account as own_account
+from toolhub.tenants.members.doors import join, join_link, reset, reset_link
 from toolhub.tenants.pages import home
-from toolhub.tenants.views import account as own_account
 
 handler400 = "toolhub.problems.bad_request"
 handler403 = "toolhub.problems.forbidden"

@@ -18,7 +18,7 @@ from capabilities.common.names_field import NamesField, ShortNameField, in_place
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers.queries import models_by_name
 from capabilities.providers.writes import MAX_ROUNDS
-from toolhub.tenants.forms import PublicIdField
+from toolhub.tenants.members.forms import PublicIdField
 
 FIELDS = (
     "name",

@@ -25,7 +25,7 @@ from capabilities.models import (
 )
 from capabilities.providers.writes import MAX_ROUNDS
 from capabilities.toolkits.writes import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 #: What of an agent must agree with the rest of it; what others changed meanwhile does not keep it from being renamed.

@@ -9,7 +9,7 @@ from django.conf import settings
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.models import Agent, LanguageModel
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import AuditEntry, Membership, Right
 
 OFFLINE = "offline"

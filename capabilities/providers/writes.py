@@ -14,7 +14,7 @@ from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 #: Bounds of what is typed in.

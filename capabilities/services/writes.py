@@ -19,7 +19,7 @@ from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
 from capabilities.models import ConnectionTest, ServiceSetting, Tool
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of one value.

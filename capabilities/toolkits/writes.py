@@ -28,7 +28,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.specs import NO_OVERRIDES, Overrides
 from capabilities.services.writes import acts_as_organisation
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
 
 MAX_DESCRIPTION = 2_000

@@ -16,7 +16,7 @@ from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceSpec, tool
 from sessions.access import visible_sessions
 from sessions.models import OPEN_STATUSES, Turn, TurnEvent, TurnStatus
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(

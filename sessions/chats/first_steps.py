@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, OuterRef, Subquery
 
 from capabilities.models import Agent, Provider
 from sessions.models import Turn, TurnStatus
-from toolhub.tenants.invitations import open_invitations
+from toolhub.tenants.members.invitations import open_invitations
 from toolhub.tenants.models import Membership, Organisation
 
 

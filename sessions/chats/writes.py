@@ -16,7 +16,7 @@ from sessions.loading.writes import share_loads
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
 from sessions.turns.endings import stop_turn
 from sessions.turns.sweeping import Backoff, each_item
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 

@@ -28,7 +28,7 @@ from sessions.loop.models.client import CallStopped, ModelCall, ModelError, endp
 from sessions.models import StepStatus
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 

@@ -23,7 +23,7 @@ from sessions.loading.loadable import LoadResult, Place, Reading, not_loadable, 
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
 from sessions.selection.queries import Selection, meta_tools
 from sessions.selection.reach import Holdings, Load, holdings_of
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 logger = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
 from sessions.models import StepStatus, Turn
-from toolhub.tenants.denials import record_denial
+from toolhub.tenants.audit.denials import record_denial
 from toolhub.tenants.models import Membership
 
 logger = logging.getLogger(__name__)

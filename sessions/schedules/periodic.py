@@ -23,7 +23,7 @@ from sessions.chats.writes import open_session
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
 from sessions.turns import ledger
 from sessions.turns.sweeping import Backoff, each_item, each_step
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 

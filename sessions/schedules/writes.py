@@ -26,7 +26,7 @@ from capabilities.records.rows import create_numbered
 from sessions.models import Schedule
 from sessions.schedules.periodic import next_moment
 from toolhub.tenants.access import check_right
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.places import opened_place, sealed_place
 from toolhub.tenants.public_ids import public_id_of

@@ -20,7 +20,7 @@ from sessions.loop.models.replies import Call
 from sessions.models import OPEN_TRIALS, StepStatus, TrialRun
 from sessions.turns.bell import ring_for_trial
 from sessions.turns.fencing import from_now
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 
 #: Seconds that a run waits for a worker, and runs of one member that are open at the same time.

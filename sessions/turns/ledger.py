@@ -43,7 +43,7 @@ from sessions.turns.fencing import (
 )
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from sessions.turns.waiting import resume_forgotten
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 

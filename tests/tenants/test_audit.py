@@ -9,7 +9,7 @@ from django.test import Client
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.models import Tool
 from tests.cast import make_tool
-from toolhub.tenants.audit import record, request_id
+from toolhub.tenants.audit.writes import record, request_id
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import ScopeError, organisation_scope, system_scope
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from capabilities.models import Category, Grant, LanguageModel, Provider, Role, ServiceSetting
 from sessions.models import Schedule
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool, make_toolkit, make_turn
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -14,8 +14,8 @@ from django.db import DatabaseError, connection, transaction
 
 from tests.cast import make_category, make_member
 from tests.threads import at_once
-from toolhub.tenants.audit import BrokenEntry, check_chain, record
-from toolhub.tenants.chain import entry_hash
+from toolhub.tenants.audit.chain import entry_hash
+from toolhub.tenants.audit.writes import BrokenEntry, check_chain, record
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope, system_scope
 

@@ -14,9 +14,9 @@ from sessions.loop.models.replies import Call
 from sessions.trial.writes import trial_or_404
 from tests.cast import PASSWORD, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
-from toolhub.tenants import denials
-from toolhub.tenants.audit import check_chain
-from toolhub.tenants.denials import MOST_A_WINDOW, WINDOW, Recent, record_denial
+from toolhub.tenants.audit import denials
+from toolhub.tenants.audit.denials import MOST_A_WINDOW, WINDOW, Recent, record_denial
+from toolhub.tenants.audit.writes import check_chain
 from toolhub.tenants.models import AuditEntry, Membership, Scope
 from toolhub.tenants.scope import organisation_scope
 
@@ -98,7 +98,7 @@ def test_one_member_writes_so_many_a_minute_whatever_they_are_of() -> None:
 
 def test_after_a_minute_it_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     recent, now = Recent(), [1000.0]
-    monkeypatch.setattr("toolhub.tenants.denials.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("toolhub.tenants.audit.denials.time.monotonic", lambda: now[0])
 
     first, again = recent.is_due(1, "x"), recent.is_due(1, "x")
     now[0] += WINDOW

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from tests.cast import make_member
 from tests.threads import at_once
-from toolhub.tenants.invitations import (
+from toolhub.tenants.members.invitations import (
     LinkDead,
     Newcomer,
     invitation_by_secret,
@@ -17,7 +17,7 @@ from toolhub.tenants.invitations import (
     join_as_newcomer,
     revoke_invitation,
 )
-from toolhub.tenants.members import MemberRefused
+from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import Access, AuditEntry, Invitation, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope, system_scope
 

@@ -7,8 +7,9 @@ import pytest
 from tests.cast import make_category, make_member, make_token
 from tests.threads import at_once
 from toolhub.tenants.access import membership_of_user, memberships_of_user, token_by_secret
-from toolhub.tenants.invitations import invite
-from toolhub.tenants.members import (
+from toolhub.tenants.members.invitations import invite
+from toolhub.tenants.members.resets import issue_reset_link
+from toolhub.tenants.members.writes import (
     Forbidden,
     GivenRight,
     MemberRefused,
@@ -30,7 +31,6 @@ from toolhub.tenants.models import (
     ResetLink,
     Right,
 )
-from toolhub.tenants.resets import issue_reset_link
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db

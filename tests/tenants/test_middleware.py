@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.test import AsyncClient, Client, RequestFactory
 
 from tests.cast import make_member, make_token, make_tool
-from toolhub.tenants.audit import request_id
+from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.middleware import TenancyMiddleware, identify
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import current_scope, has_scope

@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from tests.cast import PASSWORD, make_category, make_member, make_organisation, make_token
 from toolhub.logs import MaskingFormatter
-from toolhub.tenants.audit import record
-from toolhub.tenants.invitations import invite
-from toolhub.tenants.members import GivenRight, give_right, held_rights
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.members.invitations import invite
+from toolhub.tenants.members.resets import issue_reset_link
+from toolhub.tenants.members.writes import GivenRight, give_right, held_rights
 from toolhub.tenants.models import (
     Access,
     AdminRight,
@@ -31,7 +32,6 @@ from toolhub.tenants.models import (
     Right,
     User,
 )
-from toolhub.tenants.resets import issue_reset_link
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db

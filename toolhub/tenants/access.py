@@ -18,7 +18,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope

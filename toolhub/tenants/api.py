@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from toolhub.tenants.access import member_or_404
-from toolhub.tenants.denials import note_denial
+from toolhub.tenants.audit.denials import note_denial
 from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Right
 
 

@@ -18,8 +18,8 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from toolhub.tenants.audit import record
-from toolhub.tenants.linked_accounts import linked_members
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.members.linked_accounts import linked_members
 from toolhub.tenants.models import Access, Membership, Organisation
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_asy
 from django.http import HttpRequest, HttpResponseBase
 
 from toolhub.tenants.access import membership_of_user, note_token_use, token_by_secret
-from toolhub.tenants.audit import request_id
+from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.models import ApiToken, Membership, User
 from toolhub.tenants.scope import organisation_scope
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from django.urls import path
 
-from toolhub.tenants import views
+from toolhub.tenants.audit import views as audit
+from toolhub.tenants.members import views as members
+from toolhub.tenants.tokens import views as tokens
 
 urlpatterns = [
-    path("members/", views.member_list, name="member_list"),
-    path("members/invite/", views.member_invite, name="member_invite"),
-    path("members/<uuid:member_id>/", views.member_detail, name="member_detail"),
-    path("members/<uuid:member_id>/access/", views.member_access, name="member_access"),
-    path("members/<uuid:member_id>/rights/give/", views.member_right_give, name="member_right_give"),
-    path("members/<uuid:member_id>/rights/take/", views.member_right_take, name="member_right_take"),
-    path("members/<uuid:member_id>/reset/", views.member_reset, name="member_reset"),
-    path("members/<uuid:member_id>/remove/", views.member_remove, name="member_remove"),
+    path("members/", members.member_list, name="member_list"),
+    path("members/invite/", members.member_invite, name="member_invite"),
+    path("members/<uuid:member_id>/", members.member_detail, name="member_detail"),
+    path("members/<uuid:member_id>/access/", members.member_access, name="member_access"),
+    path("members/<uuid:member_id>/rights/give/", members.member_right_give, name="member_right_give"),
+    path("members/<uuid:member_id>/rights/take/", members.member_right_take, name="member_right_take"),
+    path("members/<uuid:member_id>/reset/", members.member_reset, name="member_reset"),
+    path("members/<uuid:member_id>/remove/", members.member_remove, name="member_remove"),
     path(
-        "members/<uuid:member_id>/tokens/<uuid:token_id>/revoke/", views.member_token_revoke, name="member_token_revoke"
+        "members/<uuid:member_id>/tokens/<uuid:token_id>/revoke/",
+        members.member_token_revoke,
+        name="member_token_revoke",
     ),
     path(
         "members/invitations/<uuid:invitation_id>/revoke/",
-        views.member_invitation_revoke,
+        members.member_invitation_revoke,
         name="member_invitation_revoke",
     ),
-    path("tokens/", views.token_list, name="token_list"),
-    path("tokens/<uuid:own_token>/revoke/", views.token_revoke, name="token_revoke"),
-    path("audit/", views.audit_list, name="audit_list"),
-    path("audit/check/", views.audit_check, name="audit_check"),
+    path("tokens/", tokens.token_list, name="token_list"),
+    path("tokens/<uuid:own_token>/revoke/", tokens.token_revoke, name="token_revoke"),
+    path("audit/", audit.audit_list, name="audit_list"),
+    path("audit/check/", audit.audit_check, name="audit_check"),
 ]

@@ -17,7 +17,7 @@ from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.models import Category, Effect, Grant, Tool
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.scope import system_scope

@@ -20,7 +20,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
 from capabilities.pipeline.permissions import permission_for, standing_of, tool_key
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Access, Membership, Right
 

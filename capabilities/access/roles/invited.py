@@ -14,9 +14,9 @@ from capabilities.access.powers import powers_with_roles, read_powers
 from capabilities.access.roles.writes import assign_role
 from capabilities.common.rights import may_administer
 from capabilities.models import InvitationRole, Role
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import ASK_AN_ADMIN, named, why_not_of
-from toolhub.tenants.members import Forbidden, MemberRefused
+from toolhub.tenants.members.writes import Forbidden, MemberRefused
 from toolhub.tenants.models import Access, Invitation, Membership, Right
 
 

@@ -17,7 +17,7 @@ from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import MATRIX, free_short_name
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 #: Lines of one role.

@@ -14,7 +14,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.models import Category, Tool
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 CATEGORY_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\Z")

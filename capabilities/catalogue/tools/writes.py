@@ -17,7 +17,7 @@ from capabilities.contract.schemas import check_schema
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
 from capabilities.registry import CategorySpec, Registry, registry
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
 
 #: A provider that takes more is not known; longer ones are cut there without a word.

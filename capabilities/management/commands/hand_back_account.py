@@ -10,8 +10,8 @@ from django.db import transaction
 
 from capabilities.records.feeds import remove_feed
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.account import hand_back
-from toolhub.tenants.members import MemberRefused
+from toolhub.tenants.members.account import hand_back
+from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import User
 from toolhub.tenants.scope import organisation_scope
 

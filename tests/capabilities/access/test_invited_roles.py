@@ -9,8 +9,8 @@ from capabilities.models import Category, Grant, Role, RoleMembership, RoleRule,
 from capabilities.pipeline.permissions import standing_of
 from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
-from toolhub.tenants.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer
-from toolhub.tenants.members import Forbidden
+from toolhub.tenants.members.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer
+from toolhub.tenants.members.writes import Forbidden
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Invitation, Membership, Organisation, Right
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from capabilities.models import Agent, Grant
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
 from sessions.schedules import periodic
 from tests.cast import make_session, make_tool, make_turn
-from toolhub.tenants.members import remove_member
+from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
 

@@ -15,7 +15,7 @@ from capabilities.records.feeds import digest_of, feed_by_secret
 from sessions.models import Schedule, Turn
 from sessions.schedules.periodic import run_schedule
 from tests.cast import make_agent, make_role, make_tool
-from toolhub.tenants.members import remove_member
+from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Membership, Organisation
 
 pytestmark = pytest.mark.django_db

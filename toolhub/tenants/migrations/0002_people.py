@@ -3,7 +3,7 @@ import django.utils.timezone
 from django.db import migrations, models
 
 import toolhub.tenants.models
-from toolhub.tenants.chain import FIELDS, entry_hash
+from toolhub.tenants.audit.chain import FIELDS, entry_hash
 
 #: Entries are final for SQL as well. Deleting stays possible: an organisation is deleted with all that is its own.
 SQLITE = """

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from toolhub.tenants.audit import check_chain
+from toolhub.tenants.audit.writes import check_chain
 from toolhub.tenants.models import Organisation
 
 

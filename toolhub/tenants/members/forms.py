@@ -1,17 +1,15 @@
-"""The forms of people, tokens and audit: they shape and check, the domain functions write."""
+"""The forms of members and invitations: they shape and check, the domain functions write."""
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
 
 from django import forms
 
-from toolhub.tenants.invitations import offered_roles
-from toolhub.tenants.members import GivenRight, accesses_to_give, category_names
-from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right, Scope
+from toolhub.tenants.members.invitations import offered_roles
+from toolhub.tenants.members.writes import GivenRight, accesses_to_give, category_names
+from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right
 from toolhub.tenants.public_ids import public_id_of
-from toolhub.tenants.trail import AuditFilter
 
 CHECKS = forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
 
@@ -113,20 +111,6 @@ class HeldRightForm(forms.Form):
         return GivenRight(Right(self.cleaned_data["right"]), self.cleaned_data["category"])
 
 
-class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, help_text="Where it is used: laptop, nightly report, ...")
-    scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=CHECKS, initial=[Scope.READ, Scope.CHAT])
-    days = forms.TypedChoiceField(
-        label="Expires",
-        coerce=int,
-        initial=90,
-        choices=[(7, "in 7 days"), (30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), (0, "never")],
-    )
-
-    def scope_list(self) -> list[Scope]:
-        return [Scope(scope) for scope in self.cleaned_data["scopes"]]
-
-
 class NewcomerForm(forms.Form):
     first_name = forms.CharField(
         max_length=150, label="First name", widget=forms.TextInput({"autocomplete": "given-name"})
@@ -148,27 +132,3 @@ class NameForm(forms.Form):
 
 class ResetForm(forms.Form):
     password = password_field("New password")
-
-
-class AuditFilterForm(forms.Form):
-    """The audit's address. A day that cannot be is left out."""
-
-    actor = forms.CharField(required=False, max_length=200)
-    action = forms.CharField(required=False, max_length=64)
-    target = forms.CharField(required=False, max_length=200)
-    since = forms.DateField(required=False)
-    until = forms.DateField(required=False)
-    q = forms.CharField(required=False, max_length=200)
-    older = forms.IntegerField(required=False, min_value=0, max_value=2**62)
-    newer = forms.IntegerField(required=False, min_value=0, max_value=2**62)
-
-    def wanted(self) -> AuditFilter:
-        self.full_clean()
-        data = self.cleaned_data
-        since, until = (_within(data.get(name)) for name in ("since", "until"))
-        texts = {name: data.get(name, "") for name in ("actor", "action", "target", "q")}
-        return AuditFilter(since=since, until=until, **texts)
-
-
-def _within(day: date | None) -> date | None:
-    return day if day is not None and 1970 <= day.year < 9999 else None

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
-from toolhub.tenants.chain import FIELDS, entry_hash
+from toolhub.tenants.audit.chain import FIELDS, entry_hash
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope

@@ -15,9 +15,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from toolhub.tenants.access import secret_digest
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import ASK_AN_ADMIN, guarded_write, hold_organisation
-from toolhub.tenants.members import Forbidden, MemberRefused, current_members
+from toolhub.tenants.members.writes import Forbidden, MemberRefused, current_members
 from toolhub.tenants.models import Access, Invitation, Membership, Right, User
 from toolhub.tenants.scope import organisation_scope, system_scope
 

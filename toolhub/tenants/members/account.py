@@ -11,8 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.audit import record
-from toolhub.tenants.members import end_made_links, remove_by_operator
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.members.writes import end_made_links, remove_by_operator
 from toolhub.tenants.models import Membership, User
 from toolhub.tenants.scope import organisation_scope
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import guarded_write, hold_organisation
 from toolhub.tenants.models import (
     CATEGORY_RIGHTS,

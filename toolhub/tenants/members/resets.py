@@ -12,10 +12,10 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from toolhub.tenants.access import secret_digest
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import guarded_write, why_beyond
-from toolhub.tenants.invitations import LinkDead
-from toolhub.tenants.members import Forbidden, MemberRefused, why_not
+from toolhub.tenants.members.invitations import LinkDead
+from toolhub.tenants.members.writes import Forbidden, MemberRefused, why_not
 from toolhub.tenants.models import Membership, ResetLink, User
 from toolhub.tenants.scope import organisation_scope, system_scope
 

@@ -24,9 +24,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods
 
 from toolhub.tenants.access import secret_digest
-from toolhub.tenants.account import sign_in_of
-from toolhub.tenants.forms import NewcomerForm, ResetForm
-from toolhub.tenants.invitations import (
+from toolhub.tenants.members.account import sign_in_of
+from toolhub.tenants.members.forms import NewcomerForm, ResetForm
+from toolhub.tenants.members.invitations import (
     AddressTaken,
     LinkDead,
     Newcomer,
@@ -34,8 +34,8 @@ from toolhub.tenants.invitations import (
     join_as,
     join_as_newcomer,
 )
+from toolhub.tenants.members.resets import reset_link_by_digest, reset_password
 from toolhub.tenants.models import Invitation, ResetLink, User
-from toolhub.tenants.resets import reset_link_by_digest, reset_password
 
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 #: Cookie that holds the digest of the opened link, one for each door; and the seconds for which it is good.

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope

@@ -1,35 +1,23 @@
-"""The pages of members, invitations, tokens, audit and one's own account."""
+"""The pages of members and invitations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
 from uuid import UUID
 
-from allauth.mfa.models import Authenticator
 from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from toolhub.tenants.access import MemberRequest, member_or_404, memberships_of_user, revoke_token
-from toolhub.tenants.account import rename_user
-from toolhub.tenants.audit import check_chain
-from toolhub.tenants.forms import (
-    AccessForm,
-    AuditFilterForm,
-    HeldRightForm,
-    InviteForm,
-    MemberFilter,
-    NameForm,
-    RightForm,
-    TokenForm,
-)
-from toolhub.tenants.invitations import INVITATION_DAYS, invite, revoke_invitation
-from toolhub.tenants.members import (
+from toolhub.tenants.access import MemberRequest, member_or_404, revoke_token
+from toolhub.tenants.members.forms import AccessForm, HeldRightForm, InviteForm, MemberFilter, RightForm
+from toolhub.tenants.members.invitations import INVITATION_DAYS, invite, revoke_invitation
+from toolhub.tenants.members.resets import issue_reset_link
+from toolhub.tenants.members.writes import (
     MemberRefused,
     current_members,
     give_right,
@@ -39,11 +27,9 @@ from toolhub.tenants.members import (
     take_right,
     why_not,
 )
-from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, User
+from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.resets import issue_reset_link
-from toolhub.tenants.tokens import issue_own_token, tokens_of
-from toolhub.tenants.trail import trail_page
+from toolhub.tenants.tokens.writes import tokens_of
 
 MEMBERS_A_PAGE = 50
 #: Invitations that the list shows, newest first.
@@ -311,100 +297,7 @@ def member_invitation_revoke(request: MemberRequest, org: str, invitation_id: UU
 # -- Tokens -----------------------------------------------------------------------------------------------------------
 
 
-@require_http_methods(["GET", "POST"])
-@signed_in
-def token_list(request: MemberRequest, org: str) -> HttpResponse:
-    """One's own tokens, and the form for another; a new one is shown this once."""
-    member = member_or_404(request)
-    form = TokenForm(request.POST or None)
-    secret = ""
-    if form.is_valid():
-        data = form.cleaned_data
-        try:
-            _, secret = issue_own_token(member, data["name"], form.scope_list(), data["days"] or None)
-        except MemberRefused as error:
-            form.add_error(error.field if error.field in form.fields else None, str(error))
-        else:
-            form = TokenForm()
-    context = {"form": form, "secret": secret, "tokens": tokens_of(member)}
-    return render(request, "tenants/token_list.html", context, status=422 if form.errors else 200)
-
-
-@require_POST
-@signed_in
-def token_revoke(request: MemberRequest, org: str, own_token: UUID) -> HttpResponse:
-    """Revoke one's own token; htmx gets nothing back in its row's place."""
-    member = member_or_404(request)
-    _revoke(member, own_token, member)
-    if request.htmx:
-        return HttpResponse("")
-    messages.success(request, "The token is revoked.")
-    return redirect("token_list", org=org)
-
-
 # -- Audit ------------------------------------------------------------------------------------------------------------
 
 
-@require_GET
-@signed_in
-def audit_list(request: MemberRequest, org: str) -> HttpResponse:
-    """Who changed what, newest first; htmx gets the entries alone."""
-    member = member_or_404(request, right=Right.AUDIT)
-    form = AuditFilterForm(request.GET)
-    wanted = form.wanted()
-    older, newer = form.cleaned_data.get("older"), form.cleaned_data.get("newer")
-    filters = {
-        "actor": wanted.actor,
-        "action": wanted.action,
-        "target": wanted.target,
-        "since": wanted.since.isoformat() if wanted.since else "",
-        "until": wanted.until.isoformat() if wanted.until else "",
-        "q": wanted.q,
-    }
-    context = {
-        "page": trail_page(wanted, member, older=older, newer=newer),
-        "count": member.organisation.audit_count,
-        "filters": filters,
-        "query": urlencode({name: value for name, value in filters.items() if value}),
-    }
-    template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
-    return render(request, template, context)
-
-
-@require_GET
-@signed_in
-def audit_check(request: MemberRequest, org: str) -> HttpResponse:
-    """Read the whole chain, and say whether it is intact; htmx gets the line alone."""
-    member = member_or_404(request, right=Right.AUDIT)
-    broken = check_chain(member.organisation)
-    member.organisation.refresh_from_db(fields=["audit_count", "audit_head"])
-    context = {"broken": broken, "is_checked": True, "count": member.organisation.audit_count}
-    template = "tenants/_audit_chain.html" if request.htmx else "tenants/audit_check.html"
-    return render(request, template, context)
-
-
 # -- One's own account ------------------------------------------------------------------------------------------------
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def account(request: HttpRequest) -> HttpResponse:
-    """Name, password, two-factor login, passkeys and tokens of whoever is signed in, in every organisation."""
-    user = cast(User, request.user)
-    names: dict[str, Any] = {"first_name": user.first_name, "last_name": user.last_name}
-    form = NameForm(request.POST or None, initial=names)
-    if form.is_valid():
-        rename_user(user, form.cleaned_data["first_name"], form.cleaned_data["last_name"])
-        messages.success(request, "Your name is saved.")
-        return redirect("account")
-    context = {"form": form, "own_memberships": memberships_of_user(user)} | login_factors(user)
-    return render(request, "tenants/account.html", context, status=422 if form.errors else 200)
-
-
-def login_factors(user: User) -> dict[str, Any]:
-    """Whether the user signs in with an app's codes, and how many passkeys there are. One query."""
-    kinds = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
-    return {
-        "has_totp": Authenticator.Type.TOTP in kinds,
-        "passkeys": kinds.count(Authenticator.Type.WEBAUTHN),
-    }

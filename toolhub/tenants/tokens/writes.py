@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.members import MemberRefused
+from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import ApiToken, Membership, Scope
 
 #: Tokens that one member may have in use.

@@ -1,0 +1,53 @@
+"""The pages of the audit."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET
+
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.audit.forms import AuditFilterForm
+from toolhub.tenants.audit.queries import trail_page
+from toolhub.tenants.audit.writes import check_chain
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def audit_list(request: MemberRequest, org: str) -> HttpResponse:
+    """Who changed what, newest first; htmx gets the entries alone."""
+    member = member_or_404(request, right=Right.AUDIT)
+    form = AuditFilterForm(request.GET)
+    wanted = form.wanted()
+    older, newer = form.cleaned_data.get("older"), form.cleaned_data.get("newer")
+    filters = {
+        "actor": wanted.actor,
+        "action": wanted.action,
+        "target": wanted.target,
+        "since": wanted.since.isoformat() if wanted.since else "",
+        "until": wanted.until.isoformat() if wanted.until else "",
+        "q": wanted.q,
+    }
+    context = {
+        "page": trail_page(wanted, member, older=older, newer=newer),
+        "count": member.organisation.audit_count,
+        "filters": filters,
+        "query": urlencode({name: value for name, value in filters.items() if value}),
+    }
+    template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
+    return render(request, template, context)
+
+
+@require_GET
+@signed_in
+def audit_check(request: MemberRequest, org: str) -> HttpResponse:
+    """Read the whole chain, and say whether it is intact; htmx gets the line alone."""
+    member = member_or_404(request, right=Right.AUDIT)
+    broken = check_chain(member.organisation)
+    member.organisation.refresh_from_db(fields=["audit_count", "audit_head"])
+    context = {"broken": broken, "is_checked": True, "count": member.organisation.audit_count}
+    template = "tenants/_audit_chain.html" if request.htmx else "tenants/audit_check.html"
+    return render(request, template, context)
