@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
 
+import django
 from django.conf import settings
-from django.core.asgi import get_asgi_application
-
-from toolhub.intake import ClientAddress, LimitedBodies
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
-# WhiteNoise hands files over piece by piece in sync code; Django says so once for each, and nothing is wrong.
-warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
+django.setup(set_prefix=False)
 
-application = ClientAddress(LimitedBodies(get_asgi_application()), settings.TOOLHUB_TRUSTED_PROXIES)
+from toolhub.handler import Handler  # noqa: E402 -- apps ready
+from toolhub.intake import ClientAddress, LimitedBodies  # noqa: E402 -- apps ready
+from toolhub.static_files import ServedFiles  # noqa: E402 -- apps ready
+
+application = ClientAddress(LimitedBodies(ServedFiles(Handler())), settings.TOOLHUB_TRUSTED_PROXIES)

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
-from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
-from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -40,19 +38,14 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "2"})
 
 
-@sync_and_async_middleware
 def answer_by_any_name(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Middleware, the outermost: load balancers call a server by its address, which is not among ALLOWED_HOSTS."""
     views = {"/healthz": healthz, "/readyz": readyz}
 
-    def sync(request: HttpRequest) -> Any:
+    def answer(request: HttpRequest) -> Any:
         return views.get(request.path_info, get_response)(request)
 
-    async def asynchronous(request: HttpRequest) -> Any:
-        view = views.get(request.path_info)
-        return await (sync_to_async(view)(request) if view else get_response(request))
-
-    return asynchronous if iscoroutinefunction(get_response) else sync
+    return answer
 
 
 def database_state() -> str:

@@ -60,6 +60,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA temp_store=MEMORY;"
         "PRAGMA mmap_size=134217728;PRAGMA journal_size_limit=67108864;PRAGMA cache_size=-16000;",
     }
+    # A thread of the web server keeps its connection: opening one reads the whole schema. PostgreSQL has a pool.
+    DATABASES["default"]["CONN_MAX_AGE"] = 600
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
     # A hundred turns that wait for their models must not hold a hundred connections: each borrows one while it works.
@@ -197,7 +199,6 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "toolhub.health.answer_by_any_name",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -309,10 +308,10 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
 @transaction.non_atomic_requests
 @require_GET
 @signed_in
-async def turn_stream(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponseBase:
+def turn_stream(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponseBase:
     """The turn as it happens, as server-sent events: `turn`, `delta`, and `done` at its end. 429: the page polls."""
     member = member_or_404(request)
-    await sync_to_async(turn_or_404)(member, turn_id)
+    turn_or_404(member, turn_id)
     try:
         return event_stream(member, None, watch_turn(request, turn_id))
     except TooManyStreams as error:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -125,24 +123,6 @@ def test_the_id_of_a_request_is_never_the_clients(client: Client, alice: Members
     client.get("/healthz", headers={"X-Request-ID": "chosen"})
 
     assert request_id.get() != "chosen"
-
-
-def test_async_views_keep_the_scope(alice: Membership) -> None:
-    seen: list[int] = []
-
-    async def view(request: HttpRequest) -> HttpResponseBase:
-        await asyncio.sleep(0)
-        seen.append(current_scope())
-        return HttpResponse()
-
-    middleware: Callable[[HttpRequest], Any] = TenancyMiddleware(view)  # type: ignore[arg-type]
-
-    async def ask() -> None:
-        await middleware(asked("/o/acme/", alice.user))
-
-    async_to_sync(ask)()
-
-    assert seen == [alice.organisation_id]
 
 
 def test_two_requests_at_once_do_not_share_a_scope(alice: Membership, charlie: Membership) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 
 from toolhub.tenants.access import membership_of_user, note_token_use, token_by_secret
@@ -21,36 +20,18 @@ MAX_SECRET = 512
 
 
 class TenancyMiddleware:
-    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope.
-
-    Runs sync and async: a stream's view is async, and must stay so on the whole way.
-    """
-
-    sync_capable = True
-    async_capable = True
+    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
         request_id.set(uuid.uuid4().hex)
-        if self.is_async:
-            return self._acall(request)
         membership = identify(request)
         if membership is None:
             return self.get_response(request)
         with organisation_scope(membership.organisation_id):
             return self.get_response(request)
-
-    async def _acall(self, request: HttpRequest) -> HttpResponseBase:
-        membership = await sync_to_async(identify)(request)
-        if membership is None:
-            return await self.get_response(request)  # type: ignore[no-any-return, misc]
-        with organisation_scope(membership.organisation_id):
-            return await self.get_response(request)  # type: ignore[no-any-return, misc]
 
 
 def identify(request: HttpRequest) -> Membership | None:

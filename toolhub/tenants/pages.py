@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from asgiref.sync import iscoroutinefunction
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -29,15 +28,6 @@ def signed_in(view: View) -> View:
 
     An htmx request would swap the login page into the middle of ours, so it is told to go there instead.
     """
-    if iscoroutinefunction(view):
-
-        @wraps(view)
-        async def guarded_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if not (await request.auser()).is_authenticated:
-                return to_login(request)
-            return _private(await view(request, *args, **kwargs))
-
-        return cast(View, guarded_async)
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
