@@ -41,7 +41,7 @@ def stream(request: HttpRequest) -> HttpResponseBase:
 @csrf_exempt
 def plain(request: HttpRequest) -> HttpResponseBase:
     response = HttpResponse(request.body)
-    response._resource_closers.append(lambda: noted.append("closed"))
+    response._resource_closers.append(lambda: noted.append("closed"))  # type: ignore[attr-defined]
     return response
 
 

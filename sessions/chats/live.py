@@ -1,12 +1,12 @@
 """A turn as it happens, for one open page: server-sent events with the turn's own partial in them.
 
-The page's permission is asked again with every read and every few seconds, so that a sign-out, a lost membership or a
-lost right ends the stream. Each read closes its database connection: an open stream holds none.
+The page's permission is asked again with every read, and within seconds of any change that it hangs on, so that a
+sign-out, a lost membership or a lost right ends the stream. Each read closes its database connection: an open stream
+holds none.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,14 +22,13 @@ from django.utils.html import escape
 
 from sessions.access import rights_in
 from sessions.chats.queries import turn_or_404
+from sessions.chats.readers import Reader, open_readers
+from sessions.chats.streams import STILL_HERE, Pulse
 from sessions.models import Turn
 from sessions.turns.events import Delta, watch
 from toolhub.tenants.access import MemberRequest, membership_of_user
 from toolhub.tenants.models import Membership, User
 from toolhub.tenants.scope import organisation_scope
-
-#: Seconds between two looks at whether the reader may still read, where nothing happens.
-CHECK_EVERY = 3.0
 
 
 @dataclass
@@ -63,33 +62,29 @@ async def watch_turn(request: MemberRequest, turn_id: UUID) -> AsyncIterator[str
     """Text of the event stream, until the turn has ended or the reader may read no more."""
     shown = Shown()
     turn, html = await _read(request, turn_id, shown)
-    checked = time.monotonic()
     if turn is None:
         return
     yield server_sent("turn" if turn.is_open else "done", html)
     if not turn.is_open:
         return
-    events = watch(
-        turn_id, request.membership.organisation_id, after=turn.last_event, read=len(shown.text_behind(turn.last_event))
-    )
-    async for item in events:
-        if isinstance(item, Delta):
-            if text := shown.add(item):
-                yield server_sent("delta", f"<span>{escape(text)}</span>")
-        elif item is not None and item.number > turn.last_event:
-            turn, html = await _read(request, turn_id, shown)
-            checked = time.monotonic()
-            if turn is None:
+    member, readers, pulse = request.membership, open_readers(), Pulse()
+    events = watch(turn_id, member.organisation_id, after=turn.last_event, read=len(shown.text_behind(turn.last_event)))
+    with readers.reading(Reader(member.pk, turn.session_id, login=request.session.session_key)) as reader:
+        async for item in events:
+            if await readers.must_ask(reader) and not await sync_to_async(_may_read)(request, turn_id):
                 return
-            yield server_sent("turn" if turn.is_open else "done", html)
-            if not turn.is_open:
-                return
-        else:
-            yield ": still here\n\n"
-        if time.monotonic() - checked > CHECK_EVERY:
-            checked = time.monotonic()
-            if not await sync_to_async(_may_read)(request, turn_id):
-                return
+            if isinstance(item, Delta):
+                if text := shown.add(item):
+                    yield server_sent("delta", f"<span>{escape(text)}</span>")
+            elif item is not None and item.number > turn.last_event:
+                turn, html = await _read(request, turn_id, shown)
+                if turn is None:
+                    return
+                yield server_sent("turn" if turn.is_open else "done", html)
+                if not turn.is_open:
+                    return
+            elif pulse.is_due():
+                yield STILL_HERE
 
 
 def server_sent(event: str, data: str) -> str:

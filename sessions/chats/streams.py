@@ -1,12 +1,13 @@
 """Event streams that are open on this web server: how many one token, one member and one organisation may have.
 
-Each stream holds a thread now and then and a connection to the broker; without limits, one token's streams would stop
-everybody's reads. A reader who gets none asks for the turn now and then instead.
+Each stream holds a connection and some memory, and reads its turn with each event; without limits, one token's streams
+would stop everybody's reads. A reader who gets none asks for the turn now and then instead.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,6 +21,10 @@ from toolhub.tenants.models import ApiToken, Membership
 
 #: Seconds after which a client that was refused may try again.
 TRY_AGAIN = 5
+
+#: What a stream sends while nothing happens, so that whatever lies between keeps it open, and seconds between two.
+STILL_HERE = ": still here\n\n"
+PULSE_SECONDS = 10.0
 
 Owner = tuple[str, int]
 
@@ -69,6 +74,20 @@ class Place:
 
 
 open_streams = OpenStreams()
+
+
+@dataclass
+class Pulse:
+    """Says when a silent stream is to say that it is still there."""
+
+    beaten_at: float = field(default_factory=time.monotonic)
+
+    def is_due(self) -> bool:
+        """True once every PULSE_SECONDS."""
+        if time.monotonic() - self.beaten_at < PULSE_SECONDS:
+            return False
+        self.beaten_at = time.monotonic()
+        return True
 
 
 def event_stream(member: Membership, token: ApiToken | None, parts: AsyncIterator[str]) -> StreamingHttpResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -24,7 +23,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions.access import check_may_touch, visible_sessions
-from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
+from sessions.chats.readers import Reader, open_readers
+from sessions.chats.streams import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
 from sessions.models import Step, Turn
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event, watch
@@ -35,8 +35,6 @@ from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_para
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.wire import Refused
 
-#: Seconds between two looks at whether a stream's reader may still read.
-CHECK_EVERY = 3.0
 #: The id of an event, or of a piece of text: the event that it is written behind, and where it ends.
 SEEN = re.compile(r"(?P<event>\d{1,9})(?:\.(?P<read>\d{1,9}))?", re.ASCII)
 
@@ -200,19 +198,20 @@ class TurnEvents(APIView):
 
 async def stream(request: Request, turn: Turn, after: int, read: int = 0) -> AsyncIterator[str]:
     """Text of the event stream. Ends with the turn, or when the token may no longer read it."""
-    checked_at = time.monotonic()
-    async for item in watch(turn.pk, turn.organisation_id, after=after, read=read, whole=True):
-        if time.monotonic() - checked_at > CHECK_EVERY:
-            checked_at = time.monotonic()
-            if not await _may_still_read(request, turn):
+    token = request.auth
+    assert isinstance(token, ApiToken)
+    readers, pulse = open_readers(), Pulse()
+    with readers.reading(Reader(token.membership_id, turn.session_id, token_id=token.pk)) as reader:
+        async for item in watch(turn.pk, turn.organisation_id, after=after, read=read, whole=True):
+            if await readers.must_ask(reader) and not await _may_still_read(request, turn):
                 return
-        if isinstance(item, Event):
-            yield f"id: {item.number}\nevent: {item.type}\ndata: {json.dumps(item.payload)}\n\n"
-        elif isinstance(item, Delta):
-            data = json.dumps({"after": item.event, "at": item.at, "text": item.text})
-            yield f"id: {item.event}.{item.end}\nevent: delta\ndata: {data}\n\n"
-        else:
-            yield ": still here\n\n"
+            if isinstance(item, Event):
+                yield f"id: {item.number}\nevent: {item.type}\ndata: {json.dumps(item.payload)}\n\n"
+            elif isinstance(item, Delta):
+                data = json.dumps({"after": item.event, "at": item.at, "text": item.text})
+                yield f"id: {item.event}.{item.end}\nevent: delta\ndata: {data}\n\n"
+            elif pulse.is_due():
+                yield STILL_HERE
 
 
 @sync_to_async

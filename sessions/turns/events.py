@@ -1,33 +1,27 @@
 """A turn's events as they happen, in order, and the text that is being written between them.
 
-Text has two sources: the turn's row, which is half a second behind, and the broker's hints, any of which may be lost.
+Text has two sources: the turn's row, which is half a second behind, and the broker's pieces, any of which may be lost.
 Both say behind which event a text is written and at which character it begins; `_Text` makes one text of them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import redis
-import redis.asyncio
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connection
 
 from sessions.models import Step, Turn, TurnEvent
-from sessions.turns.bell import channel
+from sessions.turns.listener import Delta, State, listener
 from toolhub.tenants.scope import organisation_scope
 
-#: Seconds between two looks at the database, when no hint comes.
-LOOK_EVERY = 1.0
-#: The same while a piece of text is missing.
+__all__ = ["Delta", "Event", "read_events", "watch"]
+
+#: Seconds between two looks at the database while a piece of text is missing.
 LOOK_SOON = 0.2
 EVENTS_AT_ONCE = 200
 
@@ -39,19 +33,6 @@ class Event:
     number: int
     type: str
     payload: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Delta:
-    """A piece of the reply that is written behind event number `event`, from its character `at` on."""
-
-    event: int
-    at: int
-    text: str
-
-    @property
-    def end(self) -> int:
-        return self.at + len(self.text)
 
 
 @dataclass
@@ -84,50 +65,57 @@ class _Text:
 async def watch(
     turn_id: UUID, organisation_id: int, *, after: int = 0, read: int = 0, whole: bool = False
 ) -> AsyncIterator[Event | Delta | None]:
-    """Events after number `after`, pieces of text, and None about once a second while nothing happens.
+    """Events after number `after`, pieces of text, and None every few seconds while nothing happens.
 
     `read` is how many characters the reader has of the text behind event `after`. What comes is without gaps and
     without repetitions; with `whole`, the rest of a reply's text also comes before the event that says it is stored.
-    Ends behind the turn's last event. Holds no database connection between two looks.
+    Ends behind the turn's last event. Holds no thread and no database connection between two looks.
     """
     text = _Text(after, read)
-    async with aclosing(_hints(turn_id)) as hints:
-        looked_at = 0.0
-        async for hint in hints:
-            if hint is not None:
-                # A piece that is written behind an event which the reader has not seen waits for the next look.
-                if hint.event <= after and (delta := text.next(hint)):
+    looked_at, is_behind = 0.0, False
+    async with listener().watching(turn_id) as watcher:
+        while True:
+            await watcher.wait(LOOK_SOON if is_behind else None)
+            before, is_behind = (after, text.length), False
+            while watcher.pieces:
+                piece = watcher.pieces.popleft()
+                if piece.event > after:  # behind an event that the reader has not seen: the next look has both
+                    is_behind = True
+                elif delta := text.next(piece):
                     yield delta
-                wait = LOOK_SOON if hint.event > after or text.ahead else LOOK_EVERY
-                if time.monotonic() - looked_at < wait:
-                    continue
-            looked_at, before = time.monotonic(), (after, text.length)
-            while True:
-                look = await read_events(turn_id, organisation_id, after)
-                for event in look.events:
-                    if look.draft.event < event.number and (delta := text.next(look.draft)):
+            is_behind = is_behind or text.ahead is not None
+            if watcher.must_look or (is_behind and time.monotonic() - looked_at >= LOOK_SOON):
+                watcher.must_look, is_behind, looked_at = False, False, time.monotonic()
+                while True:
+                    look = await read_events(turn_id, organisation_id, after)
+                    watcher.state = look.state
+                    for event in look.events:
+                        if look.draft.event < event.number and (delta := text.next(look.draft)):
+                            yield delta
+                        if whole and (delta := await _rest(turn_id, organisation_id, event, text)):
+                            yield delta
+                        yield event
+                        after = event.number
+                    if look.draft.event <= after and (delta := text.next(look.draft)):
                         yield delta
-                    if whole and (delta := await _rest(turn_id, organisation_id, event, text)):
-                        yield delta
-                    yield event
-                    after = event.number
-                if look.draft.event <= after and (delta := text.next(look.draft)):
-                    yield delta
-                if look.is_over:
-                    return
-                if len(look.events) < EVENTS_AT_ONCE:
-                    break
+                    if look.is_over:
+                        return
+                    if len(look.events) < EVENTS_AT_ONCE:
+                        break
+                is_behind = text.ahead is not None
             if (after, text.length) == before:
                 yield None
 
 
 @dataclass(frozen=True)
 class Look:
-    """The next events, what is written of a reply, and whether the events are the last there will ever be."""
+    """The next events, what is written of a reply, whether the events are the last there will ever be, and how far
+    the turn was."""
 
     events: list[Event]
     draft: Delta
     is_over: bool
+    state: State = None
 
 
 @sync_to_async
@@ -146,7 +134,8 @@ def read_events(turn_id: UUID, organisation_id: int, after: int) -> Look:
             connection.close()
     reached = events[-1].number if events else after
     draft = Delta(turn.draft_event if turn.draft else 0, 0, turn.draft)
-    return Look(events, draft, is_over=not turn.is_open and reached >= turn.last_event)
+    state = (turn.status, turn.last_event, turn.draft_event, len(turn.draft))
+    return Look(events, draft, not turn.is_open and reached >= turn.last_event, state)
 
 
 async def _rest(turn_id: UUID, organisation_id: int, event: Event, text: _Text) -> Delta | None:
@@ -167,27 +156,3 @@ def _step_text(turn_id: UUID, organisation_id: int, index: int) -> str:
     finally:
         if not connection.in_atomic_block:
             connection.close()
-
-
-def _hint(data: bytes) -> Delta | None:
-    """What a message tells; one of another version of ours tells only that it is time to look."""
-    match json.loads(data) if data else None:
-        case [int(event), int(at), str(text)]:
-            return Delta(event, at, text)
-    return None
-
-
-async def _hints(turn_id: UUID) -> AsyncGenerator[Delta | None]:
-    """None whenever it is time to look, a piece of text where one came. Never ends by itself."""
-    yield None
-    if settings.REDIS_URL:
-        with suppress(redis.RedisError, OSError):
-            async with redis.asyncio.Redis.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
-                await pubsub.subscribe(channel(turn_id))
-                yield None  # what happened between the first look and the subscription
-                while True:
-                    message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=LOOK_EVERY)
-                    yield _hint(message["data"] if message else b"")
-    while True:
-        await asyncio.sleep(LOOK_EVERY)
-        yield None

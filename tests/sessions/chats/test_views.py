@@ -11,7 +11,7 @@ from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.models import Grant, Provider, Role, RoleMembership, RoleRule
-from sessions.chats import live, markdown
+from sessions.chats import live, markdown, readers
 from sessions.chats.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns import ledger
@@ -578,8 +578,8 @@ def test_the_stream_ends_when_its_reader_may_read_no_more(
                 await bob.user.asave()
 
     alice = make_member(session.organisation, "alice", Access.ADMIN)
-    monkeypatch.setattr(live, "CHECK_EVERY", 0.0)
-    script(monkeypatch, lose, Delta(1, 0, "secret"), Delta(1, 6, "secret"))
+    monkeypatch.setattr(readers, "CHECK_EVERY", 0.0)
+    script(monkeypatch, None, lose, Delta(1, 0, "secret"), Delta(1, 6, "secret"))
 
     events = read_stream(turn)
 
