@@ -1,6 +1,6 @@
 """Why a tool is, or is not, in what an agent sends for a member: a verdict of every stage, and what would change it.
 
-No rule is written here a second time: verdicts come from the stages of `selection`, changes from `whatif`.
+No rule is written here a second time: verdicts come from the stages of `selection`, changes from `remedies`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations
 from capabilities.services.writes import service_title
-from sessions.explain.whatif import World, read_world
+from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
 from sessions.selection.queries import new_session
 from toolhub.tenants.models import Membership
@@ -129,7 +129,7 @@ class Reasons:
 class ReasonsPage:
     """Some tools with their reasons; the places to go on after and before, None at either end."""
 
-    world: World
+    inputs: Inputs
     tools: Sequence[Reasons]
     after: str | None
     before: str | None
@@ -140,52 +140,54 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
     `agent` comes with its model and provider at hand.
     """
-    world = read_world(session or new_session(member, agent), agent)
-    page = _page(world, asked)
-    return ReasonsPage(world, [reasons_of(world, each) for each in _noted(member, page.rows)], page.after, page.before)
+    inputs = read_inputs(session or new_session(member, agent), agent)
+    page = _page(inputs, asked)
+    return ReasonsPage(
+        inputs, [reasons_of(inputs, each) for each in _noted(member, page.rows)], page.after, page.before
+    )
 
 
 # -- Which tools ------------------------------------------------------------------------------------------------------
 
 
-def _page(world: World, asked: Asked) -> Page[Listed]:
+def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     """What is sent comes first, then what one change lets through, what is offered, and the rest."""
     tools = matching(Tool.objects.filter(current_version__isnull=False), asked.q)
     if asked.tool:
         tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
-    others = world.sent | world.loadable
+    others = inputs.sent | inputs.loadable
     if asked.state == "stopped":
-        tools = tools.filter(pk__in=world.offered - others)
+        tools = tools.filter(pk__in=inputs.offered - others)
     elif asked.state == "not_offered":
-        tools = tools.exclude(pk__in=world.offered | others)
+        tools = tools.exclude(pk__in=inputs.offered | others)
     elif asked.state:
-        tools = tools.filter(pk__in=world.sent if asked.state == "sent" else world.loadable)
+        tools = tools.filter(pk__in=inputs.sent if asked.state == "sent" else inputs.loadable)
     line = Left("current_version__description", LINE_CHARS)
-    columns = tools.annotate(**spec_annotations(), line=line, place=_order(world, asked.q))
+    columns = tools.annotate(**spec_annotations(), line=line, place=_order(inputs, asked.q))
     rows = columns.values_list(*SPEC, "line", "place", named=True)
     page = page_of(rows, asked.after, asked.before, limit=asked.limit)
     return Page([Listed(ToolSpec(*row[: len(SPEC)]), row.line) for row in page.rows], page.after, page.before)
 
 
-def _order(world: World, q: str) -> Combinable:
+def _order(inputs: Inputs, q: str) -> Combinable:
     groups = Case(
-        When(pk__in=world.sent, then=Value(0)),
-        When(pk__in=_nearly_sent(world), then=Value(1)),
-        When(pk__in=world.offered, then=Value(2)),
+        When(pk__in=inputs.sent, then=Value(0)),
+        When(pk__in=_nearly_sent(inputs), then=Value(1)),
+        When(pk__in=inputs.offered, then=Value(2)),
         default=Value(3),
         output_field=IntegerField(),
     )
     return groups * Value(MATCHES) + by_match(q)
 
 
-def _nearly_sent(world: World) -> set[int]:
+def _nearly_sent(inputs: Inputs) -> set[int]:
     """Keys of what could be loaded, and of what is brought and stopped by one stage alone, beside the limit."""
-    kept_back = [each.spec for each in world.gathered.values() if each.spec.tool_id not in world.sent]
-    found = set(world.loadable)
+    kept_back = [each.spec for each in inputs.gathered.values() if each.spec.tool_id not in inputs.sent]
+    found = set(inputs.loadable)
     for spec in kept_back[:NEARLY_LOOKED_AT]:
-        stops = {cell.stage for cell in reasons_of(world, Listed(spec, "")).stops} - {"limit"}
+        stops = {cell.stage for cell in reasons_of(inputs, Listed(spec, "")).stops} - {"limit"}
         if len(stops) <= 1:
             found.add(spec.tool_id)
     return found
@@ -220,26 +222,26 @@ def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
 # -- Why --------------------------------------------------------------------------------------------------------------
 
 
-def reasons_of(world: World, listed: Listed) -> Reasons:
+def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
     """What every stage says of the tool, and what came of it."""
     spec = listed.spec
-    row = world.rows.get(spec.tool_id)
-    own = world.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
-    alone = [_alone(world, stage, own) for stage in ALONE]
-    cells = (_loaded(world, listed, row), *alone, *_permitted(world, spec), _limit(world, spec))
-    return Reasons(listed, cells, _state_of(world, spec.tool_id))
+    row = inputs.rows.get(spec.tool_id)
+    own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
+    alone = [_alone(inputs, stage, own) for stage in ALONE]
+    cells = (_loaded(inputs, listed, row), *alone, *_permitted(inputs, spec), _limit(inputs, spec))
+    return Reasons(listed, cells, _state_of(inputs, spec.tool_id))
 
 
-def _state_of(world: World, tool_id: int) -> str:
-    if tool_id in world.sent:
+def _state_of(inputs: Inputs, tool_id: int) -> str:
+    if tool_id in inputs.sent:
         return "sent"
-    if tool_id in world.loadable:
+    if tool_id in inputs.loadable:
         return "loadable"
-    return "stopped" if tool_id in world.offered else "not_offered"
+    return "stopped" if tool_id in inputs.offered else "not_offered"
 
 
-def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:
-    own = world.gathered.get(listed.spec.name)
+def _loaded(inputs: Inputs, listed: Listed, row: Row | None) -> Cell:
+    own = inputs.gathered.get(listed.spec.name)
     if own is not None:
         told = listed.spec.in_titles(own.source)
         shorts = {"agent": "its own", "meta-tool": "by itself"}
@@ -248,19 +250,19 @@ def _loaded(world: World, listed: Listed, row: Row | None) -> Cell:
             source = "it comes by itself, as there is something to load"
         short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
         return Cell("loaded", True, source, short)
-    reason, short = _why_nothing_brings(world, listed, row)
+    reason, short = _why_nothing_brings(inputs, listed, row)
     return Cell("loaded", False, reason, short, stops=True)
 
 
-def _why_nothing_brings(world: World, listed: Listed, row: Row | None) -> tuple[str, str]:
+def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tuple[str, str]:
     spec = listed.spec
-    dropped = [each for each in world.selection.verdicts if each.tool == spec.name and each.stage == "gather"]
+    dropped = [each for each in inputs.selection.verdicts if each.tool == spec.name and each.stage == "gather"]
     if dropped:
         return dropped[0].reason, "in conflict"
     if spec.is_meta:
         return "it comes by itself where the agent has something to load", "nothing to load"
-    ways = [way for way in world.reading.offer.ways if way.spec.tool_id == spec.tool_id and way.bundle is not None]
-    if world.is_constant and ways:
+    ways = [way for way in inputs.reading.offer.ways if way.spec.tool_id == spec.tool_id and way.bundle is not None]
+    if inputs.is_constant and ways:
         return "this agent only searches and calls what can be loaded, it is never sent", "searched, not sent"
     if row is not None and row.is_deferred:
         return f"it is deferred: sent once it is loaded as {spec.name}", "deferred"
@@ -272,8 +274,8 @@ def _why_nothing_brings(world: World, listed: Listed, row: Row | None) -> tuple[
     return "nothing offers it to this agent", "not offered"
 
 
-def _alone(world: World, name: str, own: Candidate) -> Cell:
-    verdict = next(iter(ALONE[name](world.situation, [own])), None)
+def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    verdict = next(iter(ALONE[name](inputs.situation, [own])), None)
     if verdict is None or verdict.kept:
         return Cell(name, True, "", "")
     shorts = {
@@ -285,10 +287,10 @@ def _alone(world: World, name: str, own: Candidate) -> Cell:
     return Cell(name, False, verdict.reason, shorts[name], stops=True)
 
 
-def _permitted(world: World, spec: ToolSpec) -> tuple[Cell, Cell]:
+def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:
     """What grants say, and what roles alone say. What is denied is asked again without those denies: then it shows
     whether the roles stand in the way too."""
-    standing, rights = world.standing, world.standing.rights
+    standing, rights = inputs.standing, inputs.standing.rights
     answer = standing.decide(spec)
     grants, roles, is_open = Cell("grants", None, "no grant names it", ""), answer, answer.allowed
     if answer.stage == "grants":
@@ -311,8 +313,8 @@ def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
     )
 
 
-def _limit(world: World, spec: ToolSpec) -> Cell:
-    limit = world.situation.tool_limit
-    if world.has_room_for(spec):
+def _limit(inputs: Inputs, spec: ToolSpec) -> Cell:
+    limit = inputs.situation.tool_limit
+    if inputs.has_room_for(spec):
         return Cell("limit", True, "", "")
     return Cell("limit", False, f"over the limit of {limit:,} tools", f"over {limit:,}", stops=True)

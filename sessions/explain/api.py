@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from capabilities.common.api import refusals
 from capabilities.models import Category
 from sessions.explain.answers import STAGES, STATES, Asked
-from sessions.explain.single_changes import Change
+from sessions.explain.remedies import Change
 from sessions.explain.why import MAX_MESSAGE, ROUTING, Explained, explain, subject_of
 from toolhub.tenants.api import ErrorOut, api_member, unknown
 from toolhub.tenants.models import Membership

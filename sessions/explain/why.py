@@ -12,7 +12,7 @@ from capabilities.models import Agent
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
 from sessions.explain.answers import Asked, Reasons, reasons_page
-from sessions.explain.single_changes import Change, Changes
+from sessions.explain.remedies import Change, Remedies
 from sessions.models import ChatSession
 from toolhub.tenants.models import Membership, Right
 
@@ -56,15 +56,15 @@ class Explanation:
 def explain(subject: Subject, asked: Asked) -> Explanation:
     """Five queries, whatever there is. The caller has asked `subject_of` whether it may be told."""
     page = reasons_page(subject.member, subject.agent, subject.session, asked)
-    changes = Changes(page.world, subject.member, in_session=subject.session is not None)
+    changes = Remedies(page.inputs, subject.member, in_session=subject.session is not None)
     return Explanation(
         subject,
         [_explained(each, changes.of(each), subject) for each in page.tools],
         page.after,
         page.before,
-        len(page.world.selection.tools),
-        page.world.selection.tokens,
-        page.world.situation.tool_limit,
+        len(page.inputs.selection.tools),
+        page.inputs.selection.tokens,
+        page.inputs.situation.tool_limit,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.catalogue.tools.writes import set_tool_enabled
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -20,7 +24,6 @@ from capabilities.models import (
     Grant,
     LanguageModel,
     LoadingMode,
-    Role,
     RoleMode,
     RoleRule,
     ServiceSetting,
@@ -28,11 +31,11 @@ from capabilities.models import (
 )
 from capabilities.pipeline.stages import STAGES, permitted, within_limit
 from sessions.explain.answers import ALONE, Asked, Reasons
-from sessions.explain.single_changes import Change
+from sessions.explain.answers import STAGES as ANSWERED
+from sessions.explain.fixes import fix
+from sessions.explain.remedies import REMEDIES, Change, Remedies
 from sessions.explain.why import Explained, Explanation, Subject, explain
-from sessions.loading import writes as loading
-from sessions.loading.loadable import Place
-from sessions.loading.writes import By
+from sessions.loading.loadable import LoadResult
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
 from sessions.selection.queries import selection_preview
 from tests.cast import (
@@ -128,45 +131,39 @@ def random_rights(bob: Membership, tools: list[Tool], dice: random.Random) -> No
         Grant.objects.create(**own, membership=bob, effect=dice.choice(list(Effect)), **thing)
 
 
-def make_real(change: Change, tool: Reasons, session: ChatSession) -> None:
-    """Do what the change says."""
-    session, own = fresh_session(session), {"organisation": session.organisation}
-    agent, member, spec = session.agent, session.membership, tool.spec
-    kit = re.search(r"toolkit (\w+)", change.text)
-    name = kit.group(1) if kit else spec.name
-    place, by = Place(session, agent), By(member)
+def make_real(change: Change, tool: Reasons, session: ChatSession, alice: Membership) -> None:
+    """Do what the change says, by the write that comes with it."""
+    if change.code == "set_up":
+        ServiceSetting.objects.filter(service=change.args[0]).update(is_complete=True)
+        return
+    assert change.write is not None, change
+    refused = None
+    try:
+        with transaction.atomic():
+            result = change.write(alice)
+        assert not isinstance(result, LoadResult) or result.status in ("loaded", "unloaded")
+    except ChangeRefused as error:
+        refused = error
+    if refused is not None:
+        # The dice made an agent that could not be saved as it is.
+        assert change.view == "agent_update", refused
+        assert refused.field in ("tools", "allowed_toolkits", "initial_toolkits"), refused
+        make_by_hand(change, tool, session)
+
+
+def make_by_hand(change: Change, tool: Reasons, session: ChatSession) -> None:
+    agent, spec = session.agent, tool.spec
     match change.code:
-        case "switch_on":
-            Tool.objects.filter(pk=spec.tool_id).update(is_enabled=True)
-        case "set_up":
-            ServiceSetting.objects.filter(service=change.args[0]).update(is_complete=True)
         case "widen_scope":
             Agent.objects.filter(slug=change.args[0]).update(scope=AgentScope.ORGANISATION)
-        case "load_toolkit" | "load_tool":
-            assert loading.load(place, name, by=by).status == "loaded"
-        case "unload":
-            found = re.search(r"loaded tool (\w+)", change.text)
-            assert loading.unload(place, found.group(1) if found else name, by=by).status == "unloaded"
         case "make_initial":
-            AgentToolkit.objects.filter(agent=agent, toolkit__name=name).update(is_initial=True)
+            kit = re.search(r"toolkit (\w+)", change.text)
+            AgentToolkit.objects.filter(agent=agent, toolkit__name=kit and kit.group(1)).update(is_initial=True)
         case "send_at_once":
             AgentTool.objects.filter(agent=agent, tool=spec.tool_id).update(is_deferred=False)
         case "add_tool":
-            AgentTool.objects.create(**own, agent=agent, tool_id=spec.tool_id, position=99)
-        case "revoke_grant":
-            what = {"category": spec.category_id} if "category" in change.text else {"tool": spec.tool_id}
-            (grant,) = Grant.objects.filter(membership=member, effect=Effect.DENY, **what)
-            grant.delete()
-        case "give_grant":
-            Grant.objects.create(**own, membership=member, tool_id=spec.tool_id, effect=Effect.ALLOW)
-        case "allow_in_role":
-            RoleRule.objects.update_or_create(
-                role=Role.objects.get(slug=change.args[0]),
-                tool_id=spec.tool_id,
-                defaults={**own, "effect": Effect.ALLOW},
-            )
-        case "raise_limit":
-            LanguageModel.objects.filter(public_id=str(change.args[1])).update(tool_limit=int(change.text.split()[-4]))
+            own = {"organisation": session.organisation, "agent": agent}
+            AgentTool.objects.create(**own, tool_id=spec.tool_id, position=99)
         case _:
             raise AssertionError(change)
 
@@ -193,7 +190,7 @@ CODES = {
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_is_told_is_so_in_any_world(bob: Membership, seed: int) -> None:
+def test_what_is_told_is_so_in_any_world(alice: Membership, bob: Membership, seed: int) -> None:
     with organisation_scope(bob.organisation):
         session = random_world(bob, random.Random(seed))
         found = explained(session)
@@ -214,7 +211,7 @@ def test_what_is_told_is_so_in_any_world(bob: Membership, seed: int) -> None:
             for change in each.changes:
                 assert change.code in CODES
                 with transaction.atomic():
-                    make_real(change, tool, session)
+                    make_real(change, tool, session, alice)
                     assert tool.spec.name in sent_now(session), (change, tool)
                     transaction.set_rollback(True)
 
@@ -666,3 +663,28 @@ def test_who_may_not_make_a_change_has_no_button_and_is_refused(
     assert press(client, ladder, bob, tool="c_off", code="switch_on", target="").status_code == 403
     assert press(client, ladder, charlie, tool="c_off", code="switch_on", target="").status_code == 404
     assert Tool.objects.get(name="c_off").is_enabled is False
+
+
+def test_a_change_that_does_not_let_the_tool_through_after_all_is_taken_back(
+    ladder: ChatSession, alice: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fresh_session(ladder)
+    subject = Subject(session.membership, session.agent, session)
+    real = Remedies.of
+
+    def with_another_write(self: Remedies, tool: Reasons) -> tuple[Change, ...]:
+        write = partial(set_tool_enabled, Tool.objects.select_related("category").get(name="b_twice"), True)
+        return tuple(replace(each, write=lambda actor: write(actor=actor)) for each in real(self, tool))
+
+    monkeypatch.setattr(Remedies, "of", with_another_write)
+
+    with pytest.raises(ChangeRefused, match="c_off would not be sent after this either: nothing was changed"):
+        fix(subject, "c_off", "switch_on", "", actor=alice)
+
+    assert Tool.objects.filter(is_enabled=False).count() == 2
+    assert not AuditEntry.objects.filter(action="tool.enable").exists()
+
+
+def test_the_table_has_a_line_for_each_code_and_a_stage_for_each_line() -> None:
+    assert {each.code for each in REMEDIES} == CODES
+    assert {each.stage for each in REMEDIES} == set(ANSWERED) - {"delegation"}

@@ -1,0 +1,151 @@
+"""What decides what an agent sends for a member, read once; and its selection, as it is or with one thing changed.
+
+No rule is here: a question runs the selection of a turn, on these inputs or on changed ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from capabilities.contract.loading import META_TOOLS
+from capabilities.models import Agent, LoadingMode
+from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from, rows_of
+from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.specs import ToolSpec
+from capabilities.pipeline.stages import Situation, limit_rank
+from sessions.loading.loadable import Place, Reading, reading_of
+from sessions.models import ChatSession
+from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
+from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A member's permissions, an agent's configuration, a session's loads, the tools."""
+
+    session: ChatSession
+    agent: Agent
+    standing: Standing
+    holdings: Holdings
+    #: Every tool that the agent has or could load, and the meta-tools, by key.
+    rows: Mapping[int, Row]
+
+    @cached_property
+    def is_constant(self) -> bool:
+        return self.agent.loading_mode == LoadingMode.CONSTANT
+
+    @cached_property
+    def at_hand(self) -> Offer:
+        meta = meta_tools(self.agent, self.holdings, self.standing)
+        bundles = bundles_sent(self.agent, self.holdings)
+        return offer_from(list(self.rows.values()), self.agent, bundles, meta=meta)
+
+    @cached_property
+    def selection(self) -> Selection:
+        return selected(self.session, self.agent, self.standing, self.holdings, self.at_hand)
+
+    @cached_property
+    def sent(self) -> frozenset[int]:
+        return frozenset(tool.tool_id for tool in self.selection.tools)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """What could be loaded, as whoever loads would find it."""
+        bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
+        offer = offer_from(list(self.rows.values()), self.agent, bundles)
+        return reading_of(Place(self.session, self.agent), self.holdings, self.standing, offer)
+
+    @cached_property
+    def loadable(self) -> frozenset[int]:
+        return frozenset(each.spec.tool_id for each in self.reading.to_search) - self.sent
+
+    @cached_property
+    def offered(self) -> frozenset[int]:
+        """Keys of what is brought or could be loaded, whoever may use it."""
+        brought = {each.spec.tool_id for each in self.gathered.values()}
+        return frozenset(key for key, row in self.rows.items() if not row.spec.is_meta or key in brought)
+
+    @cached_property
+    def situation(self) -> Situation:
+        return situation_of(self.session, self.agent, self.standing)
+
+    @cached_property
+    def gathered(self) -> dict[str, Candidate]:
+        """What was brought and not dropped again, in the order in which it stays where not all can."""
+        brought = {each.spec.name: each for each in self.at_hand.candidates}
+        verdicts = self.selection.verdicts
+        kept = [brought[each.tool] for each in verdicts if each.stage == "gather" and each.kept]
+        return {each.spec.name: each for each in sorted(kept, key=limit_rank)}
+
+    @cached_property
+    def survivors(self) -> dict[str, int]:
+        """What every stage before the limit lets through, with its place."""
+        others = ("gather", "limit")
+        gone = {each.tool for each in self.selection.verdicts if not each.kept and each.stage not in others}
+        return {name: place for place, name in enumerate(each for each in self.gathered if each not in gone)}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """How many of the survivors come before each that was gathered."""
+        found, count = {}, 0
+        for name in self.gathered:
+            found[name] = count
+            count += name in self.survivors
+        return found
+
+    def place_of(self, spec: ToolSpec) -> int:
+        """How many tools come before it; for what nothing brings, as if it came last."""
+        return self._places.get(spec.name, len(self.survivors))
+
+    def has_room_for(self, spec: ToolSpec) -> bool:
+        return self.place_of(spec) < self.situation.tool_limit
+
+    # -- With one thing changed ---------------------------------------------------------------------------------------
+
+    def changed(
+        self, keys: frozenset[int] = frozenset(), *, row: Callable[[Row], Row] = lambda row: row, **fields: Any
+    ) -> Inputs:
+        """The same with these fields, and with rows changed by `row`.
+
+        Only rows that can matter are kept: what is sent now or was next to be, these keys, and what loads others. What
+        a stage took out stays out, and what the limit cut off, as long as nothing makes room.
+        """
+        keep = self._front | keys
+        rows = {key: row(each) for key, each in self.rows.items() if key in keep or each.spec.is_meta}
+        holdings = replace(self.holdings, loads=self.lasting_loads)
+        return replace(self, **{"rows": rows, "holdings": holdings, **fields})
+
+    @cached_property
+    def _front(self) -> frozenset[int]:
+        """Keys of the survivors that the limit lets through."""
+        names = list(self.survivors)[: self.situation.tool_limit]
+        return frozenset(self.gathered[name].spec.tool_id for name in names)
+
+    @cached_property
+    def lasting_loads(self) -> tuple[Load, ...]:
+        """Without those that are in conflict, and are not sent with the next turn."""
+        fallen = [load for load, _ in clashing_loads(self.holdings, self.at_hand.clashes)]
+        return tuple(each for each in self.holdings.loads if each not in fallen)
+
+    def brought_by(self, bundle: Bundle) -> frozenset[int]:
+        return frozenset(each.spec.tool_id for each in self.reading.offer.ways if is_same(each.bundle, bundle))
+
+    def clashes_with(self, bundle: Bundle) -> bool:
+        sides = [side.bundle for clash in self.at_hand.clashes for side in (clash.existing, clash.candidate)]
+        return any(is_same(side, bundle) for side in sides)
+
+
+def read_inputs(session: ChatSession, agent: Agent) -> Inputs:
+    """Three queries, whatever there is. `agent` comes with its model and provider at hand."""
+    holdings = holdings_of(session, agent)
+    bundles = list(dict.fromkeys([*holdings.bundles, *holdings.loadable]))
+    rows = rows_of(agent, bundles, sorted(META_TOOLS))
+    standing = standing_of(session.membership_id)
+    return Inputs(session, agent, standing, holdings, {row.spec.tool_id: row for row in rows})
+
+
+def is_same(one: Bundle | None, other: Bundle) -> bool:
+    return one is not None and (one.toolkit_id, one.tool_id) == (other.toolkit_id, other.tool_id)
