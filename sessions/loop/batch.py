@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid5
@@ -19,20 +18,26 @@ from sessions.loop.calls import Meant, meant
 from sessions.loop.execution import Outcome
 from sessions.loop.models.client import CallStopped
 from sessions.loop.models.replies import Call
+from sessions.loop.steps import Steps
 from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
+from sessions.turns.fencing import check_may_start
 from sessions.turns.held import Held
 
 
-def answer_calls(turn: Turn, held: Held, step: Step, tool_steps: Sequence[Step], *, at_limit: bool) -> None:
-    """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal."""
-    known = {each.call_index: each for each in tool_steps if each.round == step.round}
+def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: bool) -> None:
+    """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal.
+
+    Raises CancelRequested where the turn was stopped meanwhile, or may not go on.
+    """
+    known = steps.of_round(step.round)
     most = 0 if at_limit or step.finish_reason == "length" else int(settings.TOOLHUB_CALLS_PER_ROUND)
     open_calls = [index for index in range(len(step.tool_calls)) if _is_open(known.get(index))]
     beyond = [index for index in open_calls if index >= most and index not in known]
     if beyond:
         outcome = execution.failure(_why_not_run(step, at_limit), status=StepStatus.REFUSED)
-        ledger.add_refused_steps(held.claim, [_call_fields(step, index) for index in beyond], outcome.result)
+        refused = [_call_fields(step, index) for index in beyond]
+        steps.calls += ledger.add_refused_steps(held.claim, refused, outcome.result)
     to_run = [index for index in open_calls if index not in beyond]
     if not to_run:
         return
@@ -40,7 +45,7 @@ def answer_calls(turn: Turn, held: Held, step: Step, tool_steps: Sequence[Step],
 
     def answer(index: int) -> None:
         try:
-            _answer_call(turn, held, step, index, known.get(index), names)
+            _answer_call(turn, held, step, steps, index, known.get(index), names)
         finally:
             release_connection()
 
@@ -78,12 +83,19 @@ def _selected(tool_set: ToolSet | None) -> dict[str, ToolSpec]:
 
 
 def _answer_call(
-    turn: Turn, held: Held, step: Step, index: int, known: Step | None, names: dict[str, ToolSpec]
+    turn: Turn,
+    held: Held,
+    step: Step,
+    steps: Steps,
+    index: int,
+    known: Step | None,
+    names: dict[str, ToolSpec],
 ) -> None:
     """One call: its intent on record first, then the run, then the outcome."""
     if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
         raise CallStopped
     if known is not None and Turn.objects.filter(parent_step=known).exists():
+        steps.was_delegated = True
         return  # another agent has it
     raw = step.tool_calls[index]
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
@@ -91,25 +103,32 @@ def _answer_call(
     spec = wanted.spec
     fields = _call_fields(step, index) | _meant_fields(turn, wanted)
     if spec is not None and delegation.is_delegation(spec) and wanted.answer is None:
+        steps.was_delegated = True
         delegation.hand_over(turn, held, spec, wanted.call, known, **fields)
         return
     if known is None:
         known = ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
+        steps.calls.append(known)
     elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
-        outcome = execution.outcome_unknown()
-        ledger.finish_step(held.claim, known, outcome.status, result=outcome.result, result_sent=outcome.result_sent)
+        _finish(held, known, execution.outcome_unknown())
         return
     outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)
     if spec is not None:
         outcome = execution.capped(outcome, spec, turn.agent.model.context_window)
-    ledger.finish_step(
+    _finish(held, known, outcome)
+
+
+def _finish(held: Held, step: Step, outcome: Outcome) -> None:
+    """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
+    counters = ledger.finish_step(
         held.claim,
-        known,
+        step,
         outcome.status,
         result=outcome.result,
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
     )
+    check_may_start(counters)
 
 
 def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: Step) -> Outcome:

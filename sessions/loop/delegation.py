@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut, result_cap
@@ -29,7 +29,7 @@ from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.reach import reachable_tool_ids
 from sessions.turns import ledger
-from sessions.turns.fencing import Claim, check_may_start, fence, hold
+from sessions.turns.fencing import HELD, Claim, check_may_start, fence, hold
 from sessions.turns.held import Held
 from sessions.turns.waiting import park
 
@@ -138,12 +138,12 @@ def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> 
         hold(root_id)
         there = Turn.objects.filter(parent_step=step).first() if step is not None else None
         if there is None and delegated_turns(root_id) >= settings.TOOLHUB_CHILDREN_PER_TURN:
-            fence(claim, epoch=F("epoch"))
+            fence(claim, HELD)
             return None
         if step is None:
             step = ledger.add_step(claim, "tool_started", status=StepStatus.STARTED, **fields)
         else:
-            check_may_start(fence(claim, epoch=F("epoch")))
+            check_may_start(fence(claim, HELD))
         return there or _insert_child(step, order)
 
 

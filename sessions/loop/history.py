@@ -6,14 +6,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from capabilities.common.tokens import count_each
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
+from toolhub.tenants.statements import Select, param
 
-#: Turns that are looked at, at most; older ones are long out of any window.
+#: Earlier turns that are sent, at most.
 MAX_TURNS = 200
 #: Share of the window that is left for the answer.
 ANSWER_SHARE = 0.125
@@ -38,32 +40,102 @@ class TooLong(Exception):
 
 @dataclass(frozen=True)
 class Conversation:
-    """The messages to send; how many of the older turns were left out, and how many parts of this one cut, to fit."""
+    """The messages to send, and what was left out that was not before: how many older turns, and parts of this one."""
 
     messages: list[Message]
     turns_cut: int
     parts_cut: int = 0
 
 
-def conversation(turn: Turn, *, tool_tokens: int, instructions: str = "") -> Conversation:
-    """The session's messages up to this turn, cut to the model's window less a reserve for the answer. Two queries.
+_TURNS = Select(
+    lambda: (
+        Turn.objects.filter(
+            session=param(Turn, "session"), seq__gte=param(Turn, "seq", "first"), seq__lt=param(Turn, "seq", "before")
+        )
+        .order_by("-seq")
+        .only("id", "seq", "message", "answer", "status", "error_code", "organisation_id")[: MAX_TURNS + 1]
+    )
+)
+_STEPS = Select(
+    lambda: (
+        Step.objects.filter(
+            turn__in=Turn.objects.filter(
+                session=param(Turn, "session"),
+                seq__gte=param(Turn, "seq", "first"),
+                seq__lt=param(Turn, "seq", "before"),
+            ).values("pk")
+        )
+        .exclude(kind=StepKind.NOTE)
+        .order_by("index")
+        .only(
+            "turn_id", "organisation_id", "kind", "status", "round", "call_index", "text", "tool_calls", "result_sent"
+        )
+    )
+)
 
-    The oldest turns are left out whole; where that is not enough, this turn's results are cut, the oldest first.
+
+def first_turn(turn: Turn) -> int:
+    """The number of the oldest turn that the agent's last call in this session carried; 1 where there was none."""
+    stored = turn.session.last_prompt
+    marks = stored.get(str(turn.agent_id)) if isinstance(stored, dict) else None
+    number = marks.get("first_turn") if isinstance(marks, dict) else None
+    return number if isinstance(number, int) and number > 0 else 1
+
+
+class Past:
+    """The session's ended turns in front of one, as blocks of messages. While that turn runs, they do not change."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        #: The number of the turn that they begin with: what an earlier call left out stays out.
+        self.first = min(first_turn(turn), turn.seq)
+
+    @cached_property
+    def blocks(self) -> list[list[Message]]:
+        """The messages of each turn, oldest first, of one turn more than are ever sent. Two queries, none where nothing
+        is there."""
+        if self.turn.seq == self.first:
+            return []
+        session, before = self.turn.session_id, self.turn.seq
+        turns: list[Turn] = _TURNS.instances(session=session, first=self.first, before=before)[::-1]
+        steps: dict[UUID, list[Step]] = defaultdict(list)
+        if turns:
+            for step in _STEPS.instances(session=session, first=turns[0].seq, before=before):
+                steps[step.turn_id].append(step)
+        return [turn_messages(each, steps[each.pk]) for each in turns]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Tokens of each block."""
+        return _tokens(self.blocks)
+
+    def keep(self, count: int) -> int:
+        """Leave out all but the newest so many, from now on. Returns how many are left out that were not before."""
+        first = self.turn.seq - count
+        left_out, self.first = first - self.first, first
+        self.blocks = self.blocks[len(self.blocks) - count :]
+        self.sizes = self.sizes[len(self.sizes) - count :]
+        return left_out
+
+
+def conversation(
+    turn: Turn, past: Past, steps: Sequence[Step], *, tool_tokens: int, instructions: str = ""
+) -> Conversation:
+    """The session's messages up to this turn with these steps, cut to the model's window less a reserve for the answer.
+
+    Where not all of it fits, the oldest turns are left out, from then on, and half of the room is free again, so that
+    the same turns stand in front for many turns to come. Where that is not enough, this turn's results are cut, the
+    oldest first.
     `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
     """
-    earlier = list(
-        Turn.objects.filter(session=turn.session_id, seq__lt=turn.seq)
-        .order_by("-seq")
-        .only("id", "seq", "message", "answer", "status", "error_code", "organisation_id")[:MAX_TURNS]
-    )
-    earlier.reverse()
-    steps = _steps_by_turn([*(each.pk for each in earlier), turn.pk])
-    blocks = [turn_messages(each, steps[each.pk]) for each in earlier]
-    own = [{"role": "user", "content": turn.message}, *step_messages(steps[turn.pk])]
+    own = [{"role": "user", "content": turn.message}, *step_messages(steps)]
     prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
-
-    return fit(head, blocks, own, room_for_messages(turn.agent.model.context_window, tool_tokens))
+    room = room_for_messages(turn.agent.model.context_window, tool_tokens)
+    talk = fit(head, past.blocks, own, room, past.sizes)
+    if talk.parts_cut:  # all of them are out, for this once
+        return talk
+    return replace(talk, turns_cut=past.keep(len(past.blocks) - talk.turns_cut))
 
 
 def room_for_messages(context_window: int, tool_tokens: int) -> int:
@@ -71,13 +143,21 @@ def room_for_messages(context_window: int, tool_tokens: int) -> int:
     return int(context_window * (1 - ANSWER_SHARE)) - tool_tokens
 
 
-def fit(head: list[Message], blocks: list[list[Message]], own: list[Message], room: int) -> Conversation:
-    """The head, as many of the newest blocks as fit, and the turn's own messages, in `room` tokens. Raises TooLong."""
+def fit(
+    head: list[Message], blocks: list[list[Message]], own: list[Message], room: int, sizes: Sequence[int] | None = None
+) -> Conversation:
+    """The head, of the older turns all or the newest ones, and the turn's own messages, in `room` tokens.
+
+    `sizes` are the tokens of the blocks, where they are known. Raises TooLong.
+    """
     fitted, parts_cut = _fitted(own, room - _tokens([head])[0])
-    kept = [] if parts_cut else _newest_that_fit(blocks, room - sum(_tokens([head, fitted])))
-    return Conversation(
-        [*head, *(message for block in kept for message in block), *fitted], len(blocks) - len(kept), parts_cut
-    )
+    if parts_cut:
+        kept = []
+    else:
+        known = _tokens(blocks) if sizes is None else sizes
+        kept = _newest_that_fit(blocks, known, room - sum(_tokens([head, fitted])))
+    messages = [*head, *(message for block in kept for message in block), *fitted]
+    return Conversation(messages, len(blocks) - len(kept), parts_cut)
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
@@ -119,17 +199,6 @@ def _result_sent(step: Step | None) -> str:
     if step.status in (StepStatus.STARTED, StepStatus.UNKNOWN):
         return step.result_sent or OUTCOME_UNKNOWN
     return step.result_sent
-
-
-def _steps_by_turn(turn_ids: list[UUID]) -> dict[UUID, list[Step]]:
-    found: dict[UUID, list[Step]] = defaultdict(list)
-    rows = Step.objects.filter(turn__in=turn_ids).exclude(kind=StepKind.NOTE).order_by("index")
-    rows = rows.only(
-        "turn_id", "organisation_id", "kind", "status", "round", "call_index", "text", "tool_calls", "result_sent"
-    )
-    for step in rows:
-        found[step.turn_id].append(step)
-    return found
 
 
 # -- The turn's own messages ------------------------------------------------------------------------------------------
@@ -214,14 +283,23 @@ def _call_cut(call: Message) -> Message:
 # -- Older turns ------------------------------------------------------------------------------------------------------
 
 
-def _newest_that_fit(blocks: list[list[Message]], room: int) -> list[list[Message]]:
-    first = len(blocks)
-    for cost in reversed(_tokens(blocks)):
-        room -= cost
+def _newest_that_fit(blocks: list[list[Message]], sizes: Sequence[int], room: int) -> list[list[Message]]:
+    """All of them; or where that is too much, the newest that fill half of the room, so that the next turns fit too."""
+    if len(blocks) <= MAX_TURNS and sum(sizes) <= room:
+        return blocks
+    kept = _newest_in(sizes, room // 2, MAX_TURNS // 2) or _newest_in(sizes, room, 1)
+    return blocks[len(blocks) - kept :]
+
+
+def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
+    """How many of the newest, at most so many, take no more than `room`."""
+    number = 0
+    for size in list(reversed(sizes))[:most]:
+        room -= size
         if room < 0:
             break
-        first -= 1
-    return blocks[first:]
+        number += 1
+    return number
 
 
 def _tokens(blocks: list[list[Message]]) -> list[int]:

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Exists
-
 from capabilities.contract.wire import sha256_hex
 from sessions.loop.history import Message
-from sessions.models import ChatSession, ToolSet, Turn, TurnStatus
-from sessions.turns.fencing import Claim, LeaseLost
+from sessions.models import ToolSet, Turn
+from sessions.turns.ledger import Prompt
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Prefix:
     marks: dict[str, Any]
 
 
-def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message]) -> Prefix:
-    """One query where the tools changed since the last call, else none."""
+def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message], first_turn: int) -> Prefix:
+    """`first_turn` is the number of the oldest turn in the messages. One query where the tools changed, else none."""
     written = [json.dumps(message, ensure_ascii=False, separators=(",", ":")) for message in messages]
     sizes = [len(text.encode()) for text in written]
     hashes = [sha256_hex(text)[:16] for text in written]
@@ -39,21 +37,18 @@ def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message]) -> Pre
         same = tools + _same_messages(sizes, hashes, last_hashes)
     else:
         same = _same_tools(tool_set, last_set)
-    return Prefix(tools + sum(sizes), same, {"tool_set": tool_set.pk, "messages": hashes})
+    marks = {"tool_set": tool_set.pk, "messages": hashes, "first_turn": first_turn}
+    return Prefix(tools + sum(sizes), same, marks)
 
 
-def remember(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None, claim: Claim) -> None:
-    """Keep what this call carries for the agent's next one, and the order of new tools. One query. Raises LeaseLost."""
+def remembered(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None) -> Prompt:
+    """What the session keeps of this call for the agent's next one: its marks, and the order of new tools. It is stored
+    with the reply; the turn's own session in memory has it at once."""
     session, agent = turn.session, str(turn.agent_id)
     session.last_prompt = {**_as_dict(session.last_prompt), agent: prefix.marks}
     if tool_ids is not None:
         session.tool_order = {**_as_dict(session.tool_order), agent: list(tool_ids)}
-    owned = Turn.objects.filter(pk=turn.pk, epoch=claim.epoch, status=TurnStatus.RUNNING)
-    kept = ChatSession.objects.filter(Exists(owned), pk=session.pk).update(
-        last_prompt=session.last_prompt, tool_order=session.tool_order
-    )
-    if not kept:
-        raise LeaseLost(str(turn.pk))
+    return Prompt(session.last_prompt, session.tool_order)
 
 
 def _last(turn: Turn) -> tuple[int | None, list[str]]:

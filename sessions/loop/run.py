@@ -21,13 +21,16 @@ from sessions.loop import delegation, execution
 from sessions.loop.batch import answer_calls, release_connection
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.drafts import Draft
-from sessions.loop.history import Conversation, TooLong, conversation
+from sessions.loop.history import Conversation, Past, TooLong, conversation
 from sessions.loop.models.client import CallStopped, ModelBusy, ModelCall, ModelError, endpoint_of, request_body
 from sessions.loop.models.replies import CALL_ID, Reply, Usage
-from sessions.loop.prefix import prefix_of, remember
-from sessions.models import Step, StepKind, Turn, TurnEvent, TurnStatus
+from sessions.loop.prefix import prefix_of, remembered
+from sessions.loop.steps import Steps, steps_of
+from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
+from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
+from toolhub.tenants.statements import Select
 
 #: Rounds of a turn with malformed calls, and identical rounds in a row, after which it ends.
 MAX_STRIKES = 3
@@ -38,31 +41,45 @@ ROUND_LIMIT = (
 
 
 class TurnFailed(Exception):
-    """The turn ends without an answer; `code` is for programs, the message for people."""
+    """The turn ends without an answer; `code` is for programs, the message for people, `reply` what it ends with."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, reply: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.reply = reply
 
 
 class HalfReply(CallStopped):
-    """The turn was stopped while the model wrote; `step` is what `ledger.record_model_step` takes of what there is."""
+    """The turn was stopped while the model wrote; `reply` is what `ledger.record_model_step` takes of what there is."""
 
-    def __init__(self, step: dict[str, Any]) -> None:
+    def __init__(self, reply: dict[str, Any]) -> None:
         super().__init__()
-        self.step = step
+        self.reply = reply
+
+
+_CLAIMED = Select(lambda: owned().select_related("agent__model__provider", "session"))
+
+
+def claimed_turn(claim: ledger.Claim) -> Turn:
+    """The turn with its session, agent, model and provider. Raises LeaseLost. One query."""
+    turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
+    if not turns:
+        raise ledger.LeaseLost(str(claim.turn_id))
+    return turns[0]
 
 
 def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
-    turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=held.claim.turn_id)
+    turn = claimed_turn(held.claim)
     try:
-        ledger.check_goes_on(held.claim)
+        check_may_start(vars(turn))
         ledger.finish(held.claim, TurnStatus.DONE, **_answer(turn, held))
     except delegation.Parked:
         return
     except TurnFailed as failed:
-        ledger.finish(held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed))
+        ledger.finish(
+            held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed), reply=failed.reply
+        )
     except ModelBusy as busy:
         ledger.write_event(held.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
         ledger.release(held.claim, wait=busy.wait)
@@ -72,28 +89,31 @@ def run_turn(held: Held) -> None:
         held.stop("cancelled")
         _end_stopped(held)
     except HalfReply as half:
-        _end_stopped(held, half.step)
+        _end_stopped(held, half.reply)
     except CallStopped:
         _end_stopped(held)
 
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
-    most = max_rounds(turn)
+    most, past, steps = max_rounds(turn), Past(turn), steps_of(turn)
     while True:
-        model_steps, tool_steps = _steps(turn)
-        if model_steps:
-            last = model_steps[-1]
+        if steps.replies:
+            last = steps.replies[-1]
             if not last.tool_calls:
-                return _final(last)
+                return _final(last.text, last.finish_reason)
             at_limit = last.round >= most
-            answer_calls(turn, held, last, tool_steps, at_limit=at_limit)
-            delegation.settle(turn, held)
+            answer_calls(turn, held, last, steps, at_limit=at_limit)
+            if steps.was_delegated:
+                delegation.settle(turn, held)
+                steps = steps_of(turn)
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
-            _check_strikes(turn)
-            ledger.check_goes_on(held.claim)
-        _ask_model(turn, held, carried_by(turn, held, model_steps))
+            _check_strikes(steps)
+        reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
+        if not reply["tool_calls"]:
+            return _final(reply["text"], reply["finish_reason"], reply)
+        steps.replies.append(ledger.record_model_step(held.claim, **reply))
 
 
 def max_rounds(turn: Turn) -> int:
@@ -101,38 +121,34 @@ def max_rounds(turn: Turn) -> int:
     return turn.agent.model.max_rounds or turn.agent.max_rounds or int(settings.TOOLHUB_MAX_ROUNDS)
 
 
-def _steps(turn: Turn) -> tuple[list[Step], list[Step]]:
-    steps = list(Step.objects.filter(turn=turn).select_related("tool_set").order_by("index"))
-    return (
-        [step for step in steps if step.kind == StepKind.MODEL],
-        [step for step in steps if step.kind == StepKind.TOOL],
-    )
-
-
-def _final(step: Step) -> dict[str, str]:
-    if step.text:
-        return {"answer": step.text}
-    if step.finish_reason == "content_filter":
-        raise TurnFailed("content_filter", "The provider's content filter held the answer back.")
-    raise TurnFailed("empty_answer", "The model answered with nothing.")
+def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The end by a reply without calls, which is stored with it where it is not yet. Raises TurnFailed."""
+    if text:
+        return {"answer": text, "reply": reply}
+    if finish_reason == "content_filter":
+        raise TurnFailed("content_filter", "The provider's content filter held the answer back.", reply)
+    raise TurnFailed("empty_answer", "The model answered with nothing.", reply)
 
 
 # -- The model --------------------------------------------------------------------------------------------------------
 
 
-def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
+def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> dict[str, Any]:
+    """Send the conversation; returns what `ledger.record_model_step` takes of the reply."""
     tool_set = carried.tool_set
     try:
-        talk = conversation(turn, tool_tokens=tool_set.tokens, instructions=tool_set.instructions)
+        talk = conversation(
+            turn, past, steps.in_order(), tool_tokens=tool_set.tokens, instructions=tool_set.instructions
+        )
     except TooLong as error:
         raise TurnFailed("context_length", str(error)) from error
     _tell_cut(turn, held, talk)
-    prefix = prefix_of(turn, tool_set, talk.messages)
-    remember(turn, prefix, carried.tool_ids, held.claim)
+    prefix = prefix_of(turn, tool_set, talk.messages, past.first)
     draft = Draft(held)
     step: dict[str, Any] = {
         "started_at": timezone.now(),
         "tool_set": tool_set,
+        "prompt": remembered(turn, prefix, carried.tool_ids),
         "verdicts": [asdict(verdict) for verdict in carried.verdicts],
         "load_count": carried.load_count,
         "prompt_bytes": prefix.prompt_bytes,
@@ -157,7 +173,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried) -> Step:
         if half is None or held.reason in ("draining", "lost"):
             raise
         raise HalfReply(step | _said(talk, tool_set.tokens, half)) from stopped
-    return ledger.record_model_step(held.claim, **step, **_said(talk, tool_set.tokens, reply))
+    return step | _said(talk, tool_set.tokens, reply)
 
 
 def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -220,17 +236,16 @@ def _estimated(talk: Conversation, tool_tokens: int, reply: Reply) -> Usage:
 # -- Ends -------------------------------------------------------------------------------------------------------------
 
 
-def _check_strikes(turn: Turn) -> None:
+def _check_strikes(steps: Steps) -> None:
     """End a turn whose model only repeats itself, or cannot write a call."""
-    model_steps, tool_steps = _steps(turn)
-    if len({step.round for step in tool_steps if step.is_malformed}) >= MAX_STRIKES:
+    if len({step.round for step in steps.calls if step.is_malformed}) >= MAX_STRIKES:
         raise TurnFailed("malformed_calls", f"The model wrote tool calls that could not be run {MAX_STRIKES} times.")
-    recent = model_steps[-MAX_REPEATS:]
+    recent = steps.replies[-MAX_REPEATS:]
     if len(recent) < MAX_REPEATS:
         return
     rounds = [
-        [(step.tool_name, step.arguments, step.result) for step in tool_steps if step.round == model.round]
-        for model in recent
+        [(step.tool_name, step.arguments, step.result) for _, step in sorted(steps.of_round(reply.round).items())]
+        for reply in recent
     ]
     if all(each == rounds[0] for each in rounds):
         raise TurnFailed("repeated_calls", f"The model made the same calls {MAX_REPEATS} times with the same results.")
@@ -246,4 +261,5 @@ def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> None:
         raise ledger.LeaseLost(str(held.claim.turn_id))
     else:
         why = "The turn ran out of time."
-        ledger.finish(held.claim, TurnStatus.EXPIRED, error_code="deadline", error_message=why, half=half)
+        text = half["text"] if half else ""
+        ledger.finish(held.claim, TurnStatus.EXPIRED, answer=text, error_code="deadline", error_message=why, reply=half)

@@ -4,15 +4,17 @@ next turn itself."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from sessions.access import Ending
 from sessions.models import OPEN_STATUSES, Step, StepStatus, Turn, TurnStatus
 from sessions.turns.bell import ring_after_commit
-from sessions.turns.fencing import hold, insert_event
+from sessions.turns.fencing import hold, insert_event, owned
 from sessions.turns.waiting import open_children, resume
 
 #: Nobody runs a turn in one of these.
@@ -45,14 +47,34 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     turn = Turn.objects.only("organisation_id", "session_id", "last_event").get(pk=row["pk"])
     insert_event(turn.organisation_id, turn.pk, turn.last_event, str(ending.status), {"error_code": ending.code})
     why = ending.message if ending.status == TurnStatus.CANCELLED else PARENT_ENDED
-    follow_up(turn.pk, row["parent_step__turn_id"], why)
+    after = Turn.objects.filter(pk=turn.pk).annotate(**_aftermath()).values(*AFTERMATH).get()
+    follow_up(turn.pk, after, row["parent_step__turn_id"], why)
     ring_next(turn.session_id)
 
 
-def follow_up(turn_id: UUID, parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
-    """What the end of a turn brings about. Its parent's row and its own are held."""
-    close_open_steps(turn_id)
-    stop_children(turn_id, why)
+#: What the end of a turn brings about: whether steps of it, or turns that it gave to others, are open.
+AFTERMATH = ("has_open_steps", "has_open_children")
+
+
+def _aftermath() -> dict[str, Any]:
+    return {
+        "has_open_steps": Exists(Step.objects.filter(turn=OuterRef("pk"), status=StepStatus.STARTED)),
+        "has_open_children": Exists(Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)),
+    }
+
+
+def ending_turn() -> QuerySet[Any, Any]:
+    """`owned`, with what its end brings about."""
+    turns: QuerySet[Any, Any] = owned().annotate(**_aftermath())
+    return turns
+
+
+def follow_up(turn_id: UUID, after: Mapping[str, Any], parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
+    """What the end of a turn brings about, by its `AFTERMATH`. Its parent's row and its own are held."""
+    if after["has_open_steps"]:
+        close_open_steps(turn_id)
+    if after["has_open_children"]:
+        stop_children(turn_id, why)
     if parent_id is not None:
         resume(parent_id)
 

@@ -19,16 +19,21 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
-from django.db.models.expressions import CombinedExpression
+from django.db.models import DateTimeField, DurationField, Exists, ExpressionWrapper, F, OuterRef, QuerySet, Value
+from django.db.models.expressions import CombinedExpression, Expression
 from django.db.models.functions import Now
 
-from sessions.access import TURN_FIELDS, turn_ending
+from sessions.access import TURN_FIELDS, turn_may_not_go_on
 from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns.bell import announce
+from toolhub.tenants.statements import Insert, Update, param
 
-#: What tells whether a turn may start something new.
+#: What tells how a turn ends that may start nothing new.
 STOP_FIELDS = ("cancel_requested_at", *TURN_FIELDS)
+#: What a fence tells of the turn behind it.
+COUNTERS = ("last_event", "last_step", "rounds", "session_id", "cancel_requested_at", "may_not_go_on")
+NEXT_EVENT = F("last_event") + 1
+NEXT_STEP = F("last_step") + 1
 
 
 class LedgerError(Exception):
@@ -73,32 +78,56 @@ class Claim:
     parent_id: UUID | None = None
 
 
-def from_now(seconds: float) -> ExpressionWrapper[Any]:
+def from_now(seconds: float | Expression) -> ExpressionWrapper[Any]:
     """That many seconds from the database's now."""
-    moment = CombinedExpression(Now(), "+", Value(timedelta(seconds=seconds), output_field=DurationField()))
+    if isinstance(seconds, Expression):
+        length: Expression = seconds
+    else:
+        length = Value(timedelta(seconds=seconds), output_field=DurationField())
+    moment = CombinedExpression(Now(), "+", length)
     return ExpressionWrapper(moment, output_field=DateTimeField())
 
 
 # -- Inside a transaction ---------------------------------------------------------------------------------------------
 
 
-def fence(claim: Claim, **changes: Any) -> Mapping[str, Any]:
-    """Change the turn, if this claim still owns it, and return its counters. Raises LeaseLost.
+def may_not_go_on() -> Exists:
+    """Whether the turn's member may not chat any more, or its agent is switched off."""
+    return Exists(Turn.objects.filter(turn_may_not_go_on(), pk=OuterRef("pk")))
+
+
+def owned() -> QuerySet[Any, Any]:
+    """The turn of a claim, while the claim owns it. For a statement that is bound with `turn` and `epoch`."""
+    return Turn.objects.filter(
+        pk=param(Turn, "id", "turn"), epoch=param(Turn, "epoch"), status=TurnStatus.RUNNING
+    ).annotate(may_not_go_on=may_not_go_on())
+
+
+def transition(**changes: Any) -> Update:
+    """One way in which a claimed turn moves on. A change to None is bound when the turn does."""
+    return Update(owned, changes, COUNTERS)
+
+
+#: Nothing changes but that the row is held.
+HELD = transition(epoch=F("epoch"))
+EVENT = transition(last_event=NEXT_EVENT)
+
+
+def fence(claim: Claim, to: Update, **values: Any) -> Mapping[str, Any]:
+    """Move the turn on, if this claim still owns it, and return its `COUNTERS`. Raises LeaseLost. One query.
 
     It is the first statement of each transaction, but for a parent's row, so that it also holds the row until the
     commit.
     """
-    owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
-    if not owned.update(**changes):
+    rows = to.rows(turn=claim.turn_id, epoch=claim.epoch, **values)
+    if not rows:
         raise LeaseLost(str(claim.turn_id))
-    counters = ("last_event", "last_step", "rounds", "session_id")
-    turn: Mapping[str, Any] = Turn.objects.values(*counters, *STOP_FIELDS).get(pk=claim.turn_id)
-    return turn
+    return rows[0]
 
 
 def check_may_start(turn: Mapping[str, Any]) -> None:
-    """Raise CancelRequested for a turn that was stopped, or that may not go on, by its `STOP_FIELDS`."""
-    if turn["cancel_requested_at"] is not None or turn_ending(turn) is not None:
+    """Raise CancelRequested for a turn that was stopped, or that may not go on, by its `COUNTERS`."""
+    if turn["cancel_requested_at"] is not None or turn["may_not_go_on"]:
         raise CancelRequested
 
 
@@ -108,12 +137,25 @@ def hold(turn_id: UUID | None) -> None:
         Turn.objects.filter(pk=turn_id).update(epoch=F("epoch"))
 
 
+_EVENTS = Insert(TurnEvent, dict.fromkeys(("organisation", "turn", "number", "type", "payload")))
+
+
 def add_event(claim: Claim, turn: Mapping[str, Any], type: str, payload: Mapping[str, Any]) -> None:
+    """The event that a fence has counted. One query."""
     insert_event(claim.organisation_id, claim.turn_id, turn["last_event"], type, payload)
 
 
 def insert_event(organisation_id: int, turn_id: UUID, number: int, type: str, payload: Mapping[str, Any]) -> None:
-    TurnEvent.objects.create(
-        organisation_id=organisation_id, turn_id=turn_id, number=number, type=type, payload=dict(payload)
+    insert_events(organisation_id, turn_id, number, (type, payload))
+
+
+def insert_events(organisation_id: int, turn_id: UUID, last: int, *events: tuple[str, Mapping[str, Any]]) -> None:
+    """Store these events, each a type and a payload, the last of them as number `last`. One query."""
+    first = last - len(events) + 1
+    _EVENTS.rows(
+        *(
+            {"organisation": organisation_id, "turn": turn_id, "number": number, "type": type, "payload": dict(payload)}
+            for number, (type, payload) in enumerate(events, first)
+        )
     )
     transaction.on_commit(lambda: announce(turn_id))

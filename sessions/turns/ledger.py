@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    DurationField,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -25,8 +39,12 @@ from capabilities.models import Agent
 from sessions.access import TURN_FIELDS, Ending, may_stop, turn_ending, turn_may_not_go_on
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns.bell import ring_after_commit
-from sessions.turns.endings import end_unclaimed, follow_up, stop_turn
+from sessions.turns.endings import AFTERMATH, end_unclaimed, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
+    COUNTERS,
+    EVENT,
+    NEXT_EVENT,
+    NEXT_STEP,
     STOP_FIELDS,
     CancelRequested,
     Claim,
@@ -40,12 +58,16 @@ from sessions.turns.fencing import (
     from_now,
     hold,
     insert_event,
+    insert_events,
+    owned,
+    transition,
 )
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from sessions.turns.waiting import resume_forgotten
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
+from toolhub.tenants.statements import Insert, Param, Select, Update, param
 
 #: What others know as the ledger's, from the rooms behind it.
 __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
@@ -197,36 +219,49 @@ def earlier_open_turn() -> Exists:
     return Exists(earlier.filter(ended_at=None, status__in=OPEN_STATUSES))
 
 
-def claim(turn_id: UUID, owner: str) -> Claim | None:
-    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database.
+def _free() -> QuerySet[Turn]:
+    """The turn with this key, if a worker may take it now."""
+    few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
+    waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
+    return few.exclude(earlier_open_turn()).annotate(waiting_turn=Subquery(waiting))
 
-    The epoch is read back in the same transaction: else a second claim by the same process could come between, and
-    two threads would write under one epoch.
-    """
+
+_CLAIM = Update(
+    _free,
+    {
+        "status": TurnStatus.RUNNING,
+        "owner": None,
+        "epoch": F("epoch") + 1,
+        "attempts": F("attempts") + 1,
+        "last_event": NEXT_EVENT,
+        "lease_until": from_now(Param("lease", DurationField())),
+        "claimed_at": Now(),
+        "started_at": Coalesce(F("started_at"), Now()),
+        "deadline_at": Case(
+            When(started_at=None, then=from_now(Param("longest", DurationField()))), default=F("deadline_at")
+        ),
+        "next_attempt_at": Value(None),
+        "draft": "",
+    },
+    ("organisation_id", "epoch", "last_event", "waiting_turn"),
+)
+
+
+def claim(turn_id: UUID, owner: str) -> Claim | None:
+    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database, and says
+    which epoch it gave: of two threads with one owner, each knows its own."""
     with system_scope(), transaction.atomic():
-        taken = (
-            Turn.objects.filter(claimable(), pk=turn_id, attempts__lt=settings.TOOLHUB_MAX_ATTEMPTS)
-            .exclude(earlier_open_turn())
-            .update(
-                status=TurnStatus.RUNNING,
-                owner=owner,
-                epoch=F("epoch") + 1,
-                attempts=F("attempts") + 1,
-                last_event=F("last_event") + 1,
-                lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS),
-                claimed_at=Now(),
-                started_at=Coalesce(F("started_at"), Now()),
-                deadline_at=Case(
-                    When(started_at=None, then=from_now(settings.TOOLHUB_TURN_SECONDS)), default=F("deadline_at")
-                ),
-                next_attempt_at=None,
-                draft="",
-            )
+        rows = _CLAIM.rows(
+            turn=turn_id,
+            owner=owner,
+            most=settings.TOOLHUB_MAX_ATTEMPTS,
+            lease=timedelta(seconds=settings.TOOLHUB_LEASE_SECONDS),
+            longest=timedelta(seconds=settings.TOOLHUB_TURN_SECONDS),
         )
-        if not taken:
+        if not rows:
             return None
-        row = Turn.objects.values("organisation_id", "epoch", "last_event", "parent_step__turn_id").get(pk=turn_id)
-        claim = Claim(turn_id, row["organisation_id"], row["epoch"], row["parent_step__turn_id"])
+        (row,) = rows
+        claim = Claim(turn_id, row["organisation_id"], row["epoch"], row["waiting_turn"])
         add_event(claim, row, "started" if claim.epoch == 1 else "attempt_restarted", {"epoch": claim.epoch})
     return claim
 
@@ -242,19 +277,69 @@ def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
         )
 
 
+_RELEASE = transition(
+    status=TurnStatus.QUEUED,
+    attempts=F("attempts") - 1,
+    rang_at=Value(None),
+    next_attempt_at=from_now(Param("wait", DurationField())),
+    draft="",
+)
+
+
 def release(claim: Claim, *, wait: float = 0.0) -> None:
     """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
     with transaction.atomic():
-        attempts, again_at = F("attempts") - 1, from_now(wait)
-        fence(claim, status=TurnStatus.QUEUED, attempts=attempts, rang_at=None, next_attempt_at=again_at, draft="")
+        fence(claim, _RELEASE, wait=timedelta(seconds=wait))
 
 
 # -- Record -----------------------------------------------------------------------------------------------------------
 
+_DRAFT = transition(draft=None, draft_event=F("last_event"))
+_RESTART = transition(last_event=NEXT_EVENT, draft="")
+_START = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP)
+#: A finished step proves that the turn does not kill its worker: the count of attempts begins anew.
+_DONE_AT_ONCE = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP, attempts=1)
+_DONE = transition(last_event=NEXT_EVENT, attempts=1)
+_REFUSED = transition(last_event=NEXT_EVENT, last_step=F("last_step") + Param("calls", IntegerField()))
+#: What a model's reply changes in its turn, whether the turn goes on or ends with it.
+_REPLY: dict[str, Any] = {
+    "last_step": NEXT_STEP,
+    "rounds": F("rounds") + 1,
+    "input_tokens": F("input_tokens") + param(Turn, "input_tokens"),
+    "cached_tokens": F("cached_tokens") + param(Turn, "cached_tokens"),
+    "output_tokens": F("output_tokens") + param(Turn, "output_tokens"),
+    "usage_estimated": Case(When(usage_estimated=True, then=True), default=Param("usage_estimated", BooleanField())),
+    "draft": "",
+    "attempts": 1,
+}
+_MODEL = transition(last_event=NEXT_EVENT, **_REPLY)
+
+#: The columns of a new step, by the names of their fields.
+_STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name not in ("id", "ended_at")}
+_STARTED_STEP = Insert(Step, dict.fromkeys(_STEP))
+_ENDED_STEP = Insert(Step, dict.fromkeys(_STEP) | {"ended_at": Now()})
+_OUTCOME = Update(
+    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.STARTED),
+    dict.fromkeys(("status", "result", "result_sent", "is_malformed")) | {"ended_at": Now()},
+    ("id",),
+)
+_PROMPT = Update(
+    lambda: ChatSession.objects.filter(pk=param(ChatSession, "id", "session")),
+    dict.fromkeys(("last_prompt", "tool_order")),
+)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a session keeps of a model call, for the same agent's next one: columns of ChatSession."""
+
+    last_prompt: Mapping[str, Any]
+    tool_order: Mapping[str, Any]
+
 
 def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
     with transaction.atomic():
-        add_event(claim, fence(claim, last_event=F("last_event") + 1), type, payload)
+        add_event(claim, fence(claim, EVENT), type, payload)
 
 
 def keep_draft(claim: Claim, text: str) -> Mapping[str, Any]:
@@ -263,14 +348,13 @@ def keep_draft(claim: Claim, text: str) -> Mapping[str, Any]:
     `last_event` of these is the number of the event behind which it is written. Raises LeaseLost.
     """
     with transaction.atomic():
-        return fence(claim, draft=text, draft_event=F("last_event"))
+        return fence(claim, _DRAFT, draft=text)
 
 
 def restart_draft(claim: Claim) -> None:
     """Drop what the model has written so far of a reply: it is asked again."""
     with transaction.atomic():
-        turn = fence(claim, last_event=F("last_event") + 1, draft="")
-        add_event(claim, turn, "attempt_restarted", {"epoch": claim.epoch})
+        add_event(claim, fence(claim, _RESTART), "attempt_restarted", {"epoch": claim.epoch})
 
 
 def add_step(claim: Claim, event: str, **fields: Any) -> Step:
@@ -279,63 +363,62 @@ def add_step(claim: Claim, event: str, **fields: Any) -> Step:
     Raises CancelRequested for an intent of a turn that was cancelled, or whose member or agent may not go on: what
     begins after that never happens.
     """
+    is_intent = fields["status"] == StepStatus.STARTED
     with transaction.atomic():
-        turn = fence(claim, last_event=F("last_event") + 1, last_step=F("last_step") + 1, **_progress(fields["status"]))
-        if fields["status"] == StepStatus.STARTED:
+        turn = fence(claim, _START if is_intent else _DONE_AT_ONCE)
+        if is_intent:
             check_may_start(turn)
-        step = Step(
-            organisation_id=claim.organisation_id,
-            turn_id=claim.turn_id,
-            index=turn["last_step"],
-            epoch=claim.epoch,
-            **fields,
-        )
-        if step.status != StepStatus.STARTED:
-            step.ended_at = Now()
-        step.save(force_insert=True)
+        step = _insert_step(claim, turn, **fields)
         add_event(claim, turn, event, {"step": step.index})
     return step
 
 
-def record_model_step(claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, **fields: Any) -> Step:
+def record_model_step(
+    claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, prompt: Prompt | None = None, **fields: Any
+) -> Step:
     """Store what the model said, before anything acts on it, and add its tokens to the turn's."""
     with transaction.atomic():
-        turn = fence(
-            claim,
-            last_event=F("last_event") + 1,
-            last_step=F("last_step") + 1,
-            rounds=F("rounds") + 1,
-            input_tokens=F("input_tokens") + fields["input_tokens"],
-            cached_tokens=F("cached_tokens") + fields["cached_tokens"],
-            output_tokens=F("output_tokens") + fields["output_tokens"],
-            draft="",
-            **({"usage_estimated": True} if fields.get("usage_estimated") else {}),
-            **_progress(StepStatus.DONE),
-        )
-        step = Step(
-            organisation_id=claim.organisation_id,
-            turn_id=claim.turn_id,
-            index=turn["last_step"],
-            round=turn["rounds"],
-            epoch=claim.epoch,
-            kind=StepKind.MODEL,
-            status=StepStatus.DONE,
-            tool_set=tool_set,
-            **fields,
-        )
-        step.ended_at = Now()
-        step.save(force_insert=True)
-        Step.objects.filter(pk=step.pk).update(started_at=started_at)
-        add_event(claim, turn, "model", {"step": step.index, "round": step.round, "chars": len(step.text)})
+        turn = fence(claim, _MODEL, **_usage(fields))
+        step = _insert_reply(claim, turn, prompt, started_at=started_at, tool_set=tool_set, **fields)
+        add_event(claim, turn, "model", _of_reply(step))
     return step
 
 
-def add_refused_steps(claim: Claim, calls: Sequence[Mapping[str, Any]], result: str) -> None:
+def _usage(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reply adds to its turn's count."""
+    tokens = {name: fields[name] for name in ("input_tokens", "cached_tokens", "output_tokens")}
+    return tokens | {"usage_estimated": fields.get("usage_estimated", False)}
+
+
+def _insert_reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **fields: Any) -> Step:
+    """One query, and one for the prompt."""
+    step = _insert_step(claim, turn, round=turn["rounds"], kind=StepKind.MODEL, status=StepStatus.DONE, **fields)
+    if prompt is not None:
+        _PROMPT.rows(session=turn["session_id"], last_prompt=prompt.last_prompt, tool_order=prompt.tool_order)
+    return step
+
+
+def _of_reply(step: Step) -> dict[str, Any]:
+    """The payload of the event that says that a reply is stored."""
+    return {"step": step.index, "round": step.round, "chars": len(step.text)}
+
+
+def _insert_step(claim: Claim, turn: Mapping[str, Any], **fields: Any) -> Step:
+    """One query."""
+    own = {"organisation_id": claim.organisation_id, "turn_id": claim.turn_id, "epoch": claim.epoch}
+    step = Step(**{"index": turn["last_step"], "started_at": timezone.now(), **own, **fields})
+    statement = _STARTED_STEP if step.status == StepStatus.STARTED else _ENDED_STEP
+    (step.pk,) = statement.rows({name: getattr(step, column) for name, column in _STEP.items()})
+    step._state.adding = False
+    return step
+
+
+def add_refused_steps(claim: Claim, calls: Sequence[Mapping[str, Any]], result: str) -> list[Step]:
     """Store calls that are not run, all with the same answer, in one transaction."""
     with transaction.atomic():
-        turn = fence(claim, last_event=F("last_event") + 1, last_step=F("last_step") + len(calls))
+        turn = fence(claim, _REFUSED, calls=len(calls))
         first = turn["last_step"] - len(calls) + 1
-        Step.objects.bulk_create(
+        steps = [
             Step(
                 organisation_id=claim.organisation_id,
                 turn_id=claim.turn_id,
@@ -348,37 +431,55 @@ def add_refused_steps(claim: Claim, calls: Sequence[Mapping[str, Any]], result: 
                 **fields,
             )
             for index, fields in enumerate(calls, first)
-        )
+        ]
+        Step.objects.bulk_create(steps)
         add_event(claim, turn, "tools_refused", {"step": first, "calls": len(calls)})
+    return steps
 
 
 def finish_step(
     claim: Claim, step: Step, status: StepStatus, *, result: str, result_sent: str, malformed: bool = False
-) -> None:
-    """Store the outcome of a step that was started. The first outcome stays."""
+) -> Mapping[str, Any]:
+    """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays."""
+    outcome = {"status": status, "result": result, "result_sent": result_sent, "is_malformed": malformed}
     with transaction.atomic():
-        turn = fence(claim, last_event=F("last_event") + 1, **_progress(status))
-        Step.objects.filter(pk=step.pk, status=StepStatus.STARTED).update(
-            status=status, result=result, result_sent=result_sent, is_malformed=malformed, ended_at=Now()
-        )
+        turn = fence(claim, _DONE)
+        is_first = bool(_OUTCOME.rows(step=step.pk, **outcome))
         add_event(claim, turn, "tool_done", {"step": step.index, "status": status})
+    if is_first:
+        for name, value in outcome.items():
+            setattr(step, name, value)
+    else:
+        step.refresh_from_db()
+    return turn
 
 
-def _progress(status: str) -> dict[str, Any]:
-    """A finished step proves that the turn does not kill its worker: the count of attempts begins anew."""
-    return {} if status == StepStatus.STARTED else {"attempts": 1}
+_GOES_ON = Select(lambda: owned().values_list("cancel_requested_at", "may_not_go_on"))
 
 
 def check_goes_on(claim: Claim) -> None:
     """Raise CancelRequested where the turn was stopped, or its member or agent may not go on. One query."""
-    owned = Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING)
-    turn = owned.values(*STOP_FIELDS).first()
-    if turn is None:
+    rows = _GOES_ON.rows(turn=claim.turn_id, epoch=claim.epoch)
+    if not rows:
         raise LeaseLost(str(claim.turn_id))
-    check_may_start(turn)
+    check_may_start(dict(zip(("cancel_requested_at", "may_not_go_on"), rows[0], strict=True)))
 
 
 # -- End --------------------------------------------------------------------------------------------------------------
+
+
+_END: dict[str, Any] = {
+    "status": None,
+    "answer": None,
+    "draft": "",
+    "error_code": None,
+    "error_message": None,
+    "ended_at": Now(),
+    "lease_until": Value(None),
+    "owner": "",
+}
+_ENDED = Update(ending_turn, {"last_event": NEXT_EVENT} | _END, (*COUNTERS, *AFTERMATH))
+_ENDED_WITH_REPLY = Update(ending_turn, {"last_event": F("last_event") + 2} | _REPLY | _END, (*COUNTERS, *AFTERMATH))
 
 
 def finish(
@@ -388,40 +489,36 @@ def finish(
     answer: str = "",
     error_code: str = "",
     error_message: str = "",
-    half: Mapping[str, Any] | None = None,
+    reply: Mapping[str, Any] | None = None,
 ) -> None:
     """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
 
-    `half` is what `record_model_step` takes of a reply that was stopped in the middle: it is stored with what it cost,
-    and its text is the turn's answer.
+    `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle: it
+    is stored with what it cost.
     """
+    end = {"status": status, "answer": answer, "error_code": error_code, "error_message": storable(error_message)}
+    said = {"error_code": error_code} if error_code else {}
     with transaction.atomic():
         hold(claim.parent_id)
-        if half is not None:
-            answer = record_model_step(claim, **half).text
-        row = fence(
-            claim,
-            last_event=F("last_event") + 1,
-            status=status,
-            answer=answer,
-            draft="",
-            error_code=error_code,
-            error_message=storable(error_message),
-            ended_at=Now(),
-            lease_until=None,
-            owner="",
-        )
-        add_event(claim, row, str(status), {"error_code": error_code} if error_code else {})
-        follow_up(claim.turn_id, claim.parent_id)
+        if reply is None:
+            turn = fence(claim, _ENDED, **end)
+            events = [(str(status), said)]
+        else:
+            turn = fence(claim, _ENDED_WITH_REPLY, **_usage(reply), **end)
+            step = _insert_reply(claim, turn, **{"prompt": None, **reply})
+            events = [("model", _of_reply(step)), (str(status), said)]
+        insert_events(claim.organisation_id, claim.turn_id, turn["last_event"], *events)
+        follow_up(claim.turn_id, turn, claim.parent_id)
 
 
 def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> None:
     """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it.
 
-    `half` is as in `finish`.
+    `half` is the reply that was stopped in the middle, as in `finish`; its text is the turn's answer.
     """
     ending = ending_of(claim.turn_id)
-    finish(claim, ending.status, error_code=ending.code, error_message=ending.message, half=half)
+    text = half["text"] if half else ""
+    finish(claim, ending.status, answer=text, error_code=ending.code, error_message=ending.message, reply=half)
 
 
 def ending_of(turn_id: UUID) -> Ending:

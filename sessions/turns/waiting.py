@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 
 from sessions.models import OPEN_STATUSES, Turn, TurnStatus
 from sessions.turns.bell import ring_after_commit
-from sessions.turns.fencing import Claim, add_event, check_may_start, fence, hold, insert_event
+from sessions.turns.fencing import HELD, Claim, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.sweeping import Backoff, each_item
 
 #: Turns that one sweep looks after.
@@ -35,7 +35,7 @@ def park(claim: Claim) -> bool:
     Raises CancelRequested for a turn that was stopped, or may not go on.
     """
     with transaction.atomic():
-        turn = fence(claim, epoch=F("epoch"))
+        turn = fence(claim, HELD)
         check_may_start(turn)
         children = list(open_children(claim.turn_id).values_list("pk", flat=True))
         if not children:

@@ -58,12 +58,13 @@ def end_call(claim: Claim, step: Step) -> None:
         ledger.finish_step(claim, step, StepStatus.DONE, result="4", result_sent="4")
 
 
-def record_model(claim: Claim, text: str = "hi", *, calls: int = 0) -> Step:
+def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledger.Prompt | None = None) -> Step:
     with organisation_scope(claim.organisation_id):
         return ledger.record_model_step(
             claim,
             started_at=timezone.now(),
             tool_set=None,
+            prompt=prompt,
             text=text,
             tool_calls=[{"id": f"c{index}", "name": "calculator", "arguments": "{}"} for index in range(calls)],
             input_tokens=10,

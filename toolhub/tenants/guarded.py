@@ -15,6 +15,7 @@ from django.db import models
 from django.db.models.sql import Query
 
 from toolhub.tenants.scope import SYSTEM, ScopeError, current_scope, has_scope
+from toolhub.tenants.statements import guard_value
 
 T = TypeVar("T", bound="TenantModel")
 
@@ -156,7 +157,7 @@ class TenantManager(models.Manager[T]):
             return queryset  # class-level querysets stay legal; running one raises
         scope = current_scope()
         if scope != SYSTEM:
-            queryset = queryset.filter(organisation_id=scope)
+            queryset = queryset.filter(organisation_id=guard_value(scope))
         queryset.query.scoped = True  # type: ignore[attr-defined]
         return queryset
 

@@ -18,7 +18,7 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import Place
 from sessions.loading.writes import By, share_loads
 from sessions.loop.history import OUTCOME_UNKNOWN
-from sessions.loop.prefix import Prefix, remember
+from sessions.loop.prefix import Prefix, remembered
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
 from sessions.turns import ledger
 from sessions.worker.process import work_on
@@ -41,7 +41,7 @@ from tests.sessions.loads import (
     unload,
 )
 from tests.sessions.run_turns import accept, run, tool_steps_of, work
-from tests.sessions.steps import claimed, end_call, expire_lease, start_call
+from tests.sessions.steps import claimed, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -235,9 +235,9 @@ def test_a_worker_that_lost_its_turn_leaves_the_order_of_tools_alone(session: Ch
 
     with organisation_scope(session.organisation_id):
         turn = type(turn).objects.select_related("session").get(pk=turn.pk)
-        remember(turn, Prefix(1, 0, {"by": "now"}), [2, 1], now)
+        record_model(now, prompt=remembered(turn, Prefix(1, 0, {"by": "now"}), [2, 1]))
         with pytest.raises(ledger.LeaseLost):
-            remember(turn, Prefix(1, 0, {"by": "lost"}), [1, 2], lost)
+            record_model(lost, prompt=remembered(turn, Prefix(1, 0, {"by": "lost"}), [1, 2]))
 
     assert reread(session).tool_order == {str(session.agent_id): [2, 1]}
     assert reread(session).last_prompt == {str(session.agent_id): {"by": "now"}}

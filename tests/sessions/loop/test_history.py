@@ -15,6 +15,8 @@ from sessions.loop.history import (
     NOT_RUN,
     OUTCOME_UNKNOWN,
     SHORTENED,
+    Conversation,
+    Past,
     TooLong,
     _tokens,
     conversation,
@@ -22,12 +24,17 @@ from sessions.loop.history import (
     room_for_messages,
     turn_messages,
 )
+from sessions.loop.steps import steps_of
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import check_request, events_of, run
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
+
+
+def talk_of(turn: Turn, *, tool_tokens: int) -> Conversation:
+    return conversation(turn, Past(turn), steps_of(turn).in_order(), tool_tokens=tool_tokens)
 
 
 def asked(round: int, *ids: str, text: str = "") -> Step:
@@ -137,7 +144,7 @@ def long_session(bob: Membership) -> ChatSession:
     ("window", "firsts", "cut"),
     [
         (10_000, ["1", "2", "3", "now"], 0),
-        (330, ["2", "3", "now"], 1),
+        (330, ["3", "now"], 2),
         (180, ["3", "now"], 2),
         (90, ["now"], 3),
     ],
@@ -147,9 +154,9 @@ def test_over_the_window_the_oldest_turns_are_left_out_whole(
 ) -> None:
     with organisation_scope(long_session.organisation_id):
         LanguageModel.objects.update(context_window=window)
-        turn = Turn.objects.select_related("agent__model").get(pk=make_turn(long_session, "now").pk)
+        turn = Turn.objects.select_related("agent__model", "session").get(pk=make_turn(long_session, "now").pk)
 
-        talk = conversation(turn, tool_tokens=0)
+        talk = talk_of(turn, tool_tokens=0)
 
     assert talk.turns_cut == cut
     assert [message["content"].split()[0] for message in talk.messages if message["role"] == "user"] == firsts
@@ -161,9 +168,9 @@ def test_over_the_window_the_oldest_turns_are_left_out_whole(
 def test_tools_take_their_room_from_the_turns(long_session: ChatSession) -> None:
     with organisation_scope(long_session.organisation_id):
         LanguageModel.objects.update(context_window=10_000)
-        turn = Turn.objects.select_related("agent__model").get(pk=make_turn(long_session, "now").pk)
+        turn = Turn.objects.select_related("agent__model", "session").get(pk=make_turn(long_session, "now").pk)
 
-        assert conversation(turn, tool_tokens=8_700).turns_cut == 3
+        assert talk_of(turn, tool_tokens=8_700).turns_cut == 3
 
 
 @pytest.mark.django_db
@@ -173,10 +180,10 @@ def test_a_conversation_is_two_queries(bob: Membership, turns: int, django_asser
     for _ in range(turns):
         make_turn(session, status=TurnStatus.FAILED)
     with organisation_scope(session.organisation_id):
-        turn = Turn.objects.select_related("agent__model").get(pk=make_turn(session, "now").pk)
+        turn = Turn.objects.select_related("agent__model", "session").get(pk=make_turn(session, "now").pk)
 
         with django_assert_num_queries(2):
-            conversation(turn, tool_tokens=0)
+            talk_of(turn, tool_tokens=0)
 
 
 @pytest.mark.django_db
@@ -192,10 +199,10 @@ def test_very_old_turns_are_not_even_read(bob: Membership) -> None:
         ]
         Turn.objects.bulk_create(rows)
 
-        talk = conversation(Turn.objects.select_related("agent__model").get(pk=turn.pk), tool_tokens=0)
+        talk = talk_of(Turn.objects.select_related("agent__model", "session").get(pk=turn.pk), tool_tokens=0)
 
     users = [message["content"] for message in talk.messages if message["role"] == "user"]
-    assert (len(users), users[0], users[-1]) == (MAX_TURNS + 1, "5", "now")
+    assert (len(users), users[0], users[-1]) == (MAX_TURNS // 2 + 1, "105", "now")
 
 
 @pytest.mark.django_db(transaction=True)
