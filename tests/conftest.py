@@ -14,6 +14,7 @@ from typing import TextIO
 import pytest
 from django.conf import settings
 
+from capabilities.pipeline.memory import forget_everything
 from tests.cast import make_member, make_organisation
 from tests.scripted_openai import ScriptedOpenAI
 from toolhub.tenants.models import Access, Membership, Organisation
@@ -127,6 +128,12 @@ def longest_first(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], tuple
 @pytest.fixture
 def acme(db: None) -> Organisation:
     return make_organisation("acme")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered() -> None:
+    """Each test begins as a new process does: the registry versions of its organisations begin anew."""
+    forget_everything()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from django.db.models import FilteredRelation, Q
 
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentToolkit, Tool
+from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
 
 #: As the source of a candidate: it is one of the agent's own tools.
@@ -110,14 +111,24 @@ def toolkits_of(agent: Agent) -> list[Bundle]:
     return list(found.values())
 
 
-def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
+_offers: Memory[Offer] = Memory(64)
+
+
+def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = (), at: int | None = None) -> Offer:
     """What the agent has with these bundles, in the order that is kept: its own tools, the core categories, these
-    meta-tools, then each bundle. One query, whatever the number of tools and bundles.
+    meta-tools, then each bundle. One query, whatever the number of tools and bundles; none where it was read before
+    `at` this registry version of the organisation.
 
     A toolkit brings its listed tools in its order, then those of its categories by category and name. A deferred tool
     comes only with its bundle.
     """
-    return offer_from(rows_of(agent, bundles, meta), agent, bundles, meta=meta)
+
+    def read() -> Offer:
+        return offer_from(rows_of(agent, bundles, meta), agent, bundles, meta=meta)
+
+    if at is None:
+        return read()
+    return _offers.get((agent.organisation_id, at, agent.pk, tuple(bundles), tuple(meta)), read)
 
 
 def offer_from(rows: Sequence[Row], agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:

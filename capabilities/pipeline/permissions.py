@@ -14,6 +14,7 @@ from capabilities.contract.permission import OPENING, Decision, Permission, Perm
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool
 from capabilities.pipeline.specs import is_meta_tool
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
+from toolhub.tenants.statements import Select, param
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,22 @@ def standing_of(membership: Membership | int) -> Standing:
     Nothing for one who was removed or may not sign in.
     """
     member = membership.pk if isinstance(membership, Membership) else membership
-    return standings_of([member])[member]
+    return _standing(row[:-1] for row in _RIGHTS.rows(member=member))
 
 
 def standings_of(members: Collection[int]) -> dict[int, Standing]:
     """The same of several members, by key. One query."""
-    active = Q(membership__user__is_active=True, membership__ended_at=None)
+    rows: dict[int, list[Any]] = {member: [] for member in members}
+    for *row, member in _rights("__in", members):
+        rows[member].append(row)
+    return {member: _standing(of_member) for member, of_member in rows.items()}
+
+
+def _rights(lookup: str, members: Any) -> QuerySet[Any, Any]:
+    """A row for each role, rule, grant and right of these members, who are found by this lookup of their keys."""
+    theirs = Q(**{f"membership{lookup}": members}, membership__user__is_active=True, membership__ended_at=None)
     # From the rules' side of the join, so that a role without rules is still there.
-    roles = RoleMembership.objects.filter(active, membership__in=members).values_list(
+    roles: QuerySet[Any, Any] = RoleMembership.objects.filter(theirs).values_list(
         Value("role"),
         "role__slug",
         "role__mode",
@@ -54,20 +63,20 @@ def standings_of(members: Collection[int]) -> dict[int, Standing]:
         "membership_id",
     )
     unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
-    grants = Grant.objects.filter(active, unexpired, membership__in=members).values_list(
+    grants = Grant.objects.filter(theirs, unexpired).values_list(
         Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect", "membership_id"
     )
     nothing = Cast(Value(None), IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
-    delegated = AdminRight.objects.filter(active, membership__in=members, right=Right.LOAD_CATEGORIES).values_list(
+    delegated = AdminRight.objects.filter(theirs, right=Right.LOAD_CATEGORIES).values_list(
         Value("right"), "category", Value(""), nothing, nothing, Value(""), "membership_id"
     )
-    access = Membership.objects.filter(pk__in=members, user__is_active=True, ended_at=None).values_list(
+    access = Membership.objects.filter(**{f"pk{lookup}": members}, user__is_active=True, ended_at=None).values_list(
         Value("access"), "access", Value(""), nothing, nothing, Value(""), "pk"
     )
-    rows: dict[int, list[Any]] = {member: [] for member in members}
-    for *row, member in roles.union(grants, delegated, access, all=True):
-        rows[member].append(row)
-    return {member: _standing(of_member) for member, of_member in rows.items()}
+    return roles.union(grants, delegated, access, all=True)
+
+
+_RIGHTS = Select(lambda: _rights("", param(Membership, "id", "member")))
 
 
 def standing_with_roles(roles: Iterable[Role]) -> Standing:

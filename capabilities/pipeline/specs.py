@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Tool, ToolKind
+from capabilities.pipeline.memory import Memory
 from capabilities.services.writes import acts_as_organisation, is_ready
 
 #: What a toolkit says of a tool in place of its own version: seconds, and characters of a result; None: its own.
@@ -114,9 +115,19 @@ def spec_annotations() -> dict[str, Any]:
     return {"is_ready": is_ready(), "acts_as_organisation": acts_as_organisation()}
 
 
-def current_specs(version_ids: Sequence[int]) -> list[ToolSpec]:
-    """The tools that have one of these versions as their current one, as they are now. One query."""
-    return specs(Tool.objects.filter(current_version__in=version_ids))
+_current: Memory[list[ToolSpec]] = Memory(64)
+
+
+def current_specs(
+    version_ids: Sequence[int], *, organisation_id: int | None = None, at: int | None = None
+) -> list[ToolSpec]:
+    """The tools that have one of these versions as their current one, as they are now. One query; none where they were
+    read before `at` this registry version of the organisation."""
+
+    def read() -> list[ToolSpec]:
+        return specs(Tool.objects.filter(current_version__in=version_ids))
+
+    return read() if at is None else _current.get((organisation_id, at, tuple(version_ids)), read)
 
 
 def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:

@@ -41,7 +41,7 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
     to_run = [index for index in open_calls if index not in beyond]
     if not to_run:
         return
-    names = _selected(step.tool_set)
+    names = _selected(turn, step.tool_set)
 
     def answer(index: int) -> None:
         try:
@@ -70,13 +70,13 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
     return f"Not run: only {settings.TOOLHUB_CALLS_PER_ROUND} calls of one reply are run. Ask again for the rest."
 
 
-def _selected(tool_set: ToolSet | None) -> dict[str, ToolSpec]:
+def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
     """The round's tools by name, as they are now, under the overrides that they were selected with; one with
     another version since is not among them."""
     if tool_set is None:
         return {}
     found = {}
-    for spec in current_specs(tool_set.version_ids):
+    for spec in current_specs(tool_set.version_ids, organisation_id=turn.organisation_id, at=turn.registry_version):
         timeout, chars = tool_set.overrides.get(str(spec.version_id), NO_OVERRIDES)
         found[spec.name] = spec.overridden((timeout, chars))
     return found
@@ -110,15 +110,15 @@ def _answer_call(
         known = ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
         steps.calls.append(known)
     elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
-        _finish(held, known, execution.outcome_unknown())
+        _finish(turn, held, known, execution.outcome_unknown())
         return
     outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)
     if spec is not None:
         outcome = execution.capped(outcome, spec, turn.agent.model.context_window)
-    _finish(held, known, outcome)
+    _finish(turn, held, known, outcome)
 
 
-def _finish(held: Held, step: Step, outcome: Outcome) -> None:
+def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
     """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
     counters = ledger.finish_step(
         held.claim,
@@ -128,6 +128,7 @@ def _finish(held: Held, step: Step, outcome: Outcome) -> None:
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
     )
+    turn.registry_version = counters["registry"]
     check_may_start(counters)
 
 

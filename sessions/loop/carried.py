@@ -48,6 +48,7 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
     if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
         _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
         return frozen
+    turn.has_loads = True
     return _selected(turn, held)
 
 

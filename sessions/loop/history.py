@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 from capabilities.common.tokens import count_each
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
@@ -47,29 +46,17 @@ class Conversation:
     parts_cut: int = 0
 
 
-_TURNS = Select(
+#: In the order of the models' own columns, as `from_db` takes them.
+_OF_TURN = ("message", "status", "answer", "error_code")
+_OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "call_index", "result_sent")
+#: A row for each step of each turn, and one for a turn without steps.
+_PAST = Select(
     lambda: (
         Turn.objects.filter(
             session=param(Turn, "session"), seq__gte=param(Turn, "seq", "first"), seq__lt=param(Turn, "seq", "before")
         )
-        .order_by("-seq")
-        .only("id", "seq", "message", "answer", "status", "error_code", "organisation_id")[: MAX_TURNS + 1]
-    )
-)
-_STEPS = Select(
-    lambda: (
-        Step.objects.filter(
-            turn__in=Turn.objects.filter(
-                session=param(Turn, "session"),
-                seq__gte=param(Turn, "seq", "first"),
-                seq__lt=param(Turn, "seq", "before"),
-            ).values("pk")
-        )
-        .exclude(kind=StepKind.NOTE)
-        .order_by("index")
-        .only(
-            "turn_id", "organisation_id", "kind", "status", "round", "call_index", "text", "tool_calls", "result_sent"
-        )
+        .order_by("seq", "steps__index")
+        .values_list("seq", *_OF_TURN, *(f"steps__{name}" for name in _OF_STEP))
     )
 )
 
@@ -92,17 +79,21 @@ class Past:
 
     @cached_property
     def blocks(self) -> list[list[Message]]:
-        """The messages of each turn, oldest first, of one turn more than are ever sent. Two queries, none where nothing
+        """The messages of each turn, oldest first, of one turn more than are ever sent. One query, none where nothing
         is there."""
         if self.turn.seq == self.first:
             return []
-        session, before = self.turn.session_id, self.turn.seq
-        turns: list[Turn] = _TURNS.instances(session=session, first=self.first, before=before)[::-1]
-        steps: dict[UUID, list[Step]] = defaultdict(list)
-        if turns:
-            for step in _STEPS.instances(session=session, first=turns[0].seq, before=before):
-                steps[step.turn_id].append(step)
-        return [turn_messages(each, steps[each.pk]) for each in turns]
+        first = max(self.first, self.turn.seq - MAX_TURNS - 1)
+        turns: dict[int, Turn] = {}
+        steps: dict[int, list[Step]] = defaultdict(list)
+        for seq, *row in _PAST.rows(session=self.turn.session_id, first=first, before=self.turn.seq):
+            of_turn, of_step = row[: len(_OF_TURN)], row[len(_OF_TURN) :]
+            if seq not in turns:
+                turns[seq] = Turn.from_db(self.turn._state.db, _OF_TURN, of_turn)
+            key, kind, *_ = of_step
+            if key is not None and kind != StepKind.NOTE:
+                steps[seq].append(Step.from_db(self.turn._state.db, _OF_STEP, of_step))
+        return [turn_messages(each, steps[seq]) for seq, each in turns.items()]
 
     @cached_property
     def sizes(self) -> list[int]:

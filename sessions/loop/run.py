@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from capabilities.common.tokens import count_each
@@ -26,7 +27,7 @@ from sessions.loop.models.client import CallStopped, ModelBusy, ModelCall, Model
 from sessions.loop.models.replies import CALL_ID, Reply, Usage
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.steps import Steps, steps_of
-from sessions.models import Turn, TurnEvent, TurnStatus
+from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
@@ -57,7 +58,13 @@ class HalfReply(CallStopped):
         self.reply = reply
 
 
-_CLAIMED = Select(lambda: owned().select_related("agent__model__provider", "session"))
+_CLAIMED = Select(
+    lambda: (
+        owned()
+        .select_related("agent__model__provider", "session")
+        .annotate(has_loads=Exists(LoadedToolkit.objects.filter(session=OuterRef("session"))))
+    )
+)
 
 
 def claimed_turn(claim: ledger.Claim) -> Turn:
@@ -65,7 +72,9 @@ def claimed_turn(claim: ledger.Claim) -> Turn:
     turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
     if not turns:
         raise ledger.LeaseLost(str(claim.turn_id))
-    return turns[0]
+    (turn,) = turns
+    turn.registry_version = vars(turn)["registry"]
+    return turn
 
 
 def run_turn(held: Held) -> None:
@@ -113,7 +122,8 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
         reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
         if not reply["tool_calls"]:
             return _final(reply["text"], reply["finish_reason"], reply)
-        steps.replies.append(ledger.record_model_step(held.claim, **reply))
+        step, turn.registry_version = ledger.record_model_step(held.claim, **reply)
+        steps.replies.append(step)
 
 
 def max_rounds(turn: Turn) -> int:

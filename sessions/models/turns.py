@@ -122,6 +122,11 @@ class Turn(TenantModel):
     #: Whether some of these are our own count, because the provider sent none.
     usage_estimated = models.BooleanField(default=False)
 
+    #: In memory only, of a turn that a worker claimed: the organisation's registry version as it was last seen, and
+    #: whether the session has, or had, anything loaded.
+    registry_version: int | None = None
+    has_loads = True
+
     class Meta(TenantModel.Meta):
         constraints = (
             models.UniqueConstraint(fields=["session", "seq"], name="turn_seq_once"),

@@ -39,9 +39,12 @@ class Selection(pipeline.Selection):
 
 
 def select_tools(turn: Turn) -> Selection:
-    """The tools of this turn, at the session's loads of now. Three queries, whatever there is."""
-    holdings = holdings_of(turn.session, turn.agent, during=turn)
-    return _select(turn.session, turn.agent, standing_of(turn.membership_id), holdings, turn.message)
+    """The tools of this turn, at the session's loads of now. Three queries at most, whatever there is: the member's
+    rights are always read, the rest is not where it is known (see `holdings_of`)."""
+    agent, holdings = turn.agent, holdings_of(turn.session, turn.agent, during=turn)
+    standing = standing_of(turn.membership_id)
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, standing), at=turn.registry_version)
+    return selected(turn.session, agent, standing, holdings, offer, turn.message)
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:

@@ -15,6 +15,7 @@ from django.db.models.functions import Cast
 
 from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode
 from capabilities.pipeline.candidates import Bundle, Offer, offer_of
+from capabilities.pipeline.memory import Memory
 from sessions.models import ChatSession, LoadedToolkit, Turn, UnloadReason
 from toolhub.tenants.models import EVERY_CATEGORY, Access, AdminRight, Right
 
@@ -66,15 +67,28 @@ class Holdings:
         return [each for each in self.bundles if each.is_initial]
 
 
+_configured: Memory[list[Any]] = Memory(256)
+
+
 def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = None) -> Holdings:
-    """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over."""
-    rows = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)
+    """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over.
+
+    A claimed turn knows the registry version, and whether the session has loads: then none for what was read before at
+    that version, and none for loads where there are none.
+    """
+    if during is None or during.registry_version is None:
+        rows: Iterable[Any] = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)
+        return _holdings(agent, rows)
+    key = (agent.organisation_id, during.registry_version, agent.pk)
+    rows = _configured.get(key, lambda: list(_allowed(agent).union(_deferred(agent), all=True)))
+    if during.has_loads:
+        rows = [*rows, *_loaded(session, agent, during)]
     return _holdings(agent, rows)
 
 
-def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = ()) -> Offer:
-    """The tools that a model call of the agent may carry. One query."""
-    return offer_of(agent, bundles_sent(agent, holdings), meta=meta)
+def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = (), *, at: int | None = None) -> Offer:
+    """The tools that a model call of the agent may carry. One query, or as `offer_of` says of `at`."""
+    return offer_of(agent, bundles_sent(agent, holdings), meta=meta, at=at)
 
 
 def bundles_sent(agent: Agent, holdings: Holdings) -> list[Bundle]:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from capabilities.contract.wire import canonical_json, sha256_hex
+from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.stages import Selection
 from sessions.models import ToolSet
 
+#: Rows of tool sets are never changed, and stay as long as their organisation.
+_kept: Memory[ToolSet] = Memory(64)
+
 
 def keep_tool_set(selection: Selection, organisation_id: int) -> ToolSet:
-    """The stored row of these tool versions under these overrides; made the first time. One or two queries."""
+    """The stored row of these tool versions under these overrides; made the first time. One or two queries, none where
+    this process knows it."""
     version_ids = [tool.version_id for tool in selection.tools]
     overrides = selection.overrides
+    key = sha256_hex(canonical_json([version_ids, overrides] if overrides else version_ids))
+    return _kept.get((organisation_id, key), lambda: _stored(selection, organisation_id, key))
+
+
+def _stored(selection: Selection, organisation_id: int, key: str) -> ToolSet:
+    version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
     found, _ = ToolSet.objects.get_or_create(
         organisation_id=organisation_id,
-        key=sha256_hex(canonical_json([version_ids, overrides] if overrides else version_ids)),
+        key=key,
         defaults={
             "sha256": selection.sha256,
             "wire": selection.wire,

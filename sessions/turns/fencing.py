@@ -19,19 +19,38 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DateTimeField, DurationField, Exists, ExpressionWrapper, F, OuterRef, QuerySet, Value
+from django.db.models import (
+    DateTimeField,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+)
 from django.db.models.expressions import CombinedExpression, Expression
 from django.db.models.functions import Now
 
 from sessions.access import TURN_FIELDS, turn_may_not_go_on
 from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns.bell import announce
+from toolhub.tenants.models import Organisation
 from toolhub.tenants.statements import Insert, Update, param
 
 #: What tells how a turn ends that may start nothing new.
 STOP_FIELDS = ("cancel_requested_at", *TURN_FIELDS)
 #: What a fence tells of the turn behind it.
-COUNTERS = ("last_event", "last_step", "rounds", "session_id", "cancel_requested_at", "may_not_go_on")
+COUNTERS = (
+    "last_event",
+    "last_step",
+    "rounds",
+    "session_id",
+    "cancel_requested_at",
+    "may_not_go_on",
+    "registry",
+)
 NEXT_EVENT = F("last_event") + 1
 NEXT_STEP = F("last_step") + 1
 
@@ -91,16 +110,19 @@ def from_now(seconds: float | Expression) -> ExpressionWrapper[Any]:
 # -- Inside a transaction ---------------------------------------------------------------------------------------------
 
 
-def may_not_go_on() -> Exists:
-    """Whether the turn's member may not chat any more, or its agent is switched off."""
-    return Exists(Turn.objects.filter(turn_may_not_go_on(), pk=OuterRef("pk")))
-
-
 def owned() -> QuerySet[Any, Any]:
-    """The turn of a claim, while the claim owns it. For a statement that is bound with `turn` and `epoch`."""
+    """The turn of a claim, while the claim owns it, for a statement that is bound with `turn` and `epoch`.
+
+    It says whether the turn's member may not chat any more, or its agent is switched off, and the registry version of
+    its organisation.
+    """
+    organisation = Organisation.objects.filter(pk=OuterRef("organisation_id"))
     return Turn.objects.filter(
         pk=param(Turn, "id", "turn"), epoch=param(Turn, "epoch"), status=TurnStatus.RUNNING
-    ).annotate(may_not_go_on=may_not_go_on())
+    ).annotate(
+        may_not_go_on=Exists(Turn.objects.filter(turn_may_not_go_on(), pk=OuterRef("pk"))),
+        registry=Subquery(organisation.values("registry_version")),
+    )
 
 
 def transition(**changes: Any) -> Update:

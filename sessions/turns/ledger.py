@@ -28,6 +28,7 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    UUIDField,
     Value,
     When,
 )
@@ -223,7 +224,7 @@ def _free() -> QuerySet[Turn]:
     """The turn with this key, if a worker may take it now."""
     few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
     waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
-    return few.exclude(earlier_open_turn()).annotate(waiting_turn=Subquery(waiting))
+    return few.exclude(earlier_open_turn()).annotate(waiting_turn=Subquery(waiting, output_field=UUIDField()))
 
 
 _CLAIM = Update(
@@ -375,13 +376,16 @@ def add_step(claim: Claim, event: str, **fields: Any) -> Step:
 
 def record_model_step(
     claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, prompt: Prompt | None = None, **fields: Any
-) -> Step:
-    """Store what the model said, before anything acts on it, and add its tokens to the turn's."""
+) -> tuple[Step, int]:
+    """Store what the model said, before anything acts on it, and add its tokens to the turn's.
+
+    Returns the step, and the organisation's registry version at that moment.
+    """
     with transaction.atomic():
         turn = fence(claim, _MODEL, **_usage(fields))
         step = _insert_reply(claim, turn, prompt, started_at=started_at, tool_set=tool_set, **fields)
         add_event(claim, turn, "model", _of_reply(step))
-    return step
+    return step, turn["registry"]
 
 
 def _usage(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def end_call(claim: Claim, step: Step) -> None:
 
 def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledger.Prompt | None = None) -> Step:
     with organisation_scope(claim.organisation_id):
-        return ledger.record_model_step(
+        step, _ = ledger.record_model_step(
             claim,
             started_at=timezone.now(),
             tool_set=None,
@@ -71,3 +71,4 @@ def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledg
             cached_tokens=4,
             output_tokens=2,
         )
+        return step

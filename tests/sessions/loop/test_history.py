@@ -24,6 +24,7 @@ from sessions.loop.history import (
     room_for_messages,
     turn_messages,
 )
+from sessions.loop.prefix import Prefix, remembered
 from sessions.loop.steps import steps_of
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session, make_turn
@@ -175,15 +176,15 @@ def test_tools_take_their_room_from_the_turns(long_session: ChatSession) -> None
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("turns", [1, 3])
-def test_a_conversation_is_two_queries(bob: Membership, turns: int, django_assert_num_queries: Any) -> None:
+def test_a_conversation_is_one_query(bob: Membership, turns: int, django_assert_num_queries: Any) -> None:
     session = make_session(bob, make_agent(bob.organisation))
     for _ in range(turns):
         make_turn(session, status=TurnStatus.FAILED)
     with organisation_scope(session.organisation_id):
         turn = Turn.objects.select_related("agent__model", "session").get(pk=make_turn(session, "now").pk)
 
-        with django_assert_num_queries(2):
-            talk_of(turn, tool_tokens=0)
+        with django_assert_num_queries(1):
+            conversation(turn, Past(turn), [], tool_tokens=0)
 
 
 @pytest.mark.django_db
@@ -367,3 +368,33 @@ def test_a_message_that_does_not_fit_ends_its_turn_and_is_not_sent(
 
     assert (turn.status, turn.error_code, provider.requests) == (TurnStatus.FAILED, "context_length", [])
     assert "choose a model with a larger window" in turn.error_message
+
+
+# -- Where the history begins ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_cut_frees_half_so_that_the_same_turns_stand_in_front_for_long(bob: Membership) -> None:
+    """From turn 201 on, and from the turn on that fills the window: one cut, then none for many turns, each told."""
+    session = make_session(bob, make_agent(bob.organisation))
+    first = make_turn(session, "1", status=TurnStatus.DONE, answer="ok")
+    fields = {"organisation_id": first.organisation_id, "session": session, "membership": bob, "agent": first.agent}
+    with organisation_scope(bob.organisation_id):
+        rows = [
+            Turn(seq=seq, message=str(seq), answer="ok", status="done", deadline_at=first.deadline_at, **fields)
+            for seq in range(2, 2 * MAX_TURNS + 1)
+        ]
+        Turn.objects.bulk_create(rows)
+        cuts, begins = [], []
+        for row in Turn.objects.filter(session=session).select_related("agent__model").order_by("seq"):
+            row.session = session
+            past = Past(row)
+            talk = conversation(row, past, [], tool_tokens=0)
+            remembered(row, Prefix(0, 0, {"first_turn": past.first}), None)
+            begins.append(talk.messages[0]["content"])
+            assert len(talk.messages) <= 2 * MAX_TURNS + 1
+            if talk.turns_cut:
+                cuts.append((row.seq, talk.turns_cut))
+
+    assert cuts == [(MAX_TURNS + 2, 101), (MAX_TURNS + 103, 101)]
+    assert sorted(set(begins), key=int) == ["1", "102", "203"]

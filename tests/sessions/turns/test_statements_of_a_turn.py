@@ -1,0 +1,69 @@
+"""What a turn costs the database: statements and transactions from its claim to its end."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from sessions.models import ChatSession, TurnStatus
+from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.run_turns import accept, run, work
+from toolhub.tenants.scope import organisation_scope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+#: What begins or ends a transaction: a database server counts these as no statement.
+EDGES = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
+
+
+def statements(captured: CaptureQueriesContext) -> list[str]:
+    return [each["sql"] for each in captured.captured_queries if not each["sql"].startswith(EDGES)]
+
+
+def commits(captured: CaptureQueriesContext) -> int:
+    """Transactions that write. Those are told by their end: a write outside of one is a statement of its own."""
+    return sum(each["sql"].startswith("COMMIT") for each in captured.captured_queries)
+
+
+def test_a_turn_of_two_rounds_and_one_call_is_20_statements_and_6_commits(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """The second turn of its session, in a process that has seen the organisation's catalogue before."""
+    for _ in range(2):
+        provider.enqueue(Say(calls=[call("uuid")]), Say("Here."))
+    run(session)
+    turn = accept(session)
+
+    with CaptureQueriesContext(connection) as captured:
+        work(turn)
+
+    with organisation_scope(session.organisation_id):
+        turn.refresh_from_db()
+    assert (turn.status, turn.rounds, turn.last_event) == (TurnStatus.DONE, 2, 7)
+    sent = statements(captured)
+    # The last one is of `work` itself, which reads the turn again.
+    assert len(sent) - 1 <= 20, "\n".join(sent)
+    assert commits(captured) <= 6
+    assert not [sql for sql in sent if "INSERT" in sql and "savepoint" in sql]
+
+
+def test_a_session_with_longer_history_costs_no_statement_more(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    counts = []
+    for _ in range(4):
+        provider.enqueue(Say(calls=[call("uuid")]), Say("Here."))
+        turn = accept(session)
+        with CaptureQueriesContext(connection) as captured:
+            work(turn)
+        counts.append(len(statements(captured)))
+
+    assert counts[1] == counts[2] == counts[3]
+
+
+def test_a_message_is_accepted_with_8_statements(session: ChatSession) -> None:
+    accept(session)
+
+    with CaptureQueriesContext(connection) as captured:
+        accept(session)
+
+    assert len(statements(captured)) <= 8
