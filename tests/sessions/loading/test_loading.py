@@ -12,6 +12,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.common.registry_version import touch_registry
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -108,6 +109,7 @@ def test_mr_05_an_agent_with_nothing_to_load_gets_none_of_them(
     set_mode(session.agent, mode)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.all().delete()
+        touch_registry(session.organisation_id)
 
     assert carried_next(session, provider) == ["calculator"]
 
@@ -119,6 +121,7 @@ def test_mr_05_a_member_who_may_use_nothing_gets_none_of_them(bob: Membership, p
 def test_mr_06_list_toolkits_tells_description_tools_and_state(session: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, call("list_toolkits"))
 
@@ -179,6 +182,7 @@ def test_mr_07_mr_08_a_toolkit_comes_and_goes_by_its_name(session: ChatSession, 
 def test_mr_09_initial_toolkits_stay(session: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, unload("ids"))
 
@@ -246,6 +250,7 @@ def test_mr_10_load_answers_already_loaded(session: ChatSession, provider: Scrip
 def test_mr_10_an_initial_toolkit_is_already_loaded(session: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, load("ids"))
 
@@ -330,6 +335,7 @@ def test_mr_10_a_toolkit_of_which_the_member_may_use_nothing_is_not_allowed(
 def test_mr_10_unload_of_what_is_initial_is_sticky(session: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, unload("ids"))
 
@@ -579,6 +585,7 @@ def test_mr_17_initial_toolkits_are_there_from_the_first_request(
     set_mode(session.agent, mode)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, call("uuid"))
 
@@ -630,6 +637,7 @@ def test_mr_19_a_toolkit_that_the_agent_may_not_load_any_more_falls_with_an_even
     set_mode(session.agent, mode)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="clock").delete()
+        touch_registry(session.organisation_id)
 
     turn = run(session)
 
@@ -663,6 +671,7 @@ def test_mr_19_toolkits_that_an_edit_brought_into_conflict_fall_with_an_event(
     ask(session, provider, load("more"))
     with organisation_scope(session.organisation_id):
         ToolkitTool.objects.filter(toolkit__name="more").update(timeout=3.0)
+        touch_registry(session.organisation_id)
 
     turn = run(session)
 
@@ -676,6 +685,7 @@ def test_mr_19_a_toolkit_that_became_initial_later_reaches_an_old_session_and_st
     run(session)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, unload("ids"))
 
@@ -689,9 +699,11 @@ def test_mr_19_one_that_is_initial_no_longer_stays_loaded_and_can_be_unloaded(
 ) -> None:
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
     run(session)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=False)
+        touch_registry(session.organisation_id)
 
     (told,) = ask(session, provider, unload("ids"))
 
@@ -706,6 +718,7 @@ def test_mr_19_what_falls_is_a_warning_in_the_log(
     ask(session, provider, load("clock"))
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="clock").delete()
+        touch_registry(session.organisation_id)
 
     for _ in range(2):
         run(session)
@@ -721,10 +734,12 @@ def test_mr_19_what_is_listed_and_begun_with_follows_the_order_of_the_allowed_li
     load_by_hand(session, "clock")
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="clock").update(position=9)
+        touch_registry(session.organisation_id)
         panel = [line.name for line in loads_seen(ChatSession.objects.get(), session.agent).loaded]
     (listed,) = ask(session, provider, call("list_toolkits"))
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.update(is_initial=True)
+        touch_registry(session.organisation_id)
     begun = make_session(session.membership, session.agent)
 
     assert (panel, [each["name"] for each in listed["toolkits"]]) == (["ids", "clock"], ["ids", "clock"])
@@ -977,6 +992,7 @@ def test_mr_39_deferred_tools_alone_bring_the_tools_that_load(bob: Membership, p
     give_tool(session.agent, kit_tool(bob.organisation, "uuid"), is_deferred=True)
     with organisation_scope(bob.organisation):
         AgentToolkit.objects.all().delete()
+        touch_registry(session.organisation_id)
 
     assert carried_next(session, provider) == AT_FIRST
 
@@ -989,6 +1005,7 @@ def test_mr_39_a_deferred_tool_that_is_sent_from_the_start_again_ends_its_load(
     with organisation_scope(session.organisation_id):
         own.is_deferred = False
         own.save()
+        touch_registry(session.organisation_id)
 
     turn = run(session)
 
@@ -1096,6 +1113,7 @@ def test_mr_41_instructions_of_initial_tools_stand_behind_the_prompt_in_every_mo
     with organisation_scope(session.organisation_id):
         set_instructions(kit_tool(session.organisation, "uuid"), "Never guess one.", actor=alice)
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
         Agent.objects.update(prompt="Be brief.")
 
     for mode in LoadingMode:

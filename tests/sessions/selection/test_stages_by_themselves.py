@@ -10,6 +10,7 @@ import pytest
 from capabilities.agents.writes import AgentContent, agent_stamp, update_agent
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.common.refused import ChangedMeanwhile
+from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.kinds import RUNNERS
 from capabilities.models import (
@@ -297,6 +298,7 @@ def test_tools_keep_the_order_in_which_they_were_sent_whatever_is_loaded_or_reor
 
     with organisation_scope(session.organisation_id):
         session.agent.agent_tools.filter(tool__name="calculator").update(position=9)
+        touch_registry(session.organisation_id)
     load_by_hand(session, "clock")
     second = carried_next(session, provider)
 
@@ -312,6 +314,7 @@ def test_a_toolkit_that_became_initial_later_joins_a_session_that_goes_on(
     first = carried_next(session, provider)
     with organisation_scope(session.organisation_id):
         AgentToolkit.objects.filter(toolkit__name="ids").update(is_initial=True)
+        touch_registry(session.organisation_id)
 
     assert carried_next(session, provider) == [*first, "uuid"]
     assert loads_of(session) == [("clock", "person", ""), ("ids", "initial", "")]
