@@ -68,7 +68,7 @@ def work_elsewhere(turn: Turn) -> None:
     if connection.vendor != "sqlite":
         url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
     code = (
-        "import django; django.setup(); from uuid import UUID; from sessions.worker import work_on; "
+        "import django; django.setup(); from uuid import UUID; from sessions.worker.process import work_on; "
         f"work_on(UUID('{turn.pk}'))"
     )
     env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
