@@ -73,7 +73,7 @@ def test_a_hostile_text_ends_its_child_and_nobody_else(job: Job, arguments: dict
 
 def test_a_child_that_crashes_says_by_what_signal_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(TooComplex):
-        run("syntax", {"language": "python", "text": COMPREHENSION}, ACME)
+        run("syntax", {"language": "python", "text": COMPREHENSION}, ACME, seconds=60, wait=60)
 
     assert "The child process for syntax gave up or crashed" in caplog.text
 
