@@ -113,8 +113,8 @@ class Inputs:
         Only rows that can matter are kept: what is sent now or was next to be, these keys, and what loads others. What
         a stage took out stays out, and what the limit cut off, as long as nothing makes room.
         """
-        keep = self._front | keys
-        rows = {key: row(each) for key, each in self.rows.items() if key in keep or each.spec.is_meta}
+        keep = sorted((self._front | self._meta | keys) & self.rows.keys(), key=self._positions.__getitem__)
+        rows = {key: row(self.rows[key]) for key in keep}
         holdings = replace(self.holdings, loads=self.lasting_loads)
         return replace(self, **{"rows": rows, "holdings": holdings, **fields})
 
@@ -123,6 +123,15 @@ class Inputs:
         """Keys of the survivors that the limit lets through."""
         names = list(self.survivors)[: self.situation.tool_limit]
         return frozenset(self.gathered[name].spec.tool_id for name in names)
+
+    @cached_property
+    def _meta(self) -> frozenset[int]:
+        return frozenset(key for key, row in self.rows.items() if row.spec.is_meta)
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        """The order of the rows, by key."""
+        return {key: number for number, key in enumerate(self.rows)}
 
     @cached_property
     def lasting_loads(self) -> tuple[Load, ...]:

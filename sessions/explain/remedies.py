@@ -414,22 +414,21 @@ def _said(grants: Mapping[int, Decision], key: int | None, allowed: bool) -> dic
 
 
 def _raise_limit(blocked: Blocked) -> Iterator[Way]:
-    """Without a limit it would be sent, after as many tools as come before it."""
+    """So many that it fits in behind what comes before it. Of that only what is sent now is looked at, and one more."""
     model, limit = blocked.inputs.agent.model, blocked.inputs.place_of(blocked.tool.spec) + 1
     yield Way(
         f"the model {model.name} takes {limit:,} tools or more",
         Page("model_update", (model.provider.slug, str(model.public_id))),
-        partial(_with_limit, blocked.inputs, len(blocked.inputs.rows) + 1),
+        partial(_with_room_for, blocked),
         partial(_save_limit, model, limit),
-        key="no limit",
     )
 
 
-def _with_limit(inputs: Inputs, limit: int) -> Inputs:
-    agent = copy(inputs.agent)
+def _with_room_for(blocked: Blocked) -> Inputs:
+    agent = copy(blocked.inputs.agent)
     agent.model = copy(agent.model)
-    agent.model.tool_limit = limit
-    return inputs.changed(frozenset(inputs.rows), agent=agent)
+    agent.model.tool_limit = blocked.inputs.situation.tool_limit + 1
+    return blocked.inputs.changed(frozenset({blocked.tool.spec.tool_id}), agent=agent)
 
 
 def _save_limit(model: LanguageModel, limit: int, actor: Membership) -> LanguageModel:
