@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from sessions.access import visible_sessions
+from sessions.access import visible_sessions, visible_to
 from sessions.models import Schedule, Turn
 from toolhub.tenants.models import Membership
 from toolhub.tenants.targets import add_target, rows_with_page
 
 
 def _turns(reader: Membership) -> QuerySet[Turn]:
-    return Turn.objects.filter(session__in=visible_sessions(reader))
+    return Turn.objects.filter(visible_to(reader, "session__"))
 
 
 def _schedules(reader: Membership) -> QuerySet[Schedule]:

@@ -48,6 +48,7 @@ class LanguageModel(PublicModel):
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["provider", "name"], name="model_name_once"),)
+        indexes = (models.Index(fields=["organisation", "id"], name="models_of_organisation"),)
 
     def __str__(self) -> str:
         return f"{self.provider.name}: {self.name}"

@@ -131,6 +131,8 @@ class Grant(PublicModel):
                 condition=Q(lapsed_at__isnull=True, expires_at__isnull=False),
                 name="grants_that_lapse",
             ),
+            models.Index(fields=["organisation", "id"], name="grants_of_organisation"),
+            models.Index(fields=["organisation", "membership"], name="grants_of_member"),
         )
         constraints = (
             models.CheckConstraint(
@@ -184,6 +186,10 @@ class GrantRequest(PublicModel):
                 condition=Q(status="waiting"),
                 name="open_request_for_a_category_once",
             ),
+        )
+        indexes = (
+            models.Index(fields=["organisation", "id"], name="requests_of_organisation"),
+            models.Index(fields=["organisation", "id"], condition=Q(status="waiting"), name="requests_that_wait"),
         )
 
     def __str__(self) -> str:

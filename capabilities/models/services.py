@@ -79,11 +79,7 @@ class ConnectionTest(PublicModel):
                 name="connection_test_of_one",
             ),
         )
-        indexes = (
-            models.Index(
-                fields=["deadline_at"], condition=Q(status__in=("queued", "running")), name="connection_tests_open"
-            ),
-        )
+        indexes = (models.Index(fields=["deadline_at"], condition=Q(ended_at=None), name="connection_tests_unended"),)
 
     def __str__(self) -> str:
         return self.service or str(self.language_model)

@@ -15,7 +15,7 @@ from pydantic import Field
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, ServiceSpec, tool
 from sessions.access import visible_sessions
-from sessions.models import OPEN_STATUSES, Turn, TurnEvent, TurnStatus
+from sessions.models import OPEN_STATUSES, UNENDED, Turn, TurnEvent, TurnStatus
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 
@@ -37,6 +37,9 @@ CATEGORY = CategorySpec(
         "run command",
     ),
 )
+#: Sessions whose events are read, those active last.
+SESSIONS_READ = 100
+
 SERVICES = (
     ServiceSpec(
         name="sandbox",
@@ -52,7 +55,7 @@ SERVICES = (
 def cortex_status(context: ToolContext) -> dict[str, Any]:
     """Tell how this service stands: its version, its parts, and the turns of this organisation under way."""
     held = Q(status=TurnStatus.RUNNING, lease_until__gte=Now())
-    turns = Turn.objects.filter(status__in=OPEN_STATUSES).aggregate(
+    turns = Turn.objects.filter(UNENDED, status__in=OPEN_STATUSES).aggregate(
         waiting=Count("pk", filter=~held), running=Count("pk", filter=held)
     )
     return {"version": _version(), "database": "up", "redis": _redis(), "turns": turns}
@@ -64,9 +67,10 @@ def cortex_logs(
     lines: Annotated[int, Field(ge=1, le=200)] = 50,
     only_problems: Annotated[bool, Field(description="Only turns that failed, expired or began anew")] = False,
 ) -> dict[str, Any]:
-    """Read what happened lately to the turns that this user may see, newest first."""
+    """Read what happened to the turns that this user may see, newest first, in the sessions active last."""
     member = Membership.objects.select_related("user").get(pk=context.membership_id)
-    events = TurnEvent.objects.filter(turn__session__in=visible_sessions(member)).select_related("turn")
+    lately = visible_sessions(member).order_by("-active_at", "-pk").values_list("pk", flat=True)[:SESSIONS_READ]
+    events = TurnEvent.objects.filter(turn__session__in=list(lately)).select_related("turn")
     if only_problems:
         events = events.filter(type__in=(TurnStatus.FAILED, TurnStatus.EXPIRED, "attempt_restarted"))
     return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Exists, OuterRef, Subquery
 
 from capabilities.models import Agent, Provider
-from sessions.models import Turn, TurnStatus
+from sessions.models import BY_MEMBERS, KEPT, ChatSession, TurnStatus
 from toolhub.tenants.members.invitations import open_invitations
 from toolhub.tenants.models import Membership, Organisation
 
@@ -64,7 +64,7 @@ def _done(organisation: Organisation) -> dict[str, bool]:
     row = (
         Organisation.objects.filter(pk=organisation.pk)
         .annotate(
-            turn=Exists(Turn.objects.filter(**own, status=TurnStatus.DONE)),
+            turn=Exists(ChatSession.objects.filter(KEPT, BY_MEMBERS, **own, turns__status=TurnStatus.DONE)),
             provider=Exists(Provider.objects.filter(**own).exclude(base_url="")),
             agent=Exists(Agent.objects.filter(**own, is_enabled=True).exclude(model__provider__base_url="")),
             members=Subquery(members.values("organisation").annotate(count=Count("pk")).values("count")),

@@ -15,9 +15,9 @@ from django.http import Http404
 
 from capabilities.models import Agent
 from capabilities.records.queries import MOST_WORDS, holds_word
-from sessions.access import visible_sessions
+from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
-from sessions.models import KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
+from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from sessions.turns.ledger import earlier_open_turn
 from toolhub.tenants.models import Membership, Right
 
@@ -36,7 +36,7 @@ CALLS_SHOWN = 20
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     """With its session and its steps as pages show them. Two or three queries."""
-    turn = shown_turns().filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    turn = shown_turns().filter(visible_to(member, "session__"), pk=turn_id).first()
     if turn is None:
         raise Http404("No such turn.")
     share_markdown([turn])
@@ -47,7 +47,7 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
     """One step with all that it keeps."""
     step = (
         Step.objects.select_related("turn__session")
-        .filter(turn=turn_id, index=index, turn__session__in=visible_sessions(member))
+        .filter(visible_to(member, "turn__session__"), turn=turn_id, index=index)
         .first()
     )
     if step is None:
@@ -148,7 +148,7 @@ def sessions_page(
     the call that opened them.
     """
     sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(KEPT, membership=member)
-    sessions = sessions.filter(parent_turn=None)
+    sessions = sessions.filter(BY_MEMBERS)
     for word in q.split()[:MOST_WORDS]:
         turns = Turn.objects.filter(holds_word(("message", "answer"), word), session=OuterRef("pk"))
         sessions = sessions.filter(holds_word(("title",), word) | Exists(turns))
@@ -192,7 +192,7 @@ def by_last_call(member: Membership) -> Combinable:
 def calls_of_tool(member: Membership, name: str) -> list[Step]:
     """The last calls of a tool in sessions that the member may see. One query, or two."""
     calls = (
-        Step.objects.filter(kind=StepKind.TOOL, tool_name=name, turn__session__in=visible_sessions(member))
+        Step.objects.filter(visible_to(member, "turn__session__"), kind=StepKind.TOOL, tool_name=name)
         .select_related("turn__membership__user", "turn__session")
         .only(
             "organisation_id",

@@ -22,7 +22,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from sessions.access import check_may_touch, visible_sessions
+from sessions.access import check_may_touch, visible_sessions, visible_to
 from sessions.chats.readers import Reader, open_readers
 from sessions.chats.streams import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
 from sessions.models import Step, Turn
@@ -94,7 +94,7 @@ def shown() -> QuerySet[Turn]:
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     """A turn of a session that the member may see; somebody else's looks like a missing one."""
-    turn = shown().filter(pk=turn_id, session__in=visible_sessions(member)).first()
+    turn = shown().filter(visible_to(member, "session__"), pk=turn_id).first()
     if turn is None:
         raise Http404
     return turn

@@ -109,7 +109,7 @@ def run_connection_test(public_id: UUID) -> None:
 
 def sweep() -> None:
     """End what nobody will. Safe in any number of workers at once."""
-    late = Q(deadline_at__lt=Now())
+    late = Q(deadline_at__lt=Now(), ended_at=None)
     with system_scope():
         for status, reason in ((ConnectionStatus.QUEUED, NOT_TAKEN), (ConnectionStatus.RUNNING, NO_RESULT)):
             ConnectionTest.objects.filter(late, status=status).update(
@@ -121,7 +121,9 @@ def unrung(after: float) -> list[UUID]:
     """Tests that no worker was called for in these last seconds; they count as called for from now on."""
     quiet = Q(rang_at=None) | Q(rang_at__lt=from_now(-after))
     with system_scope():
-        free = ConnectionTest.objects.filter(quiet, status=ConnectionStatus.QUEUED).order_by("created_at", "pk")
+        free = ConnectionTest.objects.filter(quiet, status=ConnectionStatus.QUEUED, ended_at=None).order_by(
+            "created_at", "pk"
+        )
         found = list(free.values_list("public_id", flat=True)[:AT_ONCE])
         if not found:
             return []

@@ -1,11 +1,12 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
-from sessions.models.chats import KEPT, ChatSession, Notice
+from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
     OPEN_STATUSES,
+    UNENDED,
     Step,
     StepKind,
     StepStatus,
@@ -16,9 +17,11 @@ from sessions.models.turns import (
 )
 
 __all__ = [
+    "BY_MEMBERS",
     "KEPT",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
+    "UNENDED",
     "ChatSession",
     "LoadSource",
     "LoadedToolkit",

@@ -13,6 +13,9 @@ from toolhub.tenants.models import Membership
 
 #: Sessions that nobody deleted: what every page, the REST API and the tools show.
 KEPT = Q(deleted_at=None)
+#: Sessions that members opened, in words that a partial index has too: a query over an organisation's sessions says
+#: them, and no other does, so that no other takes that index in place of a better one.
+BY_MEMBERS = Q(depth=0)
 
 
 class ChatSession(TenantModel):
@@ -40,7 +43,12 @@ class ChatSession(TenantModel):
     #: For a session that an agent opened by delegation: the turn that waits for it, how deep it is (a member's own: 0),
     #: and the keys of the tools that it may use at most; null for a member's own.
     parent_turn = models.ForeignKey(
-        "toolhub_sessions.Turn", on_delete=models.CASCADE, null=True, blank=True, related_name="child_sessions"
+        "toolhub_sessions.Turn",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="child_sessions",
+        db_index=False,
     )
     depth = models.PositiveSmallIntegerField(default=0)
     delegated_tools = models.JSONField(null=True, blank=True)
@@ -48,6 +56,12 @@ class ChatSession(TenantModel):
     class Meta(TenantModel.Meta):
         indexes = (
             models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),
+            models.Index(
+                fields=["organisation", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="sessions_newest_first"
+            ),
+            models.Index(
+                fields=["parent_turn"], condition=Q(parent_turn__isnull=False), name="sessions_of_parent_turn"
+            ),
             models.Index(fields=["deleted_at"], condition=~KEPT, name="sessions_to_remove"),
         )
 

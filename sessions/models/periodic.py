@@ -52,7 +52,10 @@ class Schedule(NumberedRow):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(NumberedRow.Meta):
-        indexes = (models.Index(fields=["next_at"], condition=models.Q(is_enabled=True), name="schedules_to_run"),)
+        indexes = (
+            models.Index(fields=["next_at"], condition=models.Q(is_enabled=True), name="schedules_to_run"),
+            models.Index(fields=["organisation", "name", "public_id"], name="schedules_by_name"),
+        )
 
     def __str__(self) -> str:
         return self.name

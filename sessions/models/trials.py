@@ -53,7 +53,7 @@ class TrialRun(PublicModel):
 
     class Meta(PublicModel.Meta):
         indexes = (
-            models.Index(fields=["deadline_at"], condition=Q(status__in=("queued", "running")), name="trials_open"),
+            models.Index(fields=["deadline_at"], condition=Q(ended_at=None), name="trials_unended"),
             models.Index(fields=["ended_at"], name="trials_ended"),
         )
 

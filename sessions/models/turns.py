@@ -59,6 +59,9 @@ class TurnStatus(models.TextChoices):
 
 #: A turn in one of these may still move on.
 OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD)
+#: The same turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
+#: condition. A query over every session says both; one that names its session or its turn need not.
+UNENDED = Q(ended_at=None)
 
 
 class Turn(TenantModel):
@@ -140,11 +143,8 @@ class Turn(TenantModel):
             ),
         )
         indexes = (
-            models.Index(
-                fields=["status", "lease_until"],
-                condition=Q(status__in=["queued", "running", "waiting_child"]),
-                name="open_turns",
-            ),
+            models.Index(fields=["status", "lease_until"], condition=UNENDED, name="unended_turns"),
+            models.Index(fields=["parent_step"], condition=Q(parent_step__isnull=False), name="turns_of_parent_step"),
             # They begin with the status, which is the same in each row: SQLite checks it in the index then.
             models.Index(
                 fields=["status", "organisation", "membership", "created_at"],
@@ -156,7 +156,7 @@ class Turn(TenantModel):
                 condition=Q(status="queued", parent_step__isnull=False),
                 name="queued_child_turns",
             ),
-            models.Index(fields=["session", "seq"], condition=Q(ended_at=None), name="unended_turns_of_session"),
+            models.Index(fields=["session", "seq"], condition=UNENDED, name="unended_turns_of_session"),
             models.Index(
                 fields=["organisation", "-claimed_at"],
                 condition=Q(claimed_at__isnull=False),

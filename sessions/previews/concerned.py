@@ -12,14 +12,14 @@ from functools import reduce
 from operator import or_
 from typing import Generic, Protocol, TypeVar
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.contract.permission import Decision, Rights, RoleRules, ToolKey
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
 from capabilities.pipeline.permissions import Standing
-from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Turn
+from sessions.models import BY_MEMBERS, KEPT, OPEN_STATUSES, UNENDED, ChatSession, Turn
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
 #: A session counts as live for so long after its last turn was accepted.
@@ -40,8 +40,9 @@ Difference = tuple[int, int]
 
 def live_sessions() -> QuerySet[ChatSession]:
     """With an open turn, or one accepted in the last 24 hours; not those that agents opened by delegation."""
-    is_open = Exists(Turn.objects.filter(session=OuterRef("pk"), status__in=OPEN_STATUSES))
-    return ChatSession.objects.filter(KEPT, Q(active_at__gt=timezone.now() - LIVE) | Q(is_open), parent_turn=None)
+    under_way = Turn.objects.filter(UNENDED, status__in=OPEN_STATUSES).values("session")
+    lately = Q(active_at__gt=timezone.now() - LIVE)
+    return ChatSession.objects.filter(KEPT, BY_MEMBERS, lately | Q(pk__in=under_way))
 
 
 # -- Sets of tools ----------------------------------------------------------------------------------------------------

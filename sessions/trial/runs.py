@@ -51,7 +51,7 @@ def run_trial(public_id: UUID) -> None:
 def sweep() -> None:
     """End what nobody will: not taken, or its worker is gone. Forget what ended a day ago. Safe in any number of
     workers at once."""
-    late = Q(deadline_at__lt=Now())
+    late = Q(deadline_at__lt=Now(), ended_at=None)
     with system_scope():
         TrialRun.objects.filter(late, status=TrialStatus.QUEUED).update(
             status=TrialStatus.EXPIRED, result=NOT_TAKEN, result_chars=len(NOT_TAKEN), ended_at=Now()
@@ -68,7 +68,7 @@ def unrung(after: float) -> list[UUID]:
     """Runs that no worker was called for in these last seconds; they count as called for from now on."""
     quiet = Q(rang_at=None) | Q(rang_at__lt=from_now(-after))
     with system_scope():
-        free = TrialRun.objects.filter(quiet, status=TrialStatus.QUEUED).order_by("created_at", "pk")
+        free = TrialRun.objects.filter(quiet, status=TrialStatus.QUEUED, ended_at=None).order_by("created_at", "pk")
         found = list(free.values_list("public_id", flat=True)[:AT_ONCE])
         if not found:
             return []

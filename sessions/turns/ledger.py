@@ -38,7 +38,18 @@ from django.utils import timezone
 from capabilities.common.text import storable
 from capabilities.models import Agent
 from sessions.access import TURN_FIELDS, Ending, may_stop, turn_ending, turn_may_not_go_on
-from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.models import (
+    KEPT,
+    OPEN_STATUSES,
+    UNENDED,
+    ChatSession,
+    Step,
+    StepKind,
+    StepStatus,
+    ToolSet,
+    Turn,
+    TurnStatus,
+)
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.endings import AFTERMATH, end_unclaimed, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
@@ -552,7 +563,7 @@ def reap() -> None:
 
 def _stop_disallowed() -> None:
     """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off."""
-    found = Turn.objects.filter(turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
+    found = Turn.objects.filter(UNENDED, turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
     found = found.exclude(pk__in=stops_backoff.paused()).order_by("created_at", "pk")
     each_item(stops_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), stop_disallowed)
 
@@ -587,7 +598,7 @@ def _end_crashed() -> None:
 
 def _unheld() -> Q:
     """Turns that could run and that no worker holds now."""
-    return Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
+    return UNENDED & (Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now()))
 
 
 def _end_each(turns: QuerySet[Turn], ending: Ending | None) -> None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
-from sessions.models import OPEN_STATUSES, Turn, TurnStatus
+from sessions.models import OPEN_STATUSES, UNENDED, Turn, TurnStatus
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import HELD, Claim, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.sweeping import Backoff, each_item
@@ -75,7 +75,7 @@ def resume(turn_id: UUID) -> None:
 def resume_forgotten() -> None:
     """Let every waiting turn go on whose children have all ended. In the scope of the system, in any worker."""
     open_child = Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)
-    waiting = Turn.objects.filter(status=TurnStatus.WAITING_CHILD).exclude(Exists(open_child))
+    waiting = Turn.objects.filter(UNENDED, status=TurnStatus.WAITING_CHILD).exclude(Exists(open_child))
     waiting = waiting.exclude(pk__in=resume_backoff.paused()).order_by("created_at", "pk")
     each_item(resume_backoff, list(waiting.values_list("pk", "organisation_id")[:AT_ONCE]), _resume_one)
 

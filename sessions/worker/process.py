@@ -28,7 +28,7 @@ from capabilities.common.tokens import count_tokens
 from sessions.chats.writes import remove_deleted
 from sessions.connections import writes as connection_tests
 from sessions.loop.run import run_turn
-from sessions.models import Turn, TurnStatus
+from sessions.models import UNENDED, Turn, TurnStatus
 from sessions.schedules import periodic
 from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue
@@ -260,7 +260,7 @@ def unrung() -> list[UUID]:
     quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
     members = {each.membership_id for each in now.waiting}
     with system_scope():
-        free = Turn.objects.filter(ledger.claimable(), quiet, membership__in=members)
+        free = Turn.objects.filter(UNENDED, ledger.claimable(), quiet, membership__in=members)
         free = free.exclude(ledger.earlier_open_turn()).order_by("created_at", "pk")
         rows = free.values_list("pk", "organisation_id", "membership_id")[:SWEPT_AT_ONCE]
         found = queue.within_limits(rows, now)[:places]

@@ -228,6 +228,9 @@ class Invitation(PublicModel):
     accepted_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
+    class Meta(PublicModel.Meta):
+        indexes = (models.Index(fields=["organisation", "-id"], name="invitations_newest_first"),)
+
     def __str__(self) -> str:
         return self.email
 

@@ -207,7 +207,7 @@ def test_what_no_worker_takes_or_ends_has_failed(home: ServiceSpec, alice: Membe
     test = request_service_test(shown_service_or_404(home.name), actor=alice)
     for status, reason in (("queued", connection_tests.NOT_TAKEN), ("running", connection_tests.NO_RESULT)):
         ConnectionTest.objects.filter(pk=test.pk).update(
-            status=status, deadline_at=timezone.now() - timedelta(seconds=1)
+            status=status, ended_at=None, deadline_at=timezone.now() - timedelta(seconds=1)
         )
         run_connection_test(test.public_id)
         connection_tests.sweep()

@@ -1,0 +1,139 @@
+"""No statement of a turn, of a sweep, of a page or of the REST API gets slower with what an organisation did before.
+
+The statements are those that run, on a filled database; how each reads its tables is the database's own account.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from django.db import connection, transaction
+
+from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
+from sessions.models import (
+    ChatSession,
+    LoadedToolkit,
+    Notice,
+    Reminder,
+    Schedule,
+    Step,
+    ToolSet,
+    TrialRun,
+    Turn,
+    TurnEvent,
+    TurnStatus,
+)
+from sessions.worker.process import Housekeeper
+from tests.cast import make_agent, make_member, make_organisation, make_role, make_session, make_tool
+from tests.history import copy_history
+from tests.query_plans import Collector, Statement, accesses
+from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.run_turns import run
+from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, Side, ask, client_of, fill
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import Access, AuditEntry, Membership
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+
+ORGANISATIONS, MEMBERS = 8, 5
+#: Tables that grow with what is done, beside sessions, turns, steps and events.
+OTHERS: tuple[type[TenantModel], ...] = (
+    AuditEntry, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice, Reminder,
+    Task, ToolSet, TrialRun,
+)  # fmt: skip
+OF_TURNS: tuple[type[TenantModel], ...] = (ChatSession, Turn, Step, TurnEvent)
+GROWING = {model._meta.db_table for model in (*OF_TURNS, *OTHERS)}
+#: Tables that have many rows too, in the measure of what an organisation has set up.
+SET_UP: tuple[type[TenantModel], ...] = (Grant, Schedule)
+#: Routes whose writes are asked for too.
+WRITTEN = re.compile("session|turn|message")
+#: Rows that may be read in any way, where the database knows how many there are.
+FEW = 1_000
+#: Partial indexes over what is open, waits or is to be done: all of it may be read.
+OPEN = {
+    "queued_turns_of_member",
+    "queued_child_turns",
+    "reminders_to_tell",
+    "requests_that_wait",
+    "sessions_to_remove",
+    "trials_unended",
+    "unended_turns",
+}
+
+
+def test_nothing_reads_a_history(provider: ScriptedOpenAI) -> None:
+    acme = make_organisation("acme")
+    alice = make_member(acme, "alice", Access.ADMIN)
+    session = make_session(alice, make_agent(acme, provider.url))
+    make_tool(acme, "calculator")
+    make_role(acme, alice)
+    with transaction.atomic():
+        side = fill(alice, CANARY)
+    copy_history(run_with_a_call(session, provider), [alice, *strangers()], [*OTHERS, *SET_UP])
+    collector = Collector()
+
+    with collector.collecting():
+        collector.source = "turn"
+        run_with_a_call(session, provider)
+        collector.source = "sweep"
+        Housekeeper().sweep()
+        ask_everything(collector, alice, side)
+    statements = list(collector.statements.values())
+
+    assert {each.source for each in statements} >= {"turn", "sweep", "GET session_detail", "GET api-sessions"}
+    assert not faults(statements), "\n".join(faults(statements))
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+        connection.close()  # statistics are read as a connection opens
+        assert not faults(statements), "\n".join(faults(statements))
+
+
+def run_with_a_call(session: ChatSession, provider: ScriptedOpenAI) -> Turn:
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "1+1"})]), Say("2"))
+    turn = run(session)
+    assert turn.status == TurnStatus.DONE
+    assert turn.rounds == 2
+    return turn
+
+
+def strangers() -> Iterable[Membership]:
+    for number in range(ORGANISATIONS):
+        organisation = make_organisation(f"org-{number}")
+        for place in range(MEMBERS):
+            yield make_member(organisation, f"member-{number}-{place}")
+
+
+def ask_everything(collector: Collector, member: Membership, side: Side) -> None:
+    """Ask each page and each list, and each write of sessions and turns; take back what that changed."""
+    for name in KNOWN:
+        for way in ROUTES[name].asks:
+            if way.method != "GET" and not WRITTEN.search(name):
+                continue
+            client = client_of(member, ADDRESSES[name])
+            collector.source = f"{way.method} {name}"
+            with transaction.atomic():
+                ask(client, name, way, side)
+                transaction.set_rollback(True)
+
+
+def faults(statements: Iterable[Statement]) -> list[str]:
+    return [fault for statement in statements for fault in faults_of(statement)]
+
+
+def faults_of(statement: Statement) -> list[str]:
+    """What the statement reads more of than it needs."""
+    found = []
+    for access in accesses(statement):
+        if access.table not in GROWING or access.index in OPEN or access.rows <= FEW:
+            continue
+        if connection.vendor == "postgresql" and (access.is_limited or " LIKE " in statement.sql):
+            continue  # it counts: it reads an organisation in order where that is soon done, and all to search a text
+        is_by_member = f' AND "{access.table}"."membership_id" = %s' in statement.sql
+        if not access.columns:
+            found.append(f"{statement.source}: all of {access.table} {access.index}: {statement.sql}")
+        elif access.columns == ("organisation_id",) and (is_by_member or not access.is_limited):
+            found.append(f"{statement.source}: an organisation of {access.table} {access.index}: {statement.sql}")
+    return found
