@@ -52,11 +52,13 @@ env.refuse_if(not are_fernet_keys(TOOLHUB_FIELD_KEYS), "TOOLHUB_FIELD_KEYS must 
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{quote(str(DATA_DIR / 'toolhub.sqlite3'))}")
 DATABASES: dict[str, dict[str, Any]] = {"default": database(DATABASE_URL)}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    # IMMEDIATE takes the write lock when a transaction begins, so a read-then-write never fails to upgrade; FULL makes
-    # a commit survive the loss of power, which is what a 202 promises.
+    # The writers of a process queue for the write lock. IMMEDIATE takes it when a transaction begins, so a
+    # read-then-write never fails to upgrade; FULL makes a commit survive the loss of power, which is what a 202
+    # promises.
+    DATABASES["default"]["ENGINE"] = "toolhub.sqlite3"
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
-        "timeout": 20,
+        "timeout": 60,
         "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA temp_store=MEMORY;"
         "PRAGMA mmap_size=134217728;PRAGMA journal_size_limit=67108864;PRAGMA cache_size=-16000;",
     }

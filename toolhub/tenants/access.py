@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection, transaction
@@ -22,6 +22,9 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
+
+if TYPE_CHECKING:
+    from toolhub.sqlite3.base import DatabaseWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -110,20 +113,11 @@ def note_token_use(token: ApiToken) -> None:
         logger.debug("The last use of a token was not written down: the database is locked.")
 
 
-@contextmanager
-def _without_waiting() -> Iterator[None]:
-    """A statement that finds SQLite locked fails at once, in place of waiting its 20 seconds."""
+def _without_waiting() -> AbstractContextManager[None]:
+    """A statement that finds SQLite locked fails at once, in place of waiting for its turn."""
     if connection.vendor != "sqlite":
-        yield
-        return
-    connection.ensure_connection()
-    database = connection.connection
-    (usual,) = database.execute("PRAGMA busy_timeout").fetchone()
-    database.execute("PRAGMA busy_timeout = 0")
-    try:
-        yield
-    finally:
-        database.execute(f"PRAGMA busy_timeout = {int(usual)}")
+        return nullcontext()
+    return cast("DatabaseWrapper", connection).without_waiting()
 
 
 @transaction.atomic
