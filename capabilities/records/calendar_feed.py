@@ -1,143 +1,94 @@
 """A calendar as the text that other programs subscribe to (RFC 5545). Knows events, and nothing of requests.
 
-Times are written in UTC, so that no description of a time zone is needed. What repeats at a local time then has one
-rule for each stretch between two changes of the clock: one rule in UTC would be an hour off for half of the year.
+What happens once is written in UTC. What repeats keeps its local time: it names its time zone, and the feed describes
+that for programs that do not know it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from icalendar import Calendar, Event, Timezone, vText
+
 from capabilities.models import CalendarEvent
-from capabilities.records.recurrence import starts
 
-#: Octets of a line, its end not counted.
-LINE_OCTETS = 75
-#: How far the feed reaches where an event repeats at a local time for ever, and how long what is over stays in it.
-AHEAD = timedelta(days=730)
+#: How long what is over stays in the feed.
 BEHIND = timedelta(days=366)
+#: Years that the description of a time zone covers, before and after the one in which the feed is read.
+ZONE_BEHIND = 3
+ZONE_AHEAD = 10
 #: RFC 5545 allows no control characters but the tab.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-BY_DAY = {"daily", "weekly"}
-FREQUENCY = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY", "yearly": "YEARLY"}
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Starts of one event that one rule tells: `rule` is its text, empty for a single one."""
-
-    uid: str
-    start: datetime
-    rule: str = ""
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def feed_text(name: str, events: Iterable[CalendarEvent], now: datetime) -> str:
     """The whole calendar, every line ended by CR and LF."""
-    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//toolhub//calendar//EN", "CALSCALE:GREGORIAN"]
-    lines += ["METHOD:PUBLISH", f"X-WR-CALNAME:{escaped(name)}"]
-    for event in events:
-        for stretch in stretches(event, now):
-            lines += event_lines(event, stretch)
-    lines.append("END:VCALENDAR")
-    return "".join(f"{folded_line(line)}\r\n" for line in lines)
+    calendar = Calendar(prodid="-//toolhub//calendar//EN", version="2.0", calscale="GREGORIAN", method="PUBLISH")
+    calendar.add("x-wr-calname", Text.without_controls(name))
+    entries = [_entry(event) for event in events]
+    zones = {str(entry["dtstart"].params["tzid"]) for entry in entries if "tzid" in entry["dtstart"].params}
+    for each in (*(_zone(zone, now.year) for zone in sorted(zones)), *entries):
+        calendar.add_component(each)
+    document: bytes = calendar.to_ical()
+    return document.decode()
 
 
-def event_lines(event: CalendarEvent, stretch: Stretch) -> Iterator[str]:
-    yield "BEGIN:VEVENT"
-    yield f"UID:{stretch.uid}@toolhub"
-    yield f"DTSTAMP:{utc(event.updated_at)}"
-    end = stretch.start.astimezone(UTC) + (event.ends_at - event.starts_at)
-    if event.is_all_day:
-        yield f"DTSTART;VALUE=DATE:{stretch.start:%Y%m%d}"
-        yield f"DTEND;VALUE=DATE:{stretch.start + timedelta(days=event.days):%Y%m%d}"
-    else:
-        yield f"DTSTART:{utc(stretch.start)}"
-        if event.ends_at > event.starts_at:
-            yield f"DTEND:{utc(end)}"
-    if stretch.rule:
-        yield f"RRULE:{stretch.rule}"
-    yield f"SUMMARY:{escaped(event.title)}"
-    for key, text in (("LOCATION", event.place), ("DESCRIPTION", event.notes)):
-        if text:
-            yield f"{key}:{escaped(text)}"
-    yield "END:VEVENT"
+class Text(vText):
+    r"""A text value. The library's own takes the two characters \N for the end of a line."""
+
+    @classmethod
+    def without_controls(cls, text: str) -> Text:
+        return cls(CONTROL.sub("", text))
+
+    def to_ical(self) -> bytes:
+        return rb"\\N".join(vText(part).to_ical() for part in self.split(r"\N"))
 
 
-def stretches(event: CalendarEvent, now: datetime) -> Iterator[Stretch]:
-    """The rules that together tell every start of the event. A UID names the same starts whenever it is asked for."""
+def _entry(event: CalendarEvent) -> Event:
     zone = ZoneInfo(event.time_zone)
-    first = event.starts_at.astimezone(zone)
-    uid = str(event.uid)
-    if event.repeat == CalendarEvent.Repeat.NONE:
-        yield Stretch(uid, first)
-    elif event.is_all_day or _is_fixed(zone):
-        until = f";UNTIL={_last(event, zone)}" if event.repeat_until else ""
-        yield Stretch(uid, first, f"FREQ={FREQUENCY[event.repeat]}{until}")
-    else:
-        yield from _between_changes(event, zone, now)
+    repeats = event.repeat != CalendarEvent.Repeat.NONE
+    start: date = event.starts_at.astimezone(zone if repeats or event.is_all_day else UTC)
+    end: date = event.ends_at.astimezone(zone if repeats else UTC)
+    if event.is_all_day:
+        start = date(start.year, start.month, start.day)
+        end = start + timedelta(days=event.days)
+    entry = Event()
+    entry.add("uid", f"{event.uid}@toolhub")
+    entry.add("dtstamp", event.updated_at)
+    entry.add("dtstart", start)
+    if event.is_all_day or event.ends_at > event.starts_at:
+        entry.add("dtend", end)
+    if repeats:
+        entry.add("rrule", {"freq": event.repeat.upper()} | _until(event, zone))
+    for key, text in (("summary", event.title), ("location", event.place), ("description", event.notes)):
+        if text:
+            entry.add(key, Text.without_controls(text))
+    return entry
 
 
-def _between_changes(event: CalendarEvent, zone: ZoneInfo, now: datetime) -> Iterator[Stretch]:
-    first = event.starts_at.astimezone(zone).replace(tzinfo=None)
-    horizon = (max(now, event.starts_at) + AHEAD).astimezone(zone).replace(tzinfo=None)
-    # Of every day or week, only the latest are walked. The stretch that this cuts in two is over for long and not told,
-    # unless the clock never changes; then it is the only one.
-    by_day = event.repeat in BY_DAY
-    begin = max(first, (now - 2 * BEHIND).astimezone(zone).replace(tzinfo=None)) if by_day else first
-    found = [each.replace(tzinfo=zone) for each in starts(first, event.repeat, begin, horizon, event.repeat_until)]
-    for _, group in groupby(found, key=lambda each: _same_rule(event, each)):
-        run = list(group)
-        if run[-1] < now - BEHIND:
-            continue
-        uid = str(event.uid) if run[0] == found[0] else f"{event.uid}-{run[0]:%Y%m%d}"
-        rule = f"FREQ={FREQUENCY[event.repeat]};UNTIL={utc(run[-1])}" if len(run) > 1 else ""
-        yield Stretch(uid, run[0], rule)
-
-
-def _same_rule(event: CalendarEvent, start: datetime) -> object:
-    """Equal for neighbours that one rule in UTC tells. By month and year it must count the same days as the local one;
-    a start that falls on another day in UTC stands alone."""
-    offset = start.utcoffset()
-    return offset if event.repeat in BY_DAY or start.astimezone(UTC).date() == start.date() else start
-
-
-def _is_fixed(zone: ZoneInfo) -> bool:
-    """Whether the zone is UTC itself: any other may change its clock one day."""
-    return zone.key in {"UTC", "Etc/UTC"}
-
-
-def _last(event: CalendarEvent, zone: ZoneInfo) -> str:
-    """UNTIL has the form of DTSTART: a date for whole days, else a moment."""
-    if event.repeat_until is None or event.is_all_day:
-        return f"{event.repeat_until:%Y%m%d}"
+def _until(event: CalendarEvent, zone: ZoneInfo) -> dict[str, date]:
+    """UNTIL is a date for whole days, else the moment of the last day's start in UTC."""
+    if event.repeat_until is None:
+        return {}
+    if event.is_all_day:
+        return {"until": event.repeat_until}
     clock = event.starts_at.astimezone(zone).time()
-    return utc(datetime.combine(event.repeat_until, clock, zone))
+    return {"until": datetime.combine(event.repeat_until, clock, zone).astimezone(UTC)}
 
 
-def utc(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-
-
-def escaped(text: str) -> str:
-    """A text value: the separators with a backslash before them, line ends as \\n, no control characters."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").replace("\\", "\\\\")
-    lines = lines.replace(";", "\\;").replace(",", "\\,").replace("\n", "\\n")
-    return CONTROL.sub("", lines)
-
-
-def folded_line(line: str) -> str:
-    """The line in parts of at most LINE_OCTETS octets, all but the first after a blank. No character is cut in two."""
-    parts, size = [""], 0
-    for character in line:
-        octets = len(character.encode("utf-8", "replace"))
-        if size + octets > LINE_OCTETS:
-            parts.append(" ")
-            size = 1
-        parts[-1] += character
-        size += octets
-    return "\r\n".join(parts)
+@lru_cache(maxsize=256)
+def _zone(name: str, year: int) -> Timezone:
+    """The description of a time zone around that year. It takes up to 30 ms to make, and never changes."""
+    zone = Timezone.from_tzid(name, first_date=date(year - ZONE_BEHIND, 1, 1), last_date=date(year + ZONE_AHEAD, 1, 1))
+    for part in zone.subcomponents:
+        # Where the clock is put forward, the library names the time after the gap; RFC 5545 asks for the one before.
+        gap = part.TZOFFSETTO - part.TZOFFSETFROM
+        if gap > timedelta():
+            part.DTSTART -= gap
+            if later := part.pop("rdate", None):
+                part.add("rdate", [each.dt - gap for each in later.dts])
+    return zone
