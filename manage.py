@@ -2,8 +2,12 @@
 import os
 import sys
 
-from django.core.management import execute_from_command_line
-
 if __name__ == "__main__":
+    if sys.argv[1:] == ["up"]:  # for as long as the service runs: without Django
+        from toolhub.supervisor import up
+
+        sys.exit(up())
+    from django.core.management import execute_from_command_line
+
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
     execute_from_command_line(sys.argv)

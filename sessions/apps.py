@@ -12,7 +12,9 @@ class SessionsConfig(AppConfig):
         from sessions.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from sessions.previews import provide_previews  # noqa: PLC0415 -- app ready
         from sessions.schedules.reminder_kind import REMINDERS  # noqa: PLC0415 -- app ready
+        from toolhub.celery import app  # noqa: PLC0415 -- app ready
 
+        app.set_current()  # every process rings with the same application
         add_kind(REMINDERS)
         add_targets()
         provide_previews()

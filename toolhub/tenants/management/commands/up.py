@@ -1,19 +1,16 @@
-"""`manage.py up`: everything that one machine needs, under one supervisor."""
+"""`manage.py up`: everything that one machine needs, under one supervisor.
+
+`manage.py` calls the supervisor itself, without Django; this is where its help is, and what other callers get.
+"""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
-from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import connection, connections
-from django.db.migrations.executor import MigrationExecutor
 
-from toolhub.static_files import collect_if_changed
-from toolhub.supervisor import Plan, Supervisor, say
+from toolhub.supervisor import up
 
 
 class Command(BaseCommand):
@@ -33,26 +30,4 @@ Set by the environment, among others (docs/settings.md lists all):
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
     def handle(self, *args: object, **options: object) -> None:
-        plan = Plan(
-            data_dir=settings.DATA_DIR,
-            host=settings.HOST,
-            port=settings.PORT,
-            allowed_hosts=settings.ALLOWED_HOSTS,
-            redis_url=settings.REDIS_URL,
-            offline_model_url=os.environ.get("TOOLHUB_OFFLINE_MODEL_URL", "").strip(),
-            worker_concurrency=settings.WORKER_CONCURRENCY,
-        )
-        sys.exit(Supervisor(plan).run(prepare))
-
-
-def prepare() -> bool:
-    """Migrate the database where it is new or older than the code, and collect static files; whether it migrated."""
-    executor = MigrationExecutor(connection)
-    migrates = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-    if migrates:
-        say("Preparing the database ...")
-        call_command("migrate", verbosity=0, interactive=False)
-    if not settings.PRODUCTION:  # an image has them
-        collect_if_changed()
-    connections.close_all()  # the children open their own
-    return migrates
+        sys.exit(up())

