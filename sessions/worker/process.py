@@ -52,25 +52,37 @@ DRAIN_SECONDS = 10.0
 SWEPT_AT_ONCE = 100
 
 
+#: Threads that take turns now: each runs one, or looks for its next.
+_taking: set[int] = set()
+
+
 def take_turns() -> None:
     """Run the turn that is next in the queue, and the one after it, until none waits that may run.
 
     What a thread does when the bell rings. Whatever happens is on record before this returns.
     """
     until = time.monotonic() + STREAK_SECONDS
+    _taking.add(threading.get_ident())
     try:
         while not held_turns.draining:
             claim = queue.claim_next(OWNER)
             if claim is None or not _run(claim):
                 return
-            if time.monotonic() > until and (waiting := queue.look().waiting) and bell.ring(waiting[0].turn_id):
-                return  # runs of a tool by hand wait in the same line: go to its end
+            if time.monotonic() > until and len(_taking) >= settings.WORKER_CONCURRENCY and _rang_for_next():
+                return  # every thread takes turns, and runs of a tool by hand wait in the same line: go to its end
     except (DatabaseError, InterfaceError) as error:
         logger.warning("Turns wait for the database: %s", error)
     except Exception:
         logger.exception("No turn could be taken; a sweep calls again")
     finally:
+        _taking.discard(threading.get_ident())
         connection.close()
+
+
+def _rang_for_next() -> bool:
+    """Whether a turn waits that may run, and a worker was called for it."""
+    waiting = queue.look().waiting
+    return bool(waiting) and bell.ring(waiting[0].turn_id)
 
 
 def work_on(turn_id: UUID) -> None:
@@ -249,12 +261,13 @@ def watch_held() -> None:
 
 
 def unrung() -> list[UUID]:
-    """Turns that could run and that nobody was called for lately, at most as many as this process has free places;
-    they count as called for from now on.
+    """Turns that could run and that nobody was called for lately, at most as many as this process has free places, less
+    those that its threads are about to take; they count as called for from now on.
 
     Of several sweepers one gets each turn. They take the rows in the same order, so that they cannot block each other.
     """
-    places = settings.WORKER_CONCURRENCY - len(held_turns.all())
+    held, taking = len(held_turns.all()), len(_taking)
+    places, about_to_take = settings.WORKER_CONCURRENCY - max(held, taking), max(0, taking - held)
     if places <= 0 or not (now := queue.look()).waiting:
         return []
     quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
@@ -263,7 +276,7 @@ def unrung() -> list[UUID]:
         free = Turn.objects.filter(UNENDED, ledger.claimable(), quiet, membership__in=members)
         free = free.exclude(ledger.earlier_open_turn()).order_by("created_at", "pk")
         rows = free.values_list("pk", "organisation_id", "membership_id")[:SWEPT_AT_ONCE]
-        found = queue.within_limits(rows, now)[:places]
+        found = queue.within_limits(rows, now)[about_to_take:][:places]
         if not found:
             return []
         with transaction.atomic():

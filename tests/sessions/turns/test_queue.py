@@ -354,14 +354,32 @@ def test_one_call_works_through_all_that_waits_and_nobody_is_rung_for(
     assert rung == []
 
 
+@pytest.mark.usefixtures("held_turns")
+def test_a_sweep_rings_for_nothing_that_a_thread_is_about_to_take(
+    bob: Membership, rung: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting(bob, 3)
+    monkeypatch.setattr(worker, "_taking", {1, 2})
+    rung.clear()
+
+    sweep()
+
+    assert len(rung) == 1
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("held_turns")
-def test_after_a_while_a_thread_lets_others_have_its_place(
+@pytest.mark.parametrize(("places", "second_status"), [(1, TurnStatus.QUEUED), (2, TurnStatus.DONE)])
+def test_where_every_thread_takes_turns_one_lets_others_have_its_place_after_a_while(
     provider_session: Callable[[], ChatSession],
     provider: ScriptedOpenAI,
     rung: list[UUID],
+    settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
+    places: int,
+    second_status: TurnStatus,
 ) -> None:
+    settings.WORKER_CONCURRENCY = places
     first, second = accepted(provider_session()), accepted(provider_session())
     provider.enqueue(Say("One."), Say("Two."))
     rung.clear()
@@ -369,8 +387,8 @@ def test_after_a_while_a_thread_lets_others_have_its_place(
 
     worker.take_turns()
 
-    assert (reread(first).status, reread(second).status) == (TurnStatus.DONE, TurnStatus.QUEUED)
-    assert rung == [second.pk]
+    assert (reread(first).status, reread(second).status) == (TurnStatus.DONE, second_status)
+    assert rung == ([second.pk] if places == 1 else [])
 
 
 @pytest.mark.django_db(transaction=True)
