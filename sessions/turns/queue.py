@@ -91,7 +91,7 @@ def look() -> Queue:
     queue = Queue((), of_organisation, of_member)
     found = (Waiting(_uuid(row[1]), *row[2:]) for row in rows if not row[0] and row[1] is not None)
     allowed = [each for each in found if queue.room(each.organisation_id, each.membership_id) > 0]
-    return Queue(fair_order(allowed), of_organisation, of_member)
+    return Queue(fair_order(allowed, queue), of_organisation, of_member)
 
 
 def within_limits(turns: Iterable[tuple[UUID, int, int]], now: Queue) -> list[UUID]:
@@ -106,13 +106,20 @@ def within_limits(turns: Iterable[tuple[UUID, int, int]], now: Queue) -> list[UU
     return found
 
 
-def fair_order(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Round after round: one turn of each organisation, those first that were served longest ago."""
-    by_age = sorted(waiting, key=lambda each: (*_first(each.organisation_served), each.organisation_id))
+def fair_order(waiting: Iterable[Waiting], now: Queue) -> list[Waiting]:
+    """Round after round: one turn of each organisation, those first that were served longest ago. Of two that were
+    served in the same millisecond, the one with fewer running turns."""
+
+    def of_organisation(each: Waiting) -> tuple[Any, ...]:
+        return *_first(each.organisation_served), now.running_of_organisation[each.organisation_id]
+
+    def of_member(each: Waiting) -> tuple[Any, ...]:
+        return *_first(each.member_served), now.running_of_member[each.membership_id], each.since
+
     rounds = []
-    for _, group in groupby(by_age, attrgetter("organisation_id")):
-        members = sorted(group, key=lambda each: (*_first(each.member_served), each.since))
-        rounds += [(number, *_first(each.organisation_served), each.since, each) for number, each in enumerate(members)]
+    for _, group in groupby(sorted(waiting, key=attrgetter("organisation_id")), attrgetter("organisation_id")):
+        members = sorted(group, key=of_member)
+        rounds += [(number, *of_organisation(each), each.since, each) for number, each in enumerate(members)]
     return [each for *_, each in sorted(rounds, key=lambda row: row[:-1])]
 
 
