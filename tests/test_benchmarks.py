@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks import fill, instant_model, prefix, scenes, turn_cost
+from benchmarks import fill, instant_model, large_organisation, pages, prefix, scenes, turn_cost
+from benchmarks.large_organisation import Size
 from benchmarks.many_tools.tally import Tally, Watch, read
 from benchmarks.prefix import Row
 from sessions.models import ChatSession, Step, Turn, TurnEvent
@@ -150,3 +151,21 @@ def test_statements_and_commits_are_counted_as_a_server_counts_them(tmp_path: Pa
     execute("UPDATE t SET a = 1")
     watch.commit(connection)
     assert read(tmp_path, [7]) == (6, 4, 2)
+
+
+@pytest.mark.django_db
+def test_every_page_and_list_that_a_member_reads_is_asked_of_a_filled_organisation() -> None:
+    large_organisation.fill(
+        Size(tools=30, categories=5, toolkits=4, roles=3, members=5, agents=3, sessions=2, turns=3, records=3)
+    )
+
+    found = pages.costs(large_organisation.filled(), tries=1)
+
+    names = {cost.address.split("?")[0] for cost in found}
+    assert {"tool_list", "role_matrix", "session_detail", "api-session-toolkits", "api-data-tasks"} <= names
+    # A service that nothing declares, and pages that lead on to another.
+    assert {cost.address: cost.status for cost in found if cost.status not in (200, 302)} == {"api-service": 404}
+    assert all(cost.bytes > 0 and cost.ms > 0 for cost in found if cost.status == 200)
+    totals = pages.summary(found, 1.0)
+    assert totals["pages"] == len(found)
+    assert totals["largest_bytes"] == max(cost.bytes for cost in found)

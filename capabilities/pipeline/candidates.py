@@ -78,9 +78,16 @@ class Offer:
         pairs = ((first[way.spec.tool_id], way) for way in self.ways)
         return [Clash(known, way) for known, way in pairs if known.spec.overrides != way.spec.overrides]
 
+    @cached_property
+    def _ways_of(self) -> dict[Bundle | None, list[Candidate]]:
+        found: dict[Bundle | None, list[Candidate]] = defaultdict(list)
+        for way in self.ways:
+            found[way.bundle].append(way)
+        return found
+
     def tools_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
         """What this bundle brings, whoever else brings it too."""
-        return tuple(way for way in self.ways if way.bundle == bundle)
+        return tuple(self._ways_of.get(bundle, ()))
 
 
 @dataclass
