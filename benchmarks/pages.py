@@ -40,8 +40,10 @@ MOST_BYTES = 200_000
 MOST_SELECTION_MS = 15
 TRIES = 3
 
-#: What is not asked: streams that do not end, pages that are no organisation's, and those that need a secret.
-LEFT_OUT = re.compile(r"(api-turn-events|turn_stream|calendar_feed|account_|mfa_|join|reset|healthz|readyz|home$)")
+#: What is not asked: streams that do not end, what is the same for every organisation, and those that need a secret.
+LEFT_OUT = re.compile(
+    r"(api-schema|api-docs|api-turn-events|turn_stream|calendar_feed|account_|mfa_|join|reset|healthz|readyz|home$)"
+)
 #: What an argument of a route is, where its name alone does not say it: by the beginning of the route's name.
 ARGUMENTS = {
     "toolkit_": {"name": "toolkit"},
@@ -168,7 +170,8 @@ def cost_of(client: Client, name: str, path: str, tries: int) -> Cost | None:
 
 def selection_ms(filled: Filled, tries: int = TRIES) -> float:
     """What a turn of the session with most loadable toolkits spends on choosing its tools."""
-    from sessions.selection.stages import selection_preview  # noqa: PLC0415 -- app ready
+    from sessions.selection.queries import selection_preview  # noqa: PLC0415 -- app ready
+
     from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     with organisation_scope(filled.member.organisation_id):
