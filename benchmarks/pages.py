@@ -139,7 +139,8 @@ def best_ms(work: Callable[[], Any], tries: int) -> float:
     """CPU milliseconds of this process."""
     best = float("inf")
     for _ in range(tries):
-        gc.collect()
+        if tries > 1:
+            gc.collect()
         began = time.process_time()
         work()
         best = min(best, time.process_time() - began)
@@ -171,7 +172,6 @@ def cost_of(client: Client, name: str, path: str, tries: int) -> Cost | None:
 def selection_ms(filled: Filled, tries: int = TRIES) -> float:
     """What a turn of the session with most loadable toolkits spends on choosing its tools."""
     from sessions.selection.queries import selection_preview  # noqa: PLC0415 -- app ready
-
     from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     with organisation_scope(filled.member.organisation_id):

@@ -19,12 +19,30 @@ from capabilities.pipeline.candidates import Bundle
 from sessions.access import check_may_change_loads, check_may_touch, may_change_loads, session_or_404
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadResult, Place
-from sessions.loading.queries import Line, history_of, load_for, loadable_categories, loads_of, told
+from sessions.loading.queries import (
+    LOADABLE_AT_ONCE,
+    Line,
+    LoadablePart,
+    NoSuchPart,
+    history_of,
+    load_for,
+    loadable_categories,
+    loads_of,
+    told,
+)
 from sessions.loading.writes import KINDS, By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page
+from toolhub.tenants.paging import (
+    PAGE_PARAMETERS,
+    integer_parameter,
+    no_such_cursor,
+    only_parameters,
+    page,
+    read_cursor,
+    write_cursor,
+)
 from toolhub.tenants.wire import Refused
 
 KIND_PARAMETER = OpenApiParameter(
@@ -57,6 +75,7 @@ class SessionToolkitsOut(serializers.Serializer[Any]):
     agent = serializers.CharField()
     shares_loads = serializers.BooleanField()
     results = LoadableOut(many=True)
+    next = serializers.CharField(allow_null=True, help_text="Where the list goes on: `cursor` of the next request.")
 
 
 class LoadIn(serializers.Serializer[Any]):
@@ -114,20 +133,30 @@ class SessionToolkits(APIView):
     @extend_schema(
         operation_id="session_toolkits_list",
         summary="What a session has loaded",
-        parameters=[AGENT_PARAMETER],
+        parameters=[AGENT_PARAMETER, *PAGE_PARAMETERS],
         responses={200: SessionToolkitsOut, 400: ErrorOut, 404: ErrorOut},
     )
     def get(self, request: Request, session_id: UUID) -> Response:
         """What an agent has loaded in the session, and what it could load, for the session's member. Whole categories
-        are listed for who may load them."""
+        are listed for who may load them. What is loaded stands on the first page, `limit` (here 15 by default, at most
+        30) counts what could be."""
         member = api_member(request)
-        only_parameters(request, "agent")
+        only_parameters(request, "agent", "cursor", "limit")
         session = session_or_404(member, session_id)
         agent = agent_of(session, request.query_params.get("agent"))
         categories = _categories_for(member, session, agent)
-        loads = loads_of(session, agent, categories)
-        lines = [*loads.loaded, *loads.loadable, *loads.categories]
-        body = {"agent": agent.slug, "shares_loads": session.shares_loads, "results": _shown(lines)}
+        part = _part(request)
+        try:
+            loads = loads_of(session, agent, categories, part=part)
+        except NoSuchPart:
+            raise no_such_cursor() from None
+        lines = [*(() if part.after else loads.loaded), *loads.loadable, *loads.categories]
+        body = {
+            "agent": agent.slug,
+            "shares_loads": session.shares_loads,
+            "results": _shown(lines),
+            "next": write_cursor(" ".join(loads.next_after)) if loads.next_after else None,
+        }
         return Response(SessionToolkitsOut(body).data)
 
     @extend_schema(
@@ -217,6 +246,16 @@ def agent_of(session: ChatSession, slug: str | None) -> Agent:
     if agent is None:
         raise unknown("agent", "There is no such agent; GET /api/v1/agents lists them.")
     return agent
+
+
+def _part(request: Request) -> LoadablePart:
+    """What of the list is asked for. Raises ValidationError."""
+    limit = integer_parameter(request, "limit", LOADABLE_AT_ONCE, 1, 2 * LOADABLE_AT_ONCE)
+    cursor = request.query_params.get("cursor")
+    if cursor is None:
+        return LoadablePart(limit=limit)
+    kind, _, name = read_cursor(cursor, str).partition(" ")
+    return LoadablePart(after=(kind, name), limit=limit)
 
 
 def _categories_for(member: Membership, session: ChatSession, agent: Agent) -> list[Bundle]:

@@ -7,21 +7,27 @@ from typing import Any
 from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import Agent
 from sessions.access import may_change_loads
-from sessions.loading.queries import Around, around, loads_of
+from sessions.loading.queries import Around, LoadablePart, around, loads_of
 from sessions.models import ChatSession
 from toolhub.tenants.models import Membership
 
 
-def panel_of(member: Membership, session: ChatSession, agent: Agent, beside: Around | None = None) -> dict[str, Any]:
-    """The context of `_loads.html`. Four queries, or three where what stands around is read already."""
+def panel_of(
+    member: Membership, session: ChatSession, agent: Agent, beside: Around | None = None, q: str = ""
+) -> dict[str, Any]:
+    """The context of `_loads.html`. Four queries, or three where what stands around is read already.
+
+    `q`: what toolkits that could be loaded are called; the first of them are shown.
+    """
     beside = beside or around(session, agent, member)
-    loads = loads_of(session, agent)
+    loads = loads_of(session, agent, part=LoadablePart(q))
     used = dict.fromkeys([(session.agent.slug, session.agent.name), *beside.used, (agent.slug, agent.name)])
     return {
         "session": session,
         "agent": agent,
         "loads": loads,
         "selection": loads.selection,
+        "find_toolkit": q,
         "loaders": beside.loaders,
         "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],
         "agents": list(used),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
-from capabilities.pipeline.candidates import Bundle, Offer
+from capabilities.pipeline.candidates import Bundle, Offer, offer_of
 from capabilities.pipeline.permissions import standing_of
 from sessions.access import may_change_loads
 from sessions.loading import writes as loading
@@ -17,13 +17,15 @@ from sessions.loading.loadable import LoadResult, Place, Reading, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.selection.queries import Selection, meta_tools, selected
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of, offer_in_reach
+from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 from toolhub.tenants.places import opened_place, sealed_place
 
 #: Names that a sentence tells of a list.
 NAMES_TOLD = 20
 LOADS_A_PAGE = 50
+#: Toolkits and categories that could be loaded, in one page: each may bring a hundred tools.
+LOADABLE_AT_ONCE = 15
 
 
 # -- Who may, and what is done ----------------------------------------------------------------------------------------
@@ -86,6 +88,20 @@ class Line:
 
 
 @dataclass(frozen=True)
+class LoadablePart:
+    """Which part of what could be loaded is read: an agent may have hundreds of toolkits."""
+
+    #: Their name or description holds this text.
+    q: str = ""
+    #: Kind and name of the one before the first; empty: from the beginning.
+    after: tuple[str, ...] = ()
+    limit: int = LOADABLE_AT_ONCE
+
+
+FIRST_PART = LoadablePart()
+
+
+@dataclass(frozen=True)
 class Loads:
     """One look at an agent's loads in a session."""
 
@@ -94,31 +110,61 @@ class Loads:
     selection: Selection
     #: In the order of the agent's allowed list; categories behind, in the order in which they were loaded.
     loaded: list[Line]
-    #: What its configuration lets it load, and is not.
+    #: What its configuration lets it load, and is not, as far as it was asked for; and where to go on (LoadablePart).
     loadable: list[Line]
     #: The same of whole categories, where they were asked for.
     categories: list[Line]
+    next_after: tuple[str, ...] = ()
 
 
-def loads_of(session: ChatSession, agent: Agent, categories: Iterable[Bundle] = ()) -> Loads:
-    """Three queries. `agent` comes with its model and provider at hand."""
+class NoSuchPart(Exception):
+    """The loadable to go on behind is not there any more."""
+
+
+def loads_of(
+    session: ChatSession, agent: Agent, categories: Iterable[Bundle] = (), *, part: LoadablePart = FIRST_PART
+) -> Loads:
+    """Three queries. `agent` comes with its model and provider at hand. Raises NoSuchPart."""
     place, more = Place(session, agent), tuple(categories)
     holdings = holdings_of(session, agent)
     standing = standing_of(session.membership_id)
-    offer = offer_in_reach(agent, holdings, more, meta=meta_tools(agent, holdings, standing))
+    asked, next_after = _part_of([*holdings.loadable, *more], frozenset(holdings.bundles), part)
+    sides = list(dict.fromkeys([*holdings.bundles, *asked]))
+    offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, standing))
     reading = reading_of(place, holdings, standing, offer)
     loaded = [(each.bundle, _line(reading, each.bundle, each)) for each in holdings.loads]
     loaded += [(each, _line(reading, each, None, is_loaded=True)) for each in holdings.new_initial]
     place_of = {bundle: number for number, bundle in enumerate(holdings.loadable)}
     loaded.sort(key=lambda pair: place_of.get(pair[0], len(place_of)))
-    known = set(holdings.bundles)
+    of_categories = set(more)
     return Loads(
         place,
         selected(session, agent, standing, holdings, _at_hand(agent, holdings, offer)),
         [line for _, line in loaded],
-        _with_tools(reading, [each for each in holdings.loadable if each not in known]),
-        _with_tools(reading, [each for each in more if each not in known]),
+        _with_tools(reading, [each for each in asked if each not in of_categories]),
+        _with_tools(reading, [each for each in asked if each in of_categories]),
+        next_after,
     )
+
+
+def _part_of(
+    bundles: Sequence[Bundle], loaded: Collection[Bundle], part: LoadablePart
+) -> tuple[list[Bundle], tuple[str, ...]]:
+    """What is not loaded, as far as it is asked for; kind and name of the last, where there are more behind it."""
+    begin = 0
+    if part.after:
+        keys = [(each.kind, each.name) for each in bundles]
+        if part.after not in keys:
+            raise NoSuchPart
+        begin = keys.index((part.after[0], part.after[1])) + 1
+    text = part.q.casefold()
+    found = [
+        each
+        for each in bundles[begin:]
+        if each not in loaded and (text in each.name.casefold() or text in each.description.casefold())
+    ]
+    asked = found[: part.limit]
+    return asked, (asked[-1].kind, asked[-1].name) if len(found) > part.limit else ()
 
 
 def _at_hand(agent: Agent, holdings: Holdings, offer: Offer) -> Offer:

@@ -30,7 +30,8 @@ def session_toolkits(request: MemberRequest, org: str, session_id: UUID) -> Http
     """The panel of an agent (`?agent=`, else the session's first): alone for htmx, else as a page of its own."""
     member = member_or_404(request)
     session = session_or_404(member, session_id)
-    return _panel(request, member, session, agent_or_404(session, request.GET.get("agent", "")))
+    q = request.GET.get("q", "").strip()[:64]
+    return _panel(request, member, session, agent_or_404(session, request.GET.get("agent", "")), q=q)
 
 
 @require_POST
@@ -120,8 +121,15 @@ def _done(request: MemberRequest, member: Membership, place: Place, said: str) -
 
 
 def _panel(
-    request: MemberRequest, member: Membership, session: ChatSession, agent: Agent, *, said: str = "", problem: str = ""
+    request: MemberRequest,
+    member: Membership,
+    session: ChatSession,
+    agent: Agent,
+    *,
+    said: str = "",
+    problem: str = "",
+    q: str = "",
 ) -> HttpResponse:
-    context = panel_of(member, session, agent) | {"said": said, "problem": problem}
+    context = panel_of(member, session, agent, q=q) | {"said": said, "problem": problem}
     template = "sessions/loading/_loads_swapped.html" if request.htmx else "sessions/loading/loads.html"
     return render(request, template, context, status=422 if problem else 200)

@@ -93,5 +93,10 @@ def read_cursor(text: str, kind: type[T]) -> T:
     """The place in a cursor. Raises ValidationError for one that none of our pages wrote."""
     place = opened_place(text, kind)
     if place is None:
-        raise ValidationError({"cursor": "This is no cursor of ours; begin without one."})
+        raise no_such_cursor()
     return place
+
+
+def no_such_cursor() -> ValidationError:
+    """What a cursor is answered with that none of our pages wrote, or whose row is gone."""
+    return ValidationError({"cursor": "This is no cursor of ours; begin without one."})
