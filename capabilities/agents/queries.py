@@ -8,7 +8,7 @@ from django.db.models import Count, Prefetch
 from django.http import Http404
 
 from capabilities.models import Agent, AgentTool, AgentToolkit
-from capabilities.toolkits.queries import shown_toolkits
+from capabilities.toolkits.queries import weigh
 
 
 def agents_shown() -> Sequence[Agent]:
@@ -27,8 +27,11 @@ def agent_or_404(slug: str) -> Agent:
 
 def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
     """What the agent may load, in its order, each with its numbers. Three queries."""
-    lines = AgentToolkit.objects.filter(agent=agent).order_by("position", "toolkit__name")
-    return list(lines.prefetch_related(Prefetch("toolkit", shown_toolkits())))
+    found = list(
+        AgentToolkit.objects.filter(agent=agent).select_related("toolkit").order_by("position", "toolkit__name")
+    )
+    weigh([line.toolkit for line in found])
+    return found
 
 
 def deferred_tools_of(agent: Agent) -> list[str]:

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Toolkit
-from capabilities.toolkits.queries import whole_toolkits
+from capabilities.toolkits.queries import weigh, whole_toolkits
 from capabilities.toolkits.writes import (
     MAX_CATEGORIES,
     MAX_DESCRIPTION,
@@ -34,6 +34,9 @@ from capabilities.toolkits.writes import (
 from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
+
+#: Each may hold a thousand tools.
+TOOLKITS_AT_ONCE = 10
 
 
 class ToolkitLineOut(serializers.Serializer[Any]):
@@ -99,7 +102,8 @@ class ToolkitList(APIView):
     def get(self, request: Request) -> Response:
         """What agents may be allowed to load."""
         api_member(request)
-        return Response(page(request, whole_toolkits(), "name", lambda row: ToolkitOut(row).data))
+        rows = whole_toolkits()
+        return Response(page(request, rows, "name", _shown, complete=weigh, at_once=TOOLKITS_AT_ONCE))
 
     @with_dry_run("toolkit")
     @extend_schema(
@@ -143,8 +147,14 @@ class ToolkitDetail(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+def _shown(toolkit: Toolkit) -> Any:
+    return ToolkitOut(toolkit).data
+
+
 def _toolkit_out(name: str) -> Any:
-    return ToolkitOut(get_object_or_404(whole_toolkits(), name=name)).data
+    toolkit = get_object_or_404(whole_toolkits(), name=name)
+    weigh([toolkit])
+    return _shown(toolkit)
 
 
 def _content(body: dict[str, Any], stored: ToolkitContent | None = None) -> ToolkitContent:

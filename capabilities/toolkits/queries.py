@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import Aggregate, Count, Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
-from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sum
 from django.http import Http404
 
 from capabilities.catalogue.tools.queries import shown_tools
@@ -17,35 +14,41 @@ from capabilities.models import AgentToolkit, Category, Tool, Toolkit, ToolkitCa
 
 
 def shown_toolkits() -> QuerySet[Toolkit]:
-    """With `tool_count` and `tokens`, each tool once, whether named or through a category; and the agents' lines."""
+    """With the agents' lines. `weigh` gives them their numbers."""
     users = AgentToolkit.objects.select_related("agent").order_by("agent__name", "agent_id")
-    return Toolkit.objects.annotate(
-        tool_count=_over_tools(Count, "pk"), tokens=_over_tools(Sum, "current_version__tokens")
-    ).prefetch_related(Prefetch("agent_toolkits", users))
+    return Toolkit.objects.prefetch_related(Prefetch("agent_toolkits", users))
 
 
-def _over_tools(aggregate: type[Aggregate], column: str) -> CombinedExpression:
-    """An aggregate over a toolkit's tools, as it is now. What no toolkit may hold does not count.
+def weigh(toolkits: Collection[Toolkit]) -> None:
+    """Give each of these its `tool_count` and `tokens`: each tool once, whether named or through a category.
 
-    The tools of its categories, and the listed ones in none of these. Not one query over tools that are either the one
-    or the other: that reads the whole catalogue for each toolkit.
+    What no toolkit may hold does not count. Two queries for all of them: as a part of the query of toolkits, the
+    database would look for each toolkit's tools four times.
     """
+    weights = {toolkit.pk: (0, 0) for toolkit in toolkits}
+    # A filter of each sum, not of the rows: so the database begins with the few lines of toolkits, not with all tools.
     allowed = ~Q(category__tools__name__in=RESERVED_TOOLS)
-    of_categories = ToolkitCategory.objects.filter(toolkit=OuterRef("pk")).order_by().values("toolkit")
-    of_categories = of_categories.annotate(number=aggregate(f"category__tools__{column}", filter=allowed))
+    of_categories = ToolkitCategory.objects.filter(toolkit__in=list(weights)).order_by().values("toolkit")
+    of_categories = of_categories.annotate(
+        count=Count("category__tools", filter=allowed),
+        sum=Sum("category__tools__current_version__tokens", filter=allowed),
+    )
     whole = ToolkitCategory.objects.filter(toolkit=OuterRef("toolkit"), category=OuterRef("tool__category"))
-    listed = ToolkitTool.objects.filter(~Exists(whole), toolkit=OuterRef("pk")).exclude(tool__name__in=RESERVED_TOOLS)
-    of_lines = listed.order_by().values("toolkit").annotate(number=aggregate(f"tool__{column}"))
-    return _or_zero(of_categories) + _or_zero(of_lines)
-
-
-def _or_zero(numbers: QuerySet[Any, Any]) -> Coalesce:
-    return Coalesce(Subquery(numbers.values("number"), output_field=IntegerField()), 0)
+    of_lines = ToolkitTool.objects.filter(~Exists(whole), toolkit__in=list(weights)).order_by()
+    of_lines = of_lines.exclude(tool__name__in=RESERVED_TOOLS).values("toolkit")
+    of_lines = of_lines.annotate(count=Count("pk"), sum=Sum("tool__current_version__tokens"))
+    columns = ("toolkit", "count", "sum")
+    numbers = [*of_categories.values_list(*columns), *of_lines.values_list(*columns)]
+    for key, count, tokens in numbers:
+        weights[key] = (weights[key][0] + count, weights[key][1] + (tokens or 0))
+    for toolkit in toolkits:
+        toolkit.tool_count, toolkit.tokens = weights[toolkit.pk]  # type: ignore[attr-defined]
 
 
 def whole_toolkits() -> QuerySet[Toolkit]:
     """As the API tells them: with the lines of tools and categories too."""
     tools = ToolkitTool.objects.select_related("tool").order_by("position", "tool__name")
+    tools = tools.only("organisation", "toolkit", "position", "timeout", "max_result_chars", "tool__name")
     categories = ToolkitCategory.objects.select_related("category").order_by("category__name")
     return shown_toolkits().prefetch_related(
         Prefetch("toolkit_tools", tools), Prefetch("toolkit_categories", categories)
@@ -53,15 +56,18 @@ def whole_toolkits() -> QuerySet[Toolkit]:
 
 
 def toolkits_by_name() -> Sequence[Toolkit]:
-    """Two queries."""
-    return list(shown_toolkits().order_by("name"))
+    """Four queries."""
+    found = list(shown_toolkits().order_by("name"))
+    weigh(found)
+    return found
 
 
 def toolkit_or_404(name: str) -> Toolkit:
-    """With the agents that may load it. Two queries."""
+    """With the agents that may load it. Four queries."""
     toolkit = shown_toolkits().filter(name=name).first()
     if toolkit is None:
         raise Http404("No such toolkit.")
+    weigh([toolkit])
     return toolkit
 
 
@@ -75,7 +81,7 @@ class ToolkitPage:
 
 
 def toolkit_page_or_404(name: str) -> ToolkitPage:
-    """Five queries."""
+    """Seven queries."""
     toolkit = toolkit_or_404(name)
     lines = ToolkitTool.objects.filter(toolkit=toolkit).order_by("position", "tool__name")
     categories = _counted(Category.objects.filter(toolkit_categories__toolkit=toolkit))

@@ -11,6 +11,7 @@ from django.db.models import IntegerField, Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+from rest_framework.utils.encoders import JSONEncoder
 
 from toolhub.tenants.places import opened_place, sealed_place
 from toolhub.tenants.public_ids import public_id_of
@@ -20,6 +21,9 @@ T = TypeVar("T", int, str)
 
 PAGE = 50
 MAX_PAGE = 200
+#: A page holds no more than this, but for a single row that does.
+MAX_BYTES = 100_000
+JSON = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -69,8 +73,14 @@ def page(
     *,
     newest_first: bool = False,
     filters: tuple[str, ...] = (),
+    complete: Callable[[list[M]], None] = lambda rows: None,
+    at_once: int = MAX_PAGE,
 ) -> dict[str, Any]:
-    """One page of rows in the order of `key`, a unique field: {"results": [...], "next": cursor or null}."""
+    """One page of rows in the order of `key`, a unique field: {"results": [...], "next": cursor or null}.
+
+    It ends before `limit` where its rows weigh more than MAX_BYTES. `complete` adds to rows what their query did not
+    bring, `at_once` is how many rows of a heavy kind are read together.
+    """
     only_parameters(request, "cursor", "limit", *filters)
     limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
     cursor = request.query_params.get("cursor")
@@ -78,11 +88,31 @@ def page(
         is_number = isinstance(rows.model._meta.pk if key == "pk" else rows.model._meta.get_field(key), IntegerField)
         place = read_cursor(cursor, int) if is_number else read_cursor(cursor, str)
         rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": place})
-    found = list(rows.order_by(f"-{key}" if newest_first else key)[: limit + 1])
-    return {
-        "results": [shown(row) for row in found[:limit]],
-        "next": write_cursor(getattr(found[limit - 1], key)) if len(found) > limit else None,
-    }
+    ordered = rows.order_by(f"-{key}" if newest_first else key)
+    results: list[Mapping[str, Any]] = []
+    weight, last = 0, None
+    while True:
+        wanted = min(limit - len(results), at_once)
+        found = list(_behind(ordered, key, last, newest_first=newest_first)[: wanted + 1])
+        complete(found[:wanted])
+        for row in found[:wanted]:
+            body = shown(row)
+            weight += len(JSON.encode(body))
+            if results and weight > MAX_BYTES:
+                return {"results": results, "next": write_cursor(getattr(last, key))}
+            results.append(body)
+            last = row
+        if len(found) <= wanted:
+            return {"results": results, "next": None}
+        if len(results) == limit:
+            return {"results": results, "next": write_cursor(getattr(last, key))}
+
+
+def _behind(rows: QuerySet[M], key: str, last: M | None, *, newest_first: bool) -> QuerySet[M]:
+    """What comes after this row, in the order of `key`."""
+    if last is None:
+        return rows
+    return rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": getattr(last, key)})
 
 
 def write_cursor(place: int | str) -> str:

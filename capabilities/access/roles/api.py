@@ -31,6 +31,9 @@ from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
+#: Each may have thousands of rules.
+ROLES_AT_ONCE = 10
+
 
 class RuleOut(serializers.Serializer[RoleRule]):
     category = serializers.CharField(source="category.name", allow_null=True, default=None)
@@ -77,6 +80,7 @@ class MemberRoles(serializers.Serializer[Any]):
 
 def shown_roles() -> QuerySet[Role]:
     rules = RoleRule.objects.select_related("category", "tool").order_by("pk")
+    rules = rules.only("organisation", "role", "effect", "category__name", "tool__name")
     active = Q(role_memberships__membership__ended_at=None)
     return Role.objects.annotate(members=Count("role_memberships", filter=active)).prefetch_related(
         Prefetch("rules", rules)
@@ -94,7 +98,7 @@ class RoleList(APIView):
     def get(self, request: Request) -> Response:
         """What members with a role may use. Needs the right `roles`."""
         api_member(request, right=Right.ROLES, category=None)
-        return Response(page(request, shown_roles(), "slug", lambda row: RoleOut(row).data))
+        return Response(page(request, shown_roles(), "slug", lambda row: RoleOut(row).data, at_once=ROLES_AT_ONCE))
 
     @with_dry_run("role")
     @extend_schema(operation_id="roles_create", summary="Add a role", request=RoleIn, responses={201: RoleOut})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,11 @@ from toolhub.tenants.models import Membership
 TOOLS_INLINE = 300
 #: Tools of one category that a role's page shows, at most.
 TOOLS_OF_CATEGORY = 300
+#: Of those that differ from their category, in such a catalogue: so many are in the page.
+TOOLS_AT_FIRST = 30
+#: Categories with a rule, and without one, that a role's page shows; all are in the matrix.
+LISTED_SHOWN = 60
+UNLISTED_SHOWN = 40
 MEMBERS_SHOWN = 100
 
 
@@ -53,7 +58,7 @@ class ToolLine:
 
 @dataclass(frozen=True)
 class CategoryLine:
-    """A category of a role's matrix. Without `is_whole` only the tools that differ are in it."""
+    """A category of a role's matrix. Without `is_whole` only some of the tools that differ are in it."""
 
     name: str
     title: str
@@ -61,35 +66,81 @@ class CategoryLine:
     said: str
     tools: Sequence[ToolLine] = field(default_factory=tuple)
     is_whole: bool = True
+    #: How many of its tools have a rule of their own.
+    differing: int = 0
 
     @property
     def is_listed(self) -> bool:
         """Whether a rule names the category or one of its tools."""
-        return bool(self.said) or any(tool.said for tool in self.tools)
+        return bool(self.said or self.differing)
+
+    @property
+    def not_shown(self) -> int:
+        """How many tools with a rule of their own are not in the page."""
+        return self.differing - sum(bool(tool.said) for tool in self.tools)
 
 
-def role_matrix(rules: Iterable[Rule]) -> list[CategoryLine]:
-    """Every category with what the rules say of it and of its tools. Two queries."""
-    said = {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
+@dataclass(frozen=True)
+class RoleMatrix:
+    """The categories of a role's page, and how many there are besides."""
+
+    listed: Sequence[CategoryLine]
+    unlisted: Sequence[CategoryLine]
+    #: Categories without a rule, shown or not; those of either kind that are not shown.
+    unlisted_count: int
+    left_out: int
+
+
+def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatrix:
+    """The categories with what the rules say of them and of their tools. Two queries.
+
+    Of a large catalogue it is a part; what differs from the `stored` rules is always in it.
+    """
+    said, before = _by_thing(rules), _by_thing(stored)
+    changed = {thing for thing in said.keys() | before.keys() if said.get(thing) != before.get(thing)}
     categories = list(Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name"))
     is_whole = sum(each.tool_count for each in categories) <= TOOLS_INLINE
-    shown = Tool.objects.order_by("name")
+    tools = Tool.objects.order_by("name")
     if not is_whole:
-        shown = shown.filter(name__in=[name for kind, name in said if kind == "tool"])
-    tools: dict[int, list[ToolLine]] = {}
-    for name, category_id in shown.values_list("name", "category_id"):
-        tools.setdefault(category_id, []).append(ToolLine(name, said.get(("tool", name), "")))
-    return [
+        tools = tools.filter(name__in=[name for kind, name in said.keys() | changed if kind == "tool"])
+    shown: dict[int, list[ToolLine]] = {}
+    differing: dict[int, int] = {}
+    left = TOOLS_AT_FIRST
+    for name, category_id in tools.values_list("name", "category_id"):
+        line = ToolLine(name, said.get(("tool", name), ""))
+        differing[category_id] = differing.get(category_id, 0) + bool(line.said)
+        if is_whole or left > 0 or ("tool", name) in changed:
+            shown.setdefault(category_id, []).append(line)
+            left -= 1
+    lines = [
         CategoryLine(
             each.name,
             each.title,
             each.tool_count,
             said.get(("category", each.name), ""),
-            tools.get(each.pk, ()),
-            is_whole or len(tools.get(each.pk, ())) == each.tool_count,
+            shown.get(each.pk, ()),
+            is_whole or len(shown.get(each.pk, ())) == each.tool_count,
+            differing.get(each.pk, 0),
         )
         for each in categories
     ]
+    listed, unlisted = [line for line in lines if line.is_listed], [line for line in lines if not line.is_listed]
+    parts = [_first_of(listed, LISTED_SHOWN, changed), _first_of(unlisted, UNLISTED_SHOWN, changed)]
+    return RoleMatrix(*parts, len(unlisted), len(lines) - sum(map(len, parts)))
+
+
+def _by_thing(rules: Iterable[Rule]) -> dict[tuple[str, str], str]:
+    return {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
+
+
+def _first_of(lines: Sequence[CategoryLine], count: int, changed: Collection[tuple[str, str]]) -> list[CategoryLine]:
+    """The first of these, and those behind them where something was changed."""
+    more = [
+        line
+        for line in lines[count:]
+        if ("category", line.name) in changed or any(("tool", tool.name) in changed for tool in line.tools)
+    ]
+    return [*lines[:count], *more]
 
 
 def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
@@ -97,7 +148,7 @@ def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
     category = Category.objects.filter(name=name).first()
     if category is None:
         raise Http404("No such category.")
-    said = {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
+    said = _by_thing(rules)
     names = list(Tool.objects.filter(category=category).order_by("name").values_list("name", flat=True))
     first = [ToolLine(each, said.get(("tool", each), "")) for each in names[:TOOLS_OF_CATEGORY]]
     differ = [ToolLine(each, said["tool", each]) for each in names[TOOLS_OF_CATEGORY:] if ("tool", each) in said]

@@ -141,7 +141,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
             check_rules(rules)
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
-            return _role_page(request, role, form, rules, members, may_change, more)
+            return _role_page(request, role, form, rules, members, may_change, more, stored)
         state, told = stamp_of([role]), digest(_asked_of_role(content, members))
         asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
         is_shown = (asked_state, asked_told) == (state, told)
@@ -152,7 +152,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
                 _save(role, content, members, member, may_change, stamp=state)
             except ChangeRefused as error:
                 show_refusal(form, error) if may_change else messages.error(request, str(error))
-                return _role_page(request, role_or_404(slug), form, rules, members, may_change, more)
+                return _role_page(request, role_or_404(slug), form, rules, members, may_change, more, stored)
             except RolesChanged:
                 moved = True
             else:
@@ -162,9 +162,9 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
             impact = impact_of_roles(partial(_save, role_or_404(slug), content, members, member, may_change), [role])
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
-            return _role_page(request, role, form, rules, members, may_change, more)
+            return _role_page(request, role, form, rules, members, may_change, more, stored)
         more |= {"impact": impact, "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
-    return _role_page(request, role, form, rules, members, may_change, more)
+    return _role_page(request, role, form, rules, members, may_change, more, stored)
 
 
 def _save(
@@ -200,15 +200,15 @@ def _role_page(
     members: RoleMembers,
     may_change: bool,
     more: dict[str, Any],
+    stored: tuple[Rule, ...] = (),
 ) -> HttpResponse:
     if "find" in request.POST:
         form = RoleForm(initial=request.POST.dict(), role=role, is_locked=bool(more.get("locked")))
-    lines = role_matrix(rules)
+    matrix = role_matrix(rules, stored)
     context = {
         "role": role,
         "form": form,
-        "matrix": lines,
-        "unlisted": sum(not line.is_listed for line in lines),
+        "matrix": matrix,
         "members": members,
         "member_q": _member_query(request),
         "may_change": may_change,
