@@ -38,7 +38,7 @@ from capabilities.models import (
 from capabilities.records.kinds import kinds
 from sessions.models import ChatSession, LoadedToolkit, Notice, Schedule, Step, ToolSet, TrialRun, Turn, TurnEvent
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.audit import record
+from toolhub.tenants.audit.writes import record
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope, system_scope

@@ -34,8 +34,8 @@ def weigh(toolkits: Collection[Toolkit]) -> None:
         sum=Sum("category__tools__current_version__tokens", filter=allowed),
     )
     whole = ToolkitCategory.objects.filter(toolkit=OuterRef("toolkit"), category=OuterRef("tool__category"))
-    of_lines = ToolkitTool.objects.filter(~Exists(whole), toolkit__in=list(weights)).order_by()
-    of_lines = of_lines.exclude(tool__name__in=RESERVED_TOOLS).values("toolkit")
+    lines = ToolkitTool.objects.filter(~Exists(whole), toolkit__in=list(weights)).order_by()
+    of_lines = lines.exclude(tool__name__in=RESERVED_TOOLS).values("toolkit")
     of_lines = of_lines.annotate(count=Count("pk"), sum=Sum("tool__current_version__tokens"))
     columns = ("toolkit", "count", "sum")
     numbers = [*of_categories.values_list(*columns), *of_lines.values_list(*columns)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -21,7 +22,8 @@ from toolhub.tenants.models import Reach
 ROLES_AT_ONCE = 6
 #: Tools of one category that are shown at once, and tools of all categories that one page opens by itself.
 TOOLS_OF_CATEGORY = 100
-TOOLS_A_PAGE = 125
+TOOLS_A_PAGE = 100
+CATEGORIES_A_PAGE = 50
 
 KINDS = {"c": "category", "t": "tool"}
 #: What a cell says, for a category and for a tool.
@@ -41,8 +43,11 @@ class Asked:
 
     roles: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
+    #: In the name of a tool or the title of a category.
     q: str = ""
+    #: A tool: those of its category behind it. A category: the page behind it.
     after: str = ""
+    behind: str = ""
 
     @property
     def is_all_open(self) -> bool:
@@ -118,6 +123,14 @@ class CategoryRow:
     is_open: bool = False
     tools: Sequence[ToolRow] = ()
     after: str = ""
+
+
+@dataclass(frozen=True)
+class MatrixPage:
+    """Categories in the order of their titles, and the name of the last, where there are more behind it."""
+
+    rows: Sequence[CategoryRow]
+    behind: str = ""
 
 
 def posted_changes(data: Mapping[str, str]) -> dict[Place, str]:
@@ -197,19 +210,19 @@ def matrix_rows(
     locked_roles: Mapping[int, str],
     *,
     only: str = "",
-) -> list[CategoryRow]:
-    """The categories with their cells, those asked for with their tools; `only` for one of them. Three queries.
+) -> MatrixPage:
+    """A page of categories with their cells, those asked for with their tools; `only` for one of them. Three queries,
+    one more for a page that does not begin at the first.
 
     `locked_roles`: why a role may not be changed, by its key.
     """
-    categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
-    if only:
-        categories = categories.filter(name=only)
+    categories, behind = _categories(asked, only)
     tools = Tool.objects.order_by("name")
     if asked.q:
         tools = tools.filter(name__icontains=asked.q)
     elif not asked.is_all_open:
         tools = tools.filter(category__name__in=asked.opened)
+    tools = tools.filter(category__in=[each.pk for each in categories])
     if asked.after:
         tools = tools.filter(name__gt=asked.after)
     by_category: dict[int, list[str]] = {}
@@ -220,8 +233,6 @@ def matrix_rows(
     left = TOOLS_A_PAGE
     for each in categories:
         names = by_category.get(each.pk, [])
-        if asked.q and not names:
-            continue
         shown = names[: min(TOOLS_OF_CATEGORY, left)]
         left -= len(shown)
         locked = "" if reach.covers(each.name) else "Your right does not cover this category."
@@ -236,7 +247,27 @@ def matrix_rows(
                 shown[-1] if shown and len(shown) < len(names) else "",
             )
         )
-    return rows
+    return MatrixPage(rows, behind)
+
+
+def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
+    """Those of the page that is asked for, with their `tool_count`; the name of the last, where there are more."""
+    categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
+    if only:
+        return list(categories.filter(name=only)), ""
+    if asked.q:
+        found = Tool.objects.filter(name__icontains=asked.q).values("category")
+        categories = categories.filter(Q(title__icontains=asked.q) | Q(pk__in=found))
+    first = Category.objects.filter(name=asked.behind).first() if asked.behind else None
+    if first is not None:
+        categories = categories.filter(Q(title__gt=first.title) | Q(title=first.title, name__gt=first.name))
+    elif len(asked.opened) == 1 and not asked.is_all_open:
+        # A link from elsewhere opens one category: the page begins there.
+        opened = Category.objects.filter(name=asked.opened[0]).first()
+        if opened is not None and Category.objects.filter(title__lt=opened.title).count() >= CATEGORIES_A_PAGE:
+            categories = categories.filter(title__gte=opened.title)
+    page = list(categories[: CATEGORIES_A_PAGE + 1])
+    return page[:CATEGORIES_A_PAGE], page[CATEGORIES_A_PAGE - 1].name if len(page) > CATEGORIES_A_PAGE else ""
 
 
 class _Book:

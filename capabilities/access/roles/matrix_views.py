@@ -55,14 +55,15 @@ def asked_of(request: MemberRequest) -> Asked:
     def several(name: str) -> tuple[str, ...]:
         return tuple(word for text in request.GET.getlist(name) for word in text.split(",") if word)
 
-    q, after = (request.GET.get(name, "")[:100].replace("\x00", "") for name in ("q", "after"))
+    q, after, behind = (request.GET.get(name, "")[:100].replace("\x00", "") for name in ("q", "after", "behind"))
     opened = tuple(name.replace("\x00", "") for name in several("open"))
-    return Asked(several("roles"), opened, q, after)
+    return Asked(several("roles"), opened, q, after, behind)
 
 
 def _category(request: MemberRequest, member: Membership, asked: Asked) -> HttpResponse:
     _, roles = matrix_roles(asked.roles)
-    rows = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), locked_roles(member), only=asked.opened[0])
+    page = matrix_rows(roles, asked, {}, member.reach(Right.ROLES), locked_roles(member), only=asked.opened[0])
+    rows = page.rows
     context = {"row": rows[0] if rows else None, "roles": roles, "roles_query": _query(roles)}
     return render(request, "capabilities/access/_matrix_tools.html", context)
 
@@ -111,13 +112,15 @@ def _matrix_page(
     status: int = 200,
 ) -> HttpResponse:
     every, roles = matrix_roles(asked.roles)
-    rows = matrix_rows(roles, asked, changes, member.reach(Right.ROLES), locked_roles(member))
+    page = matrix_rows(roles, asked, changes, member.reach(Right.ROLES), locked_roles(member))
+    rows = page.rows
     lines = [*(row.cells for row in rows), *(tool.cells for row in rows for tool in row.tools)]
     shown = {cell.place for cells in lines for cell in cells}
     context = {
         "every": every,
         "roles": roles,
         "rows": rows,
+        "behind": page.behind,
         "asked": asked,
         "hidden": [(":".join((*place, "*")), said) for place, said in changes.items() if place not in shown],
         "changes": len(changes),

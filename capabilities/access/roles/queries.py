@@ -125,8 +125,8 @@ def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatri
         for each in categories
     ]
     listed, unlisted = [line for line in lines if line.is_listed], [line for line in lines if not line.is_listed]
-    parts = [_first_of(listed, LISTED_SHOWN, changed), _first_of(unlisted, UNLISTED_SHOWN, changed)]
-    return RoleMatrix(*parts, len(unlisted), len(lines) - sum(map(len, parts)))
+    first, rest = _first_of(listed, LISTED_SHOWN, changed), _first_of(unlisted, UNLISTED_SHOWN, changed)
+    return RoleMatrix(first, rest, len(unlisted), len(lines) - len(first) - len(rest))
 
 
 def _by_thing(rules: Iterable[Rule]) -> dict[tuple[str, str], str]:
