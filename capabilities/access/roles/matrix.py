@@ -20,9 +20,10 @@ from capabilities.models import Category, Effect, Role, RoleMode, RoleRule, Tool
 from toolhub.tenants.models import Reach
 
 ROLES_AT_ONCE = 6
-#: Tools of one category that are shown at once, and tools of all categories that one page opens by itself.
+#: Tools of one category that are shown at once, and tools of all categories that one page opens by itself, or finds.
 TOOLS_OF_CATEGORY = 100
-TOOLS_A_PAGE = 100
+TOOLS_A_PAGE = 125
+TOOLS_FOUND = 100
 CATEGORIES_A_PAGE = 50
 
 KINDS = {"c": "category", "t": "tool"}
@@ -230,7 +231,7 @@ def matrix_rows(
         by_category.setdefault(category_id, []).append(name)
     book = _Book(roles, changes, locked_roles)
     rows: list[CategoryRow] = []
-    left = TOOLS_A_PAGE
+    left = TOOLS_FOUND if asked.q else TOOLS_A_PAGE
     for each in categories:
         names = by_category.get(each.pk, [])
         shown = names[: min(TOOLS_OF_CATEGORY, left)]
