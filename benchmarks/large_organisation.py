@@ -36,6 +36,7 @@ from capabilities.models import (
     ToolVersion,
 )
 from capabilities.records.kinds import kinds
+from capabilities.registry import registry
 from sessions.models import ChatSession, LoadedToolkit, Notice, Schedule, Step, ToolSet, TrialRun, Turn, TurnEvent
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit.writes import record
@@ -419,7 +420,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "role": _first(Role).slug,
         "toolkit": _first(Toolkit).name,
         "member_id": Membership.objects.order_by("pk")[1].public_id,
-        "service": "web_search",
+        "service": min(registry.services),
         "trial_id": _first(TrialRun).public_id,
         "slug": model.provider.slug,
         "model_id": model.public_id,

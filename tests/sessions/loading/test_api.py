@@ -27,6 +27,7 @@ from tests.cast import (
 )
 from tests.rest import API, Rest
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right, Scope
+from toolhub.tenants.places import sealed_place
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -327,11 +328,25 @@ def test_200_toolkits_take_the_same_queries(acme: Organisation, bob: Membership,
     rest = Rest(bob)
     rest.get("registry")
 
-    with CaptureQueriesContext(connection) as captured:
-        found = rest.get(url_of(session)).json["results"]
+    found: list[dict[str, Any]] = []
+    query: dict[str, str] = {}
+    while True:
+        with CaptureQueriesContext(connection) as captured:
+            part = rest.get(url_of(session), **query).json
+        assert len(captured) == 6
+        assert len(part["results"]) <= 15 + 1  # what is loaded stands on the first page
+        found += part["results"]
+        if part["next"] is None:
+            break
+        query = {"cursor": part["next"]}
 
-    assert len(found) == 203
-    assert len(captured) == 6
+    assert len({each["name"] for each in found}) == len(found) == 203
+    assert [each["name"] for each in rest.get(url_of(session), limit=30).json["results"]] == [
+        each["name"] for each in found[:31]
+    ]
+    assert rest.get(url_of(session), limit=31).error == (400, "invalid", "limit")
+    assert rest.get(url_of(session), cursor=sealed_place("toolkit gone")).error == (400, "invalid", "cursor")
+    assert rest.get(url_of(session), cursor=sealed_place("nothing")).error == (400, "invalid", "cursor")
     with organisation_scope(acme):
         assert not LoadedToolkit.objects.filter(source=LoadSource.PERSON).exists()
 

@@ -1,0 +1,55 @@
+"""Pages and lists of a large catalogue are as long as those of a middling one: what they hold is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from benchmarks import pages
+from benchmarks.large_organisation import Filled, Size, fill, filled
+
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
+
+MIDDLING = Size(tools=400, categories=40, toolkits=30, roles=8, members=10, agents=3, sessions=2, turns=3, records=3)
+LARGE = Size(tools=2_400, categories=240, toolkits=180, roles=48, members=10, agents=3, sessions=2, turns=3, records=3)
+#: What grew with the catalogue before: by tools, by categories, or by toolkits times tools.
+HEAVY = (
+    "session_detail",
+    "session_toolkits",
+    "api-session-toolkits",
+    "api-toolkits?limit",
+    "api-roles?limit",
+    "role_matrix",
+    "role_matrix?q",
+    "role_create",
+    "role_detail",
+    "tool_list",
+    "toolkit_list",
+    "agent_detail",
+    "category_list",
+    "api-tools?limit",
+    "api-categories?limit",
+)
+
+
+def sizes_of(of: Filled) -> dict[str, int]:
+    browser, rest = Client(), Client(headers={"Authorization": f"Bearer {of.token}"})
+    browser.force_login(of.member.user)
+    found = {}
+    for name, path in pages.addresses(of):
+        if name in HEAVY:
+            response = (rest if path.startswith("/api/") else browser).get(path)
+            assert response.status_code == 200, (name, response.status_code)
+            found[name] = len(response.content)
+    return found
+
+
+def test_six_times_the_catalogue_makes_no_page_longer_than_200_kb() -> None:
+    fill(MIDDLING, "middling")
+    fill(LARGE, "large")
+    middling, large = sizes_of(filled("middling")), sizes_of(filled("large"))
+
+    assert set(middling) == set(large) == set(HEAVY)
+    assert {name: size for name, size in large.items() if size > pages.MOST_BYTES} == {}
+    # Six times as many rows: what is bounded grows by less than half of that.
+    assert {name: (middling[name], size) for name, size in large.items() if size > 3 * middling[name]} == {}
