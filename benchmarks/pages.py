@@ -60,7 +60,7 @@ ARGUMENTS = {
 #: The same address with a query: fields that a page is asked with besides. {tool} is the argument of that name.
 QUERIES = {
     "tool_list": ["q=tool_00", "category={category}"],
-    "explain": ["member={member_id}&agent={agent}", "category={category}", "session={session_id}", "tool={tool}"],
+    "explain": ["category={category}", "session={session_id}", "tool={tool}"],
     "api-explain": ["member={member_id}", "category={category}", "agent={agent}"],
     "api-tools": ["limit=200", "category={category}"],
     "api-categories": ["limit=200"],
