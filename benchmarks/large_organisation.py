@@ -37,7 +37,18 @@ from capabilities.models import (
 )
 from capabilities.records.kinds import kinds
 from capabilities.registry import registry
-from sessions.models import ChatSession, LoadedToolkit, Notice, Schedule, Step, ToolSet, TrialRun, Turn, TurnEvent
+from sessions.models import (
+    ChatSession,
+    LoadedToolkit,
+    Notice,
+    Schedule,
+    Step,
+    ToolSet,
+    TrialRun,
+    Turn,
+    TurnEvent,
+    VerdictSet,
+)
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.guarded import TenantModel
@@ -317,6 +328,7 @@ def _chats(
     )
     wires = [tool_wire(tool.name, "Finds what a department wrote.", PARAMETERS) for tool in tools[:128]]
     verdicts = [{"tool": tool.name, "stage": "enabled", "kept": True, "reason": ""} for tool in tools[:128]]
+    verdict_set = VerdictSet.objects.create(**own, key="v", verdicts=verdicts)
     tool_set = ToolSet.objects.create(
         **own, key="k", sha256="s", wire=f"[{','.join(wires)}]", tokens=9000, version_ids=[]
     )
@@ -325,7 +337,7 @@ def _chats(
     steps = []
     for turn in turns:
         steps += [
-            Step(**own, **model_call, turn=turn, index=1, round=1, tool_calls=[call], verdicts=verdicts),
+            Step(**own, **model_call, turn=turn, index=1, round=1, tool_calls=[call], verdict_set=verdict_set),
             Step(
                 **own,
                 turn=turn,

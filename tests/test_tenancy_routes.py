@@ -48,7 +48,7 @@ from capabilities.models import (
     ToolkitTool,
 )
 from capabilities.records.kinds import kinds
-from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus
+from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus, VerdictSet
 from tests.cast import (
     make_agent,
     make_category,
@@ -888,10 +888,11 @@ def fill(member: Membership, word: str) -> Side:
         Memory.objects.create(**own, membership=member, number=1, text=word)
         fill_starter_tables(member, word)
         tool_set = ToolSet.objects.create(**own, key=word, sha256=word, wire=f'["{word}"]', tokens=1, version_ids=[1])
+        verdict_set = VerdictSet.objects.create(**own, key=word, verdicts=[{"tool": word}])
         Step.objects.create(
             **own, turn=done, index=1, kind="tool", status="done", text=word, tool_name=f"{word}_tool",
             tool_set=tool_set, arguments=f'{{"a": "{word}"}}', result=word, result_sent=word, display=word,
-            verdicts=[{"tool": word}],
+            verdict_set=verdict_set,
         )  # fmt: skip
         TurnEvent.objects.create(**own, turn=done, number=1, type="accepted", payload={"word": word})
         TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})

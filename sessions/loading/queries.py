@@ -257,7 +257,7 @@ def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
     heavy = [
         f"{step}__{name}"
         for step in ("loaded_in", "unloaded_in")
-        for name in ("arguments", "result", "result_sent", "text", "verdicts", "tool_calls")
+        for name in ("arguments", "result", "result_sent", "text", "tool_calls")
     ]
     rows = LoadedToolkit.objects.filter(session=session)
     return rows.select_related(

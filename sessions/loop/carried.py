@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from capabilities.models import LoadingMode
-from capabilities.pipeline.stages import Verdict
 from sessions.loading.loadable import Place
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
-from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
+from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn, VerdictSet
 from sessions.selection.queries import Selection, select_tools
-from sessions.selection.tool_sets import keep_tool_set
+from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
 from sessions.turns import ledger
 from sessions.turns.held import Held
 
@@ -31,7 +30,7 @@ class Carried:
     tool_set: ToolSet
     load_count: int
     tool_ids: tuple[int, ...] | None = None
-    verdicts: Sequence[Verdict] = ()
+    verdict_set: VerdictSet | None = None
 
 
 def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
@@ -61,7 +60,7 @@ def _selected(turn: Turn, held: Held) -> Carried:
         keep_tool_set(selection, turn.organisation_id),
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
-        selection.verdicts,
+        keep_verdicts(selection.verdicts, turn.organisation_id),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -159,7 +158,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
         "started_at": timezone.now(),
         "tool_set": tool_set,
         "prompt": remembered(turn, prefix, carried.tool_ids),
-        "verdicts": [asdict(verdict) for verdict in carried.verdicts],
+        "verdict_set": carried.verdict_set,
         "load_count": carried.load_count,
         "prompt_bytes": prefix.prompt_bytes,
         "prefix_bytes": prefix.prefix_bytes,

@@ -14,6 +14,7 @@ from sessions.models.turns import (
     Turn,
     TurnEvent,
     TurnStatus,
+    VerdictSet,
 )
 
 __all__ = [
@@ -39,4 +40,5 @@ __all__ = [
     "TurnEvent",
     "TurnStatus",
     "UnloadReason",
+    "VerdictSet",
 ]

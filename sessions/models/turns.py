@@ -38,6 +38,22 @@ class ToolSet(TenantModel):
         return f"{len(self.version_ids)} tools, {self.tokens} tokens"
 
 
+class VerdictSet(TenantModel):
+    """Why each tool is or is not in a selection. Selections that came to the same share one row."""
+
+    #: SHA-256 of the verdicts as canonical JSON.
+    key = models.CharField(max_length=64)
+    #: In the order of the stages: [{"tool", "stage", "kept", "reason"}].
+    verdicts = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "key"], name="verdict_set_once"),)
+
+    def __str__(self) -> str:
+        return f"{len(self.verdicts)} verdicts"
+
+
 class TurnStatus(models.TextChoices):
     """Where a turn stands."""
 
@@ -232,9 +248,11 @@ class Step(TenantModel):
     output_tokens = models.PositiveBigIntegerField(default=0)
     #: Whether the provider's count was missing or impossible, so that ours stands here.
     usage_estimated = models.BooleanField(default=False)
-    #: What went out with a model call: its tools, and the verdicts of their selection (first round of a selection).
+    #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection.
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    verdicts = models.JSONField(default=list)
+    verdict_set = models.ForeignKey(
+        VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
     #: Model call: the session's count of loads that its tools were selected at.
     load_count = models.PositiveIntegerField(default=0)
     #: Model call: bytes of its tools and messages, and how many of them, from the front, are those of the same agent's
@@ -271,6 +289,12 @@ class Step(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.index}"
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Why each tool is or is not in the selection that this model call is the first round of; else nothing. One
+        query, unless `verdict_set` is at hand."""
+        return self.verdict_set.verdicts if self.verdict_set is not None else []
 
     @property
     def seconds(self) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.pipeline.memory import Memory
-from capabilities.pipeline.stages import Selection
-from sessions.models import ToolSet
+from capabilities.pipeline.stages import Selection, Verdict
+from sessions.models import ToolSet, VerdictSet
 
 #: Rows of tool sets are never changed, and stay as long as their organisation.
 _kept: Memory[ToolSet] = Memory(64)
@@ -35,3 +37,20 @@ def _stored(selection: Selection, organisation_id: int, key: str) -> ToolSet:
         },
     )
     return found
+
+
+#: Rows of verdicts are never changed either.
+_verdicts: Memory[VerdictSet] = Memory(64)
+
+
+def keep_verdicts(verdicts: Sequence[Verdict], organisation_id: int) -> VerdictSet:
+    """The stored row of these verdicts; made the first time. One or two queries, none where this process knows it."""
+    told = [{"tool": each.tool, "stage": each.stage, "kept": each.kept, "reason": each.reason} for each in verdicts]
+    key = sha256_hex(canonical_json(told))
+
+    def stored() -> VerdictSet:
+        return VerdictSet.objects.get_or_create(organisation_id=organisation_id, key=key, defaults={"verdicts": told})[
+            0
+        ]
+
+    return _verdicts.get((organisation_id, key), stored)

@@ -47,7 +47,8 @@ def work_all() -> None:
 
 def steps_of(turn: Turn, kind: StepKind | None = None) -> list[Step]:
     with organisation_scope(turn.organisation_id):
-        return [step for step in Step.objects.filter(turn=turn).order_by("index") if kind in (None, step.kind)]
+        found = Step.objects.filter(turn=turn).select_related("verdict_set").order_by("index")
+        return [step for step in found if kind in (None, step.kind)]
 
 
 def tool_steps_of(turn: Turn) -> list[Step]:

@@ -13,16 +13,17 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LanguageModel, Task, Tool
 from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions.loop.history import OUTCOME_UNKNOWN
-from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
-from tests.cast import make_tool
+from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus, VerdictSet
+from tests.cast import make_member, make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of, tool_steps_of, work
+from toolhub.tenants.models import Access
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,7 +71,11 @@ def test_tokens_are_added_up_and_the_selection_is_stored_with_the_round(
         "estimated": False,
     }
     with organisation_scope(session.organisation_id):
-        first, second = Step.objects.filter(turn=turn, kind=StepKind.MODEL).select_related("tool_set").order_by("index")
+        first, second = (
+            Step.objects.filter(turn=turn, kind=StepKind.MODEL)
+            .select_related("tool_set", "verdict_set")
+            .order_by("index")
+        )
     assert first.tool_set is not None
     assert first.tool_set == second.tool_set
     assert first.tool_set.wire.encode() in provider.bodies[0]
@@ -81,6 +86,24 @@ def test_tokens_are_added_up_and_the_selection_is_stored_with_the_round(
         "uuid",
     ]
     assert second.verdicts == []
+
+
+def test_verdicts_that_are_stored_already_are_not_stored_again(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(*(Say("Well.") for _ in range(4)))
+    turns = [run(session), run(session)]
+    with organisation_scope(session.organisation_id):
+        tool = Tool.objects.get(name="uuid")
+        update_tool(tool, Definition("uuid", "Another text.", {"type": "object", "properties": {}}), actor=None)
+    turns += [run(session)]
+    with organisation_scope(session.organisation_id):
+        set_tool_enabled(tool, False, actor=make_member(session.organisation, "dora", Access.ADMIN))
+    turns += [run(session)]
+
+    with organisation_scope(session.organisation_id):
+        steps = Step.objects.filter(turn__in=turns).select_related("verdict_set").order_by("pk")
+        said = [[each["tool"] for each in step.verdicts if not each["kept"]] for step in steps]
+        assert said == [[], [], [], ["uuid"]]
+        assert len({step.verdict_set_id for step in steps}) == VerdictSet.objects.count() == 2
 
 
 def test_the_next_turn_knows_the_last_one(session: ChatSession, provider: ScriptedOpenAI) -> None:
