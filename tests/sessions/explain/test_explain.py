@@ -41,6 +41,7 @@ from sessions.selection.queries import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,
+    hold_credential,
     make_agent,
     make_category,
     make_meta_tools,
@@ -688,3 +689,18 @@ def test_a_change_that_does_not_let_the_tool_through_after_all_is_taken_back(
 def test_the_table_has_a_line_for_each_code_and_a_stage_for_each_line() -> None:
     assert {each.code for each in REMEDIES} == CODES
     assert {each.stage for each in REMEDIES} == set(ANSWERED) - {"delegation"}
+
+
+def test_a_toolkit_is_no_remedy_where_loading_it_is_refused(
+    in_acme: Organisation, agent: Agent, bobs: ChatSession
+) -> None:
+    """The agent acts with its member's own credentials, and another tool of the toolkit with the organisation's."""
+    shared, plain = make_tool(in_acme, "shared"), make_tool(in_acme, "plain")
+    allow_toolkit(agent, make_toolkit(in_acme, "kit", shared, plain))
+    assert codes(line_of(bobs, "plain")) == ["load_toolkit", "make_initial", "add_tool"]
+
+    Tool.objects.filter(name="shared").update(service="home_assistant")
+    hold_credential(in_acme, "home_assistant")
+    Agent.objects.filter(pk=agent.pk).update(scope=AgentScope.MEMBER)
+
+    assert codes(line_of(bobs, "plain")) == ["add_tool"]
