@@ -31,7 +31,6 @@ from sessions.previews.concerned import (
     grouped,
     live_sessions,
     members_in,
-    members_who,
     number_of,
     read_permissions,
     sessions_told,
@@ -214,8 +213,8 @@ def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
     if before.content == after.content:
         return OfferImpact(is_felt=False)
     talks = _talks_with({*before.agents, *after.agents})
-    people = members_in(members_who(Membership.objects.filter(pk__in={each.member for each in talks.values()})))
-    permissions = read_permissions(members_who(Membership.objects.filter(pk__in=list(people))))
+    members = Membership.objects.filter(pk__in={each.member for each in talks.values()})
+    people, permissions = members_in(members), read_permissions(members)
     looked_at = ChatSession.objects.filter(pk__in=list(talks)[:SESSIONS_LOOKED_AT])
     loads = loads_in(looked_at)
     loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
