@@ -35,7 +35,7 @@ from capabilities.contract.context import ToolContext, ToolError
 
 logger = logging.getLogger(__name__)
 
-Job = Literal["differences", "outline", "page", "pattern", "schema", "sqlite", "syntax"]
+Job = Literal["atom", "differences", "outline", "page", "pattern", "schema", "sqlite", "syntax"]
 
 #: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.
 MEMORY = 512_000_000

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from capabilities.builtin._lib import remote as _remote
-from capabilities.builtin._lib.atom import NotAtom, entries
+from capabilities.common import confined
+from capabilities.common.confined_jobs import atom
 from capabilities.contract.context import ToolContext
 from capabilities.egress import EgressFailed
 from capabilities.registry import registry
@@ -80,6 +81,7 @@ def test_a_query_that_arxiv_refuses_is_told(context: ToolContext, library: ArXiv
     assert told == "arXiv refuses the query: bad id."
 
 
+FEED = b'<feed xmlns="http://www.w3.org/2005/Atom">'
 BOMB = (
     b'<?xml version="1.0"?><!DOCTYPE f [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
     b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><title>&b;</title></entry></feed>'
@@ -109,9 +111,34 @@ FILE = (
 def test_what_is_no_plain_feed_is_refused(context: ToolContext, library: ArXiv, document: bytes) -> None:
     library.instead = lambda asked: Reply(200, document, {"Content-Type": "application/atom+xml"})
 
-    with pytest.raises(NotAtom):
-        entries(document)
+    assert atom.run(document.decode("latin-1"), 20) is None
     assert refused(context, "arxiv", {"base_url": library.url}, {"query": "x"}).endswith("is its address right?")
+
+
+def test_a_feed_is_read_by_a_process_of_its_own(
+    context: ToolContext, library: ArXiv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined, "MEMORY", 60_000_000)
+    assert call_with(context, "arxiv", {"base_url": library.url}, {"query": "attention"}) == {"papers": [ATTENTION]}
+    library.instead = lambda asked: Reply(200, FEED + b"<a/>" * 450_000 + b"</feed>", {})
+
+    told = refused(context, "arxiv", {"base_url": library.url}, {"query": "x"})
+
+    assert told.endswith("is its address right?")
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [("", "utf-8"), ('<?xml version="1.0" encoding="ISO-8859-1"?>', "latin-1"), ("", "utf-16")],
+)
+def test_a_feed_says_what_it_is_encoded_in(head: str, encoding: str) -> None:
+    title = "<title type='xhtml'><div>Gödel <i>and</i>\n more</div></title>"
+    document = f"{head}{FEED.decode()}<entry>{title}</entry><entry/><entry/></feed>".encode(encoding)
+
+    found = atom.run(document.decode("latin-1"), 2)
+
+    nothing = {"id": "", "title": "", "published": "", "summary": "", "category": "", "authors": [], "links": {}}
+    assert found == [nothing | {"title": "Gödel and more"}, nothing]
 
 
 @pytest.mark.parametrize("failure", ["rate", "broken", "unauthorised", "away"])
