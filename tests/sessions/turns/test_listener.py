@@ -135,7 +135,7 @@ def test_a_message_that_was_lost_is_made_good_by_the_poll(
         streams.open(first)
         streams.open(second)
         await until(lambda: all(streams.items) and list(subscriptions(valkey).values()) == [2])
-        monkeypatch.setattr(bell, "announce", lambda turn_id: None)
+        monkeypatch.setattr(bell, "_publish", lambda turn_id, message: None)
         await sync_to_async(end)(second)
         await streams.tasks[1]
 
