@@ -250,9 +250,7 @@ class Step(TenantModel):
     usage_estimated = models.BooleanField(default=False)
     #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection.
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    verdict_set = models.ForeignKey(
-        VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
-    )
+    verdict_set = models.ForeignKey(VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     #: Model call: the session's count of loads that its tools were selected at.
     load_count = models.PositiveIntegerField(default=0)
     #: Model call: bytes of its tools and messages, and how many of them, from the front, are those of the same agent's
