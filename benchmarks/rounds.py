@@ -21,7 +21,7 @@ from sessions.chats.writes import open_session
 from sessions.loading.loadable import Place
 from sessions.loading.writes import By, load, unload
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import accepting
 from sessions.worker.process import work_on
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
@@ -110,7 +110,7 @@ def play(member: Membership, mode: LoadingMode, scenes: Sequence[Scene] = SCENES
         for scene in scenes:
             if mode == LoadingMode.CONSTANT:
                 _by_hand(session, scene)
-            turn = ledger.accept(session, scene.message, member=member).turn
+            turn = accepting.accept(session, scene.message, member=member).turn
             work_on(turn.pk)
             turn.refresh_from_db()
             assert (turn.status, turn.answer) == (TurnStatus.DONE, scene.answer), turn.error_message

@@ -12,7 +12,7 @@ from capabilities.contract.context import ToolContext, ToolError
 from capabilities.records.rows import WITHOUT_NUL
 from capabilities.registry import CategorySpec, tool
 from sessions.models import Routine, Turn
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 
 CATEGORY = CategorySpec(
     name="automation",
@@ -68,7 +68,7 @@ def automation_run(context: ToolContext, name: Name) -> dict[str, Any]:
     # The key is the call's: a call that is repeated after a crash submits no second turn.
     key = f"{KEY}{context.idempotency_key}"
     try:
-        accepted = ledger.accept(
+        accepted = accepting.accept(
             turn.session, routine.message, member=turn.membership, agent=turn.agent, origin_key=key
         )
     except ledger.Conflict as conflict:

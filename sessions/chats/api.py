@@ -24,7 +24,7 @@ from sessions.loading.api import AGENT_PARAMETER, agent_of
 from sessions.models import KEPT, ChatSession
 from sessions.selection.active_tools import compute_definitions
 from sessions.selection.queries import new_session
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.turns.fencing import RETRY_AFTER
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Access, Membership, Scope
@@ -60,7 +60,7 @@ class SessionPart(serializers.Serializer[Any]):
 
 
 class TurnIn(serializers.Serializer[Any]):
-    message = serializers.CharField(max_length=ledger.MAX_MESSAGE, trim_whitespace=False)
+    message = serializers.CharField(max_length=accepting.MAX_MESSAGE, trim_whitespace=False)
     agent = serializers.CharField(
         max_length=63, required=False, help_text="The slug of an agent; without one, it is the session's first."
     )
@@ -229,7 +229,7 @@ class SessionTurns(APIView):
         session = session_to_write(member, session_id)
         wanted = checked(TurnIn, request)
         try:
-            accepted = ledger.accept(
+            accepted = accepting.accept(
                 session,
                 wanted["message"],
                 member=member,

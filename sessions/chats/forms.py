@@ -10,7 +10,7 @@ from django import forms
 
 from capabilities.models import Agent
 from sessions.chats.queries import agents_to_talk_to
-from sessions.turns.ledger import MAX_MESSAGE
+from sessions.turns.accepting import MAX_MESSAGE
 
 
 class NewSessionForm(forms.Form):

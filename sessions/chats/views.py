@@ -39,7 +39,7 @@ from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.panel import panel_of
 from sessions.loading.queries import around
 from sessions.models import ChatSession, Schedule, Turn
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -218,7 +218,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     if not form.is_valid():
         return _refused_message(request, member, session, form)
     try:
-        accepted = ledger.accept(
+        accepted = accepting.accept(
             session,
             form.cleaned_data["message"],
             member=member,

@@ -28,7 +28,7 @@ from sessions.loop.models.client import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.reach import reachable_tool_ids
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.turns.fencing import HELD, Claim, check_may_start, fence, hold
 from sessions.turns.held import Held
 from sessions.turns.waiting import park
@@ -153,7 +153,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
         organisation_id=parent.organisation_id,
         membership_id=parent.membership_id,
         agent=order.agent,
-        title=ledger.title_of(order.message),
+        title=accepting.title_of(order.message),
         parent_turn=parent,
         depth=parent.session.depth + 1,
         delegated_tools=list(order.tool_ids),
@@ -167,7 +167,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
         message=order.message,
         parent_step=step,
     )
-    ledger.insert_turn(child)
+    accepting.insert_turn(child)
     return child
 
 

@@ -21,7 +21,7 @@ from capabilities.models import Agent
 from sessions.access import member_ending, member_may_not_chat, own_session
 from sessions.chats.writes import open_session
 from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Notice, Reminder, Schedule, Turn
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
@@ -174,7 +174,7 @@ def run_schedule(schedule_id: int) -> Turn | None:
     try:
         session = schedule.session or _own_session(schedule)
         key = f"schedule:{schedule.pk}:{moment.isoformat()}"
-        return ledger.accept(
+        return accepting.accept(
             session, schedule.message, member=schedule.membership, agent=schedule.agent, origin_key=key
         ).turn
     except ledger.Conflict as conflict:

@@ -1,4 +1,4 @@
-"""The durable turn: accept, claim, record, finish, cancel, reap. The database is the queue; Celery only rings.
+"""The durable turn: claim, record, finish, cancel. The database is the queue; Celery only rings.
 
 A turn belongs to whoever claimed it last: the claim raises its epoch and takes a lease, and every write names the
 epoch. A worker whose lease ran out finds that it owns nothing any more (LeaseLost) and stops at once. All times are
@@ -15,11 +15,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import (
     BooleanField,
     Case,
-    Count,
     DurationField,
     Exists,
     F,
@@ -36,12 +35,9 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from capabilities.common.text import storable
-from capabilities.models import Agent
-from sessions.access import TURN_FIELDS, Ending, may_stop, turn_ending, turn_may_not_go_on
+from sessions.access import Ending, may_stop, turn_ending
 from sessions.models import (
-    KEPT,
     OPEN_STATUSES,
-    UNENDED,
     ChatSession,
     Step,
     StepKind,
@@ -50,8 +46,7 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
-from sessions.turns.bell import ring_after_commit
-from sessions.turns.endings import AFTERMATH, end_unclaimed, ending_turn, follow_up, stop_turn
+from sessions.turns.endings import AFTERMATH, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
     COUNTERS,
     EVENT,
@@ -69,152 +64,16 @@ from sessions.turns.fencing import (
     fence,
     from_now,
     hold,
-    insert_event,
     insert_events,
     owned,
     transition,
 )
-from sessions.turns.sweeping import Backoff, each_item, each_step
-from sessions.turns.waiting import resume_forgotten
-from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 from toolhub.tenants.statements import Insert, Param, Select, Update, param
 
 #: What others know as the ledger's, from the rooms behind it.
 __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
-
-#: Characters of a message.
-MAX_MESSAGE = 100_000
-#: Times that accept tries for the session's next number, when others take it first.
-ACCEPT_TRIES = 20
-#: Turns of each kind that one sweep ends.
-AT_ONCE = 100
-#: Turns whose end failed lately.
-ends_backoff = Backoff("end of turn")
-#: Turns that may not go on, and could not be stopped lately.
-stops_backoff = Backoff("stop of turn")
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A turn that is on record, and whether this request put it there."""
-
-    turn: Turn
-    created: bool
-
-
-# -- Accept -----------------------------------------------------------------------------------------------------------
-
-
-def accept(
-    session: ChatSession,
-    message: str,
-    *,
-    member: Membership,
-    agent: Agent | None = None,
-    idempotency_key: str = "",
-    origin_key: str = "",
-) -> Accepted:
-    """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
-
-    The same key with the same message to the same agent in the same session gives the same turn again: a client's
-    `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
-    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
-    `deleted`;
-    QueueFull where too many turns of the member or of the organisation wait already.
-    """
-    agent = agent or session.agent
-    message = storable(message)
-    keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
-    if session.parent_turn_id is not None:
-        raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
-    for _ in range(ACCEPT_TRIES):
-        full = None
-        if agent.is_enabled:
-            try:
-                with transaction.atomic():
-                    return Accepted(_insert(session, agent, message, member, keys), created=True)
-            except QueueFull as error:
-                full = error
-            except ChatSession.DoesNotExist as gone:
-                raise Conflict("deleted", "This session was deleted.") from gone
-            except IntegrityError:
-                pass
-        # The key is taken, or (then once more) another request took the number between our look and our insert.
-        for name, key in keys.items():
-            known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
-            if known is not None:
-                return Accepted(_same_request(known, session, agent, message), created=False)
-        if not agent.is_enabled:
-            raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
-        if full is not None:
-            raise full
-    raise Conflict("busy", "Too many messages at once for this session: try again.")
-
-
-def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
-    """The session's last number, and how many turns of the organisation and of the member wait. One query."""
-    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
-    queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
-    waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
-    mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
-    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(KEPT, pk=session.pk).values_list(
-        Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
-    )
-    found: tuple[int, int, int] = places.get()
-    return found
-
-
-def _check_queue(waiting: int, mine: int) -> None:
-    """Raise QueueFull where so many wait already. Requests side by side may pass the limit by a few."""
-    if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
-        text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
-        raise QueueFull(text)
-    if mine >= settings.TOOLHUB_QUEUED_PER_MEMBER:
-        raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
-
-
-def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
-    last, waiting, mine = _places(session, member)
-    _check_queue(waiting, mine)
-    turn = Turn(
-        organisation_id=session.organisation_id,
-        session=session,
-        seq=last + 1,
-        membership=member,
-        agent=agent,
-        message=message,
-        **keys,
-    )
-    insert_turn(turn)
-    kept = ChatSession.objects.filter(KEPT, pk=session.pk)
-    if not kept.update(active_at=Now(), title=session.title or title_of(message)):
-        raise ChatSession.DoesNotExist  # deleted between our look and our insert
-    return turn
-
-
-def insert_turn(turn: Turn) -> None:
-    """Store a new turn as queued, with its first event, and call for a worker once it is committed."""
-    turn.deadline_at = from_now(settings.TOOLHUB_QUEUE_SECONDS)
-    turn.rang_at = Now()
-    turn.last_event = 1
-    turn.save(force_insert=True)
-    insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
-    ring_after_commit(turn.pk)
-
-
-def title_of(message: str) -> str:
-    """What a session is called that begins with this message."""
-    return message.strip().splitlines()[0][:80] if message.strip() else ""
-
-
-def _same_request(known: Turn, session: ChatSession, agent: Agent, message: str) -> Turn:
-    if (known.session_id, known.agent_id, known.message) != (session.pk, agent.pk, message):
-        raise Conflict(
-            "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."
-        )
-    return known
 
 
 # -- Claim and hold ---------------------------------------------------------------------------------------------------
@@ -552,61 +411,3 @@ def cancel(turn: Turn, *, actor: Membership) -> None:
             hold(turn.parent_step.turn_id)
         stop_turn(turn.pk, Ending(TurnStatus.CANCELLED, "cancelled", f"Stopped by {actor}."))
     turn.refresh_from_db()
-
-
-def reap() -> None:
-    """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
-    on; and let those go on that wait for nobody. Each by itself. Safe in any worker."""
-    with system_scope():
-        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, resume_forgotten))
-
-
-def _stop_disallowed() -> None:
-    """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off."""
-    found = Turn.objects.filter(UNENDED, turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
-    found = found.exclude(pk__in=stops_backoff.paused()).order_by("created_at", "pk")
-    each_item(stops_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), stop_disallowed)
-
-
-@transaction.atomic
-def stop_disallowed(turn_id: UUID) -> None:
-    """Stop one turn that may not go on, with its audit row; one that may is left alone."""
-    turn = Turn.objects.select_related("parent_step").get(pk=turn_id)
-    ending = turn_ending(Turn.objects.values(*TURN_FIELDS).get(pk=turn_id))
-    if ending is None:
-        return
-    if turn.parent_step is not None:
-        hold(turn.parent_step.turn_id)
-    if stop_turn(turn_id, ending):
-        record("turn.stop", turn, actor=None, after={"reason": ending.code, "message": ending.message})
-
-
-def _end_stopped() -> None:
-    _end_each(Turn.objects.filter(_unheld()).exclude(cancel_requested_at=None), None)
-
-
-def _end_expired() -> None:
-    late = Turn.objects.filter(_unheld(), deadline_at__lt=Now())
-    _end_each(late, Ending(TurnStatus.EXPIRED, "deadline", "The turn ran out of time."))
-
-
-def _end_crashed() -> None:
-    crashed = Turn.objects.filter(_unheld(), status=TurnStatus.RUNNING, attempts__gte=settings.TOOLHUB_MAX_ATTEMPTS)
-    message = "The worker crashed on this turn again and again."
-    _end_each(crashed, Ending(TurnStatus.FAILED, "crash_loop", message))
-
-
-def _unheld() -> Q:
-    """Turns that could run and that no worker holds now."""
-    return UNENDED & (Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now()))
-
-
-def _end_each(turns: QuerySet[Turn], ending: Ending | None) -> None:
-    """End them like this; without an ending, as turns that were stopped."""
-    oldest = turns.exclude(pk__in=ends_backoff.paused()).order_by("created_at", "pk")
-
-    def end(turn_id: UUID) -> None:
-        with transaction.atomic():
-            end_unclaimed(Turn.objects.filter(_unheld(), pk=turn_id), ending or ending_of(turn_id))
-
-    each_item(ends_backoff, list(oldest.values_list("pk", "organisation_id")[:AT_ONCE]), end)

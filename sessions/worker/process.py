@@ -31,7 +31,7 @@ from sessions.loop.run import run_turn
 from sessions.models import UNENDED, Turn, TurnStatus
 from sessions.schedules import periodic
 from sessions.trial import runs as trial_runs
-from sessions.turns import bell, ledger, queue
+from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -188,7 +188,7 @@ class Housekeeper:
         what was deleted."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        each_step((ledger.reap, *clock, *calls, remove_deleted))
+        each_step((reaping.reap, *clock, *calls, remove_deleted))
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on
 from tests.scripted_openai import Json
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -17,7 +17,7 @@ NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 
 def accept(session: ChatSession, message: str = "hello") -> Turn:
     with organisation_scope(session.organisation_id):
-        return ledger.accept(session, message, member=session.membership).turn
+        return accepting.accept(session, message, member=session.membership).turn
 
 
 def run(session: ChatSession, message: str = "hello") -> Turn:

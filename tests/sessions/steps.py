@@ -8,14 +8,14 @@ from uuid import UUID
 from django.utils import timezone
 
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.turns.ledger import Claim
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 
 def accepted(session: ChatSession, message: str = "hello", key: str = "") -> Turn:
     with organisation_scope(session.organisation_id):
-        return ledger.accept(session, message, member=session.membership, idempotency_key=key).turn
+        return accepting.accept(session, message, member=session.membership, idempotency_key=key).turn
 
 
 def claimed(turn: Turn, owner: str = "worker-1") -> Claim:

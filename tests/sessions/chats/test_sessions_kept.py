@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from sessions.chats.writes import delete_session, remove_deleted
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Step, StepKind, Turn, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.schedules.test_periodic import schedule
@@ -257,7 +257,7 @@ def test_a_message_does_not_reach_a_session_that_was_deleted_meanwhile(session: 
         delete_session(session, actor=bob)
 
         with pytest.raises(ledger.Conflict, match="deleted") as refused:
-            ledger.accept(at_hand, "hello", member=bob)
+            accepting.accept(at_hand, "hello", member=bob)
 
         assert refused.value.code == "deleted"
         assert session.turns.count() == 1

@@ -14,7 +14,7 @@ from capabilities.models import Grant, Provider, Role, RoleMembership, RoleRule
 from sessions.chats import live, markdown, readers
 from sessions.chats.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
@@ -400,7 +400,7 @@ def test_what_the_ledger_refuses_keeps_the_text(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise ledger.Conflict("agent_disabled", "The agent Starter is switched off.")
 
-    monkeypatch.setattr(ledger, "accept", refuse)
+    monkeypatch.setattr(accepting, "accept", refuse)
 
     answer = as_bob.post(page_of(session, "turns/"), {"message": "Keep me"}, headers=HTMX)
 
@@ -588,7 +588,7 @@ def test_the_stream_ends_when_its_reader_may_read_no_more(
 
 def test_the_stream_reads_a_real_turn_to_its_end(read_stream: Read, session: ChatSession) -> None:
     with organisation_scope(session.organisation):
-        turn = ledger.accept(session, "Hello", member=session.membership).turn
+        turn = accepting.accept(session, "Hello", member=session.membership).turn
         ledger.cancel(turn, actor=session.membership)
 
     events = read_stream(turn)

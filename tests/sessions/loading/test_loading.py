@@ -27,7 +27,7 @@ from capabilities.models import (
 )
 from sessions.loading.queries import loads_of as loads_seen
 from sessions.models import ChatSession, LoadedToolkit, StepKind, StepStatus, Turn, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import accepting
 from tests.cast import (
     allow_toolkit,
     give_tool,
@@ -845,7 +845,7 @@ def ask_agent(session: ChatSession, agent: Agent, provider: ScriptedOpenAI) -> l
     """Names of the tools that a turn of another agent of the session begins with."""
     seen = len(provider.requests)
     with organisation_scope(session.organisation_id):
-        turn = ledger.accept(session, "You?", member=session.membership, agent=agent).turn
+        turn = accepting.accept(session, "You?", member=session.membership, agent=agent).turn
     work(turn)
     return carried(provider.requests[seen])
 

@@ -20,7 +20,7 @@ from sessions.loading.writes import By, share_loads
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.prefix import Prefix, remembered
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
-from sessions.turns import ledger
+from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on
 from tests.cast import allow_toolkit, give_tool, make_agent, make_member, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -80,7 +80,7 @@ def test_mr_25_what_clashes_for_one_agent_stays_loaded_for_the_agent_that_loaded
     share(session)
     load_by_hand(session, "fast")
     with organisation_scope(session.organisation_id):
-        accepted = ledger.accept(reread(session), "Hello.", member=session.membership, agent=colleague)
+        accepted = accepting.accept(reread(session), "Hello.", member=session.membership, agent=colleague)
 
     turn = work(accepted.turn)
 

@@ -33,7 +33,7 @@ from sessions.loading.loadable import LoadResult, Place
 from sessions.loading.writes import By, may_load_category
 from sessions.models import ChatSession, LoadedToolkit, StepStatus, Turn, TurnStatus, UnloadReason
 from sessions.selection.queries import selection_preview
-from sessions.turns import ledger
+from sessions.turns import accepting
 from tests.cast import make_agent, make_category, make_meta_tools, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.loading_model import AGENTS, CATEGORIES, CORE, KITS, TOOLS, AgentConfig, Config, Kit, Row, Thing
@@ -407,7 +407,7 @@ class LoadingMachine(RuleBasedStateMachine):
         name = f"turn{len(self.turns) + 1}"
         self.plans[name] = [list(calls) for calls in plan]
         found = Agent.objects.get(slug=agent)
-        self.turns.append(ledger.accept(self.session, name, member=self.world.bob, agent=found).turn)
+        self.turns.append(accepting.accept(self.session, name, member=self.world.bob, agent=found).turn)
         return self.turns[-1]
 
     @rule(agent=an_agent, plan=a_plan)

@@ -17,7 +17,7 @@ from pytest_django import Settings
 from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Provider, RoleMembership, Tool
 from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking
 from sessions.worker import process as worker
 from tests.cast import hold_credential, make_agent, make_category, make_role, make_session, make_tool
@@ -433,7 +433,7 @@ def end_as(child: Turn, status: TurnStatus) -> None:
         cancel(child)
     elif status == TurnStatus.EXPIRED:
         change(child.pk, deadline_at=ledger.from_now(-1))
-        ledger.reap()
+        reaping.reap()
     else:
         claim = ledger.claim(child.pk, "worker-9")
         assert claim is not None
@@ -476,7 +476,7 @@ def test_a_child_that_crashes_its_workers_again_and_again_wakes_its_parent(
         assert ledger.claim(child.pk, "worker-9") is not None
         expire_lease(child.pk)
 
-    ledger.reap()
+    reaping.reap()
     work_all()
 
     assert reread(child).error_code == "crash_loop"
@@ -545,7 +545,7 @@ def test_a_cancel_and_the_ends_of_the_children_at_once_leave_nothing_open_and_no
         children = children_of(turn)
         claims = [ledger.claim(child.pk, "worker-9") for child in children]
 
-        at_once([partial(cancel, turn), *(partial(finish_or_lose, claim) for claim in claims if claim), ledger.reap])
+        at_once([partial(cancel, turn), *(partial(finish_or_lose, claim) for claim in claims if claim), reaping.reap])
 
         assert reread(turn).status in (TurnStatus.CANCELLED, TurnStatus.QUEUED)
         cancel(turn)
@@ -710,7 +710,7 @@ def test_a_parent_that_was_missed_is_found_by_a_sweep(
     (child,) = children_of(turn)
     change(child.pk, status=TurnStatus.DONE, answer="Behind the ledger's back.", ended_at=timezone.now())
 
-    at_once([ledger.reap] * 3)
+    at_once([reaping.reap] * 3)
 
     assert reread(turn).status == TurnStatus.QUEUED
     assert events_of(turn).count("resumed") == 1
@@ -726,7 +726,7 @@ def test_the_deadline_does_not_run_while_the_turn_waits(
     past = timezone.now() - timedelta(hours=1)
     change(turn.pk, waiting_since=past, deadline_at=past + timedelta(minutes=5))
 
-    ledger.reap()
+    reaping.reap()
     assert reread(turn).status == TurnStatus.WAITING_CHILD
     work(children_of(turn)[0])
 

@@ -17,7 +17,7 @@ from sessions.loop import drafts
 from sessions.loop.drafts import Draft
 from sessions.loop.history import CUT_OFF
 from sessions.models import ChatSession, StepKind, Turn, TurnStatus
-from sessions.turns import bell, ledger
+from sessions.turns import bell, ledger, reaping
 from sessions.turns.events import Delta, Event, _Text, watch
 from sessions.turns.held import Held
 from sessions.worker.process import Housekeeper, watch_held, work_on
@@ -379,7 +379,7 @@ def test_what_a_dead_worker_s_model_wrote_is_kept_on_stop(session: ChatSession) 
         ledger.cancel(turn, actor=session.membership)
     expire_lease(turn.pk)
 
-    ledger.reap()
+    reaping.reap()
 
     turn = reread(turn)
     assert (turn.status, turn.answer, turn.draft) == (TurnStatus.CANCELLED, "half of", "")

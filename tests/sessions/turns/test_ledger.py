@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from sessions.loop import delegation
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
-from sessions.turns import bell, ledger
+from sessions.turns import accepting, bell, ledger, reaping
 from sessions.turns import waiting as parking
-from sessions.turns.ledger import Accepted, Claim, LeaseLost
+from sessions.turns.accepting import Accepted
+from sessions.turns.ledger import Claim, LeaseLost
 from sessions.worker import process as worker
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import (
@@ -77,8 +78,8 @@ def step_statuses(turn: Turn) -> list[str]:
 
 def test_the_same_key_with_the_same_message_is_the_same_turn(session: ChatSession) -> None:
     with organisation_scope(session.organisation_id):
-        first = ledger.accept(session, "hello", member=session.membership, idempotency_key="k")
-        second = ledger.accept(session, "hello", member=session.membership, idempotency_key="k")
+        first = accepting.accept(session, "hello", member=session.membership, idempotency_key="k")
+        second = accepting.accept(session, "hello", member=session.membership, idempotency_key="k")
 
         assert (first.created, second.created) == (True, False)
         assert first.turn.pk == second.turn.pk
@@ -91,7 +92,7 @@ def test_the_same_key_with_another_message_or_session_is_refused(session: ChatSe
 
     for where, message in ((session, "bye"), (other, "hello")):
         with organisation_scope(session.organisation_id), pytest.raises(ledger.Conflict) as refused:
-            ledger.accept(where, message, member=session.membership, idempotency_key="k")
+            accepting.accept(where, message, member=session.membership, idempotency_key="k")
         assert refused.value.code == "idempotency_key_reused"
 
 
@@ -103,7 +104,7 @@ def test_a_disabled_agent_takes_no_message(session: ChatSession) -> None:
     session.agent.is_enabled = False
 
     with organisation_scope(session.organisation_id), pytest.raises(ledger.Conflict) as refused:
-        ledger.accept(session, "hello", member=session.membership)
+        accepting.accept(session, "hello", member=session.membership)
 
     assert refused.value.code == "agent_disabled"
 
@@ -122,7 +123,7 @@ def test_a_worker_is_called_only_after_the_commit(
 def test_twenty_posters_at_once_leave_no_gap_and_a_key_makes_one_turn(session: ChatSession) -> None:
     def post(number: int) -> Accepted:
         key = "shared" if number % 2 else ""
-        return ledger.accept(session, "hello", member=session.membership, idempotency_key=key)
+        return accepting.accept(session, "hello", member=session.membership, idempotency_key=key)
 
     with organisation_scope(session.organisation_id):
         results = at_once([partial(post, number) for number in range(20)])
@@ -358,7 +359,7 @@ def test_a_turn_that_hangs_past_its_deadline_is_let_go_and_expires(session: Chat
     change(turn.pk, deadline_at=ledger.from_now(-60), lease_until=ledger.from_now(-1))
 
     ledger.renew("worker-1", [turn.pk])
-    ledger.reap()
+    reaping.reap()
 
     assert reread(turn).status == TurnStatus.EXPIRED
 
@@ -473,12 +474,12 @@ def crash(turn: Turn, times: int) -> None:
 def test_a_turn_that_crashes_five_workers_in_a_row_fails(session: ChatSession) -> None:
     turn = accepted(session)
     crash(turn, 4)
-    ledger.reap()
+    reaping.reap()
     assert reread(turn).status == TurnStatus.RUNNING
 
     crash(turn, 1)
     assert ledger.claim(turn.pk, "worker-6") is None
-    ledger.reap()
+    reaping.reap()
 
     row = reread(turn)
     assert (row.status, row.error_code) == (TurnStatus.FAILED, "crash_loop")
@@ -500,7 +501,7 @@ def test_an_intent_alone_proves_nothing(session: ChatSession) -> None:
     for round in range(1, 6):
         start_call(claimed(turn), round=round)
         expire_lease(turn.pk)
-    ledger.reap()
+    reaping.reap()
 
     assert reread(turn).error_code == "crash_loop"
     assert step_statuses(turn) == [StepStatus.UNKNOWN] * 5
@@ -513,11 +514,11 @@ def test_a_turn_past_its_deadline_expires_once_nobody_holds_it(session: ChatSess
         claimed(turn)
     change(turn.pk, deadline_at=ledger.from_now(-1))
 
-    ledger.reap()
+    reaping.reap()
     if is_running:
         assert reread(turn).status == TurnStatus.RUNNING  # its own worker ends it
         expire_lease(turn.pk)
-        ledger.reap()
+        reaping.reap()
 
     row = reread(turn)
     assert (row.status, row.error_code) == (TurnStatus.EXPIRED, "deadline")
@@ -527,10 +528,10 @@ def test_a_turn_past_its_deadline_expires_once_nobody_holds_it(session: ChatSess
 def test_a_second_reap_changes_nothing(session: ChatSession) -> None:
     turn = accepted(session)
     change(turn.pk, deadline_at=ledger.from_now(-1))
-    ledger.reap()
+    reaping.reap()
     events, ended_at = events_of(turn), reread(turn).ended_at
 
-    ledger.reap()
+    reaping.reap()
 
     assert (events_of(turn), reread(turn).ended_at) == (events, ended_at)
     assert events == [(1, "accepted"), (2, "expired")]
@@ -542,7 +543,7 @@ def test_several_reapers_end_a_turn_once(session: ChatSession) -> None:
     for turn in turns:
         change(turn.pk, deadline_at=ledger.from_now(-1))
 
-    at_once([ledger.reap] * 4)
+    at_once([reaping.reap] * 4)
 
     assert [events_of(turn) for turn in turns] == [[(1, "accepted"), (2, "expired")]] * 5
 
@@ -600,7 +601,7 @@ def test_a_cancelled_turn_whose_worker_died_is_ended_by_a_sweep(session: ChatSes
     cancel(turn)
     expire_lease(turn.pk)
 
-    ledger.reap()
+    reaping.reap()
 
     assert reread(turn).status == TurnStatus.CANCELLED
     assert step_statuses(turn) == [StepStatus.UNKNOWN]

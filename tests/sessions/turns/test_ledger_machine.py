@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
-from sessions.turns import ledger
+from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.ledger import Claim, LeaseLost
 from tests.cast import make_agent, make_session
@@ -293,7 +293,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
-        ledger.reap()
+        reaping.reap()
         for status, is_due in self.ENDED_BY_SWEEPS:
             for expected in [each for each in self.turns.values() if each.is_free and is_due(each)]:
                 if expected.is_free:  # and was not stopped with the one that gave it away

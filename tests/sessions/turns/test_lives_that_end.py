@@ -10,7 +10,7 @@ import pytest
 from capabilities.models import Agent
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.schedules import periodic
-from sessions.turns import ledger
+from sessions.turns import ledger, reaping
 from sessions.turns.fencing import check_may_start
 from sessions.worker.process import work_on
 from tests.cast import make_agent, make_session, make_turn
@@ -77,8 +77,8 @@ def test_a_queued_turn_ends_with_the_next_sweep_on_record(
         with organisation_scope(alice.organisation_id):
             Agent.objects.filter(slug="other").update(is_enabled=True)
 
-    ledger.reap()
-    ledger.reap()
+    reaping.reap()
+    reaping.reap()
 
     assert ended(turn) == (how(code), code)
     assert events_of(turn)[-1] == how(code)
@@ -108,7 +108,7 @@ def test_a_running_turn_is_told_to_stop_and_ends_with_the_reason(
     claim = claimed(turn)
     change(session.membership, alice)
 
-    ledger.reap()
+    reaping.reap()
 
     assert reread(turn).cancel_requested_at is not None
     with organisation_scope(session.organisation_id):
@@ -185,7 +185,7 @@ def test_what_a_crashed_worker_left_ends_with_the_reason(session: ChatSession, a
     with organisation_scope(session.organisation_id):
         Turn.objects.update(lease_until=ledger.from_now(-1))
 
-    ledger.reap()
+    reaping.reap()
 
     assert ended(turn) == (TurnStatus.CANCELLED, "member_removed")
 
@@ -199,7 +199,7 @@ def test_a_waiting_turn_and_its_child_end_together(session: ChatSession, alice: 
     child = make_turn(make_session(session.membership, parent_turn=parent, depth=1), parent_step=step)
     removed(session.membership, alice)
 
-    ledger.reap()
+    reaping.reap()
 
     assert ended(parent) == (TurnStatus.CANCELLED, "member_removed")
     assert ended(child)[0] == TurnStatus.CANCELLED
@@ -213,7 +213,7 @@ def test_another_organisation_s_member_of_the_same_user_goes_on(
     mine, theirs = accepted(session), accepted(make_session(elsewhere))
 
     removed(session.membership, alice)
-    ledger.reap()
+    reaping.reap()
 
     assert ended(mine) == (TurnStatus.CANCELLED, "member_removed")
     assert ended(theirs) == (TurnStatus.QUEUED, "")

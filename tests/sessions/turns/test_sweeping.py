@@ -16,7 +16,7 @@ from capabilities.access.grants import writes as grants
 from sessions.chats import writes as chats
 from sessions.models import ChatSession, Notice, Schedule, Turn, TurnStatus
 from sessions.schedules import periodic
-from sessions.turns import bell, endings, ledger
+from sessions.turns import accepting, bell, endings, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
 from sessions.worker import process as worker
@@ -30,8 +30,8 @@ from toolhub.tenants.scope import organisation_scope
 pytestmark = pytest.mark.django_db
 
 BACKOFFS = (
-    ledger.ends_backoff,
-    ledger.stops_backoff,
+    reaping.ends_backoff,
+    reaping.stops_backoff,
     chats.removal_backoff,
     parking.resume_backoff,
     periodic.reminders_backoff,
@@ -195,8 +195,8 @@ def deleted(session: ChatSession) -> None:
 
 
 ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
-    "end of a turn": (ledger, "end_unclaimed", late),
-    "stop of a turn": (ledger, "stop_disallowed", left),
+    "end of a turn": (reaping, "end_unclaimed", late),
+    "stop of a turn": (reaping, "stop_disallowed", left),
     "waiting turn": (parking, "resume", waiting),
     "reminder": (periodic, "tell_reminder", remind),
     "schedule": (periodic, "run_schedule", schedule),
@@ -232,7 +232,7 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
 
 
 def test_every_pause_is_in_the_table_of_these_tests() -> None:
-    found = [value for module in (chats, ledger, parking, periodic) for value in vars(module).values()]
+    found = [value for module in (chats, reaping, parking, periodic) for value in vars(module).values()]
     kept = {id(each) for each in found if isinstance(each, Backoff)}
     written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").rglob("*.py"))
 
@@ -244,14 +244,14 @@ def test_a_schedule_that_fails_unforeseen_says_so_and_is_tried_again(
     attacker: ChatSession, victim: ChatSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = schedule(attacker), schedule(victim, next_at=timezone.now(), message="good")
-    real = ledger.accept
+    real = accepting.accept
 
     def accept(session: ChatSession, message: str, **more: Any) -> Any:
         if message != "good":
             raise ZeroDivisionError
         return real(session, message, **more)
 
-    monkeypatch.setattr(ledger, "accept", accept)
+    monkeypatch.setattr(accepting, "accept", accept)
 
     sweep()
 
@@ -259,7 +259,7 @@ def test_a_schedule_that_fails_unforeseen_says_so_and_is_tried_again(
     assert (row.is_enabled, row.next_at) == (True, bad.next_at)
     assert row.last_error == "It could not be started (ZeroDivisionError); it is tried again."
     assert fresh(good).last_error == ""
-    monkeypatch.setattr(ledger, "accept", real)
+    monkeypatch.setattr(accepting, "accept", real)
     periodic.schedules_backoff.clear()
     sweep()
     assert (fresh(bad).last_error, fresh(bad).next_at > timezone.now()) == ("", True)
@@ -284,7 +284,7 @@ def test_a_step_that_fails_as_a_whole_keeps_no_other_from_running(
     def fails(*_: object) -> None:
         raise RuntimeError("broken")
 
-    broken = {"reminders": (periodic, "tell_reminders"), "reap": (ledger, "reap"), "ring": (worker, "unrung")}[step]
+    broken = {"reminders": (periodic, "tell_reminders"), "reap": (reaping, "reap"), "ring": (worker, "unrung")}[step]
     monkeypatch.setattr(*broken, fails)
 
     sweep()

@@ -1,0 +1,159 @@
+"""A message becomes a turn: on record before anybody is told that it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import (
+    Count,
+    OuterRef,
+    QuerySet,
+    Subquery,
+)
+from django.db.models.functions import Coalesce, Now
+
+from capabilities.common.text import storable
+from capabilities.models import Agent
+from sessions.models import (
+    KEPT,
+    ChatSession,
+    Turn,
+    TurnStatus,
+)
+from sessions.turns.bell import ring_after_commit
+from sessions.turns.fencing import (
+    Conflict,
+    QueueFull,
+    from_now,
+    insert_event,
+)
+from toolhub.tenants.models import Membership
+
+#: Characters of a message.
+MAX_MESSAGE = 100_000
+
+
+#: Times that accept tries for the session's next number, when others take it first.
+ACCEPT_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A turn that is on record, and whether this request put it there."""
+
+    turn: Turn
+    created: bool
+
+
+def accept(
+    session: ChatSession,
+    message: str,
+    *,
+    member: Membership,
+    agent: Agent | None = None,
+    idempotency_key: str = "",
+    origin_key: str = "",
+) -> Accepted:
+    """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
+
+    The same key with the same message to the same agent in the same session gives the same turn again: a client's
+    `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
+    `deleted`;
+    QueueFull where too many turns of the member or of the organisation wait already.
+    """
+    agent = agent or session.agent
+    message = storable(message)
+    keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
+    if session.parent_turn_id is not None:
+        raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
+    for _ in range(ACCEPT_TRIES):
+        full = None
+        if agent.is_enabled:
+            try:
+                with transaction.atomic():
+                    return Accepted(_insert(session, agent, message, member, keys), created=True)
+            except QueueFull as error:
+                full = error
+            except ChatSession.DoesNotExist as gone:
+                raise Conflict("deleted", "This session was deleted.") from gone
+            except IntegrityError:
+                pass
+        # The key is taken, or (then once more) another request took the number between our look and our insert.
+        for name, key in keys.items():
+            known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
+            if known is not None:
+                return Accepted(_same_request(known, session, agent, message), created=False)
+        if not agent.is_enabled:
+            raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
+        if full is not None:
+            raise full
+    raise Conflict("busy", "Too many messages at once for this session: try again.")
+
+
+def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
+    """The session's last number, and how many turns of the organisation and of the member wait. One query."""
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
+    waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
+    mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
+    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(KEPT, pk=session.pk).values_list(
+        Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
+    )
+    found: tuple[int, int, int] = places.get()
+    return found
+
+
+def _check_queue(waiting: int, mine: int) -> None:
+    """Raise QueueFull where so many wait already. Requests side by side may pass the limit by a few."""
+    if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
+        text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
+        raise QueueFull(text)
+    if mine >= settings.TOOLHUB_QUEUED_PER_MEMBER:
+        raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
+
+
+def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
+    last, waiting, mine = _places(session, member)
+    _check_queue(waiting, mine)
+    turn = Turn(
+        organisation_id=session.organisation_id,
+        session=session,
+        seq=last + 1,
+        membership=member,
+        agent=agent,
+        message=message,
+        **keys,
+    )
+    insert_turn(turn)
+    kept = ChatSession.objects.filter(KEPT, pk=session.pk)
+    if not kept.update(active_at=Now(), title=session.title or title_of(message)):
+        raise ChatSession.DoesNotExist  # deleted between our look and our insert
+    return turn
+
+
+def insert_turn(turn: Turn) -> None:
+    """Store a new turn as queued, with its first event, and call for a worker once it is committed."""
+    turn.deadline_at = from_now(settings.TOOLHUB_QUEUE_SECONDS)
+    turn.rang_at = Now()
+    turn.last_event = 1
+    turn.save(force_insert=True)
+    insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
+    ring_after_commit(turn.pk)
+
+
+def title_of(message: str) -> str:
+    """What a session is called that begins with this message."""
+    return message.strip().splitlines()[0][:80] if message.strip() else ""
+
+
+def _same_request(known: Turn, session: ChatSession, agent: Agent, message: str) -> Turn:
+    if (known.session_id, known.agent_id, known.message) != (session.pk, agent.pk, message):
+        raise Conflict(
+            "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."
+        )
+    return known
