@@ -18,7 +18,7 @@ from capabilities.agents.writes import AgentContent, create_agent
 from capabilities.models import Agent, LanguageModel, LoadingMode, Provider
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
 from sessions.chats.writes import open_session
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By, load, unload
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
 from sessions.turns import accepting
@@ -136,7 +136,7 @@ def _agent(member: Membership, mode: LoadingMode, url: str) -> Agent:
 
 def _by_hand(session: ChatSession, scene: Scene) -> None:
     """What the model loads and unloads in other modes, a person does here."""
-    place, by = Place(session, session.agent), By(session.membership)
+    place, by = LoadTarget(session, session.agent), By(session.membership)
     for act in (act for each in scene.rounds for act in each):
         if isinstance(act, Load):
             assert load(place, act.toolkit, by=by).status == "loaded"

@@ -69,7 +69,7 @@ def imported_modules(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]
     return [f"{base}.{alias.name}" for alias in node.names]
 
 
-def told(found: list[Import]) -> list[str]:
+def as_lines(found: list[Import]) -> list[str]:
     return [str(one) for one in found]
 
 
@@ -85,11 +85,11 @@ def test_the_reader_sees_every_kind_of_import(tmp_path: Path, monkeypatch: pytes
 
 
 def test_tenants_imports_neither_capabilities_nor_sessions() -> None:
-    assert told([one for one in imports("toolhub/tenants") if one.of("capabilities", "sessions")]) == []
+    assert as_lines([one for one in imports("toolhub/tenants") if one.of("capabilities", "sessions")]) == []
 
 
 def test_capabilities_does_not_import_sessions() -> None:
-    assert told([one for one in imports("capabilities") if one.of("sessions")]) == []
+    assert as_lines([one for one in imports("capabilities") if one.of("sessions")]) == []
 
 
 #: The rooms of each app, lowest first: a room imports from those before it. Rooms on one line see each other.
@@ -157,7 +157,7 @@ def test_no_room_imports_from_a_room_above_it() -> None:
             if rank[other] > rank[own]:
                 wrong.append(one)
 
-    assert told(wrong) == []
+    assert as_lines(wrong) == []
 
 
 @pytest.mark.parametrize("app", ROOMS)
@@ -176,7 +176,7 @@ def test_no_layer_imports_from_a_layer_above_it_in_its_room() -> None:
             if one.of(app) and room_of(module) == room_of(one.module) and own is not None and (other or 0) > own:
                 wrong.append(one)
 
-    assert told(wrong) == []
+    assert as_lines(wrong) == []
 
 
 def test_pages_and_routes_are_imported_by_their_room_and_where_addresses_are_put_together() -> None:
@@ -188,7 +188,7 @@ def test_pages_and_routes_are_imported_by_their_room_and_where_addresses_are_put
             if one.of(app) and layer_of(one.module) == 4 and not is_own and Path(one.file).stem not in HALLWAYS:
                 wrong.append(one)
 
-    assert told(wrong) == []
+    assert as_lines(wrong) == []
 
 
 def test_no_model_is_reached_by_name() -> None:
@@ -241,7 +241,7 @@ def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
 
     found = [one for one in imports("capabilities", "sessions") if one.of("toolhub") and not one.of(*allowed)]
 
-    assert told(found) == []
+    assert as_lines(found) == []
 
 
 @pytest.mark.parametrize("room", ["capabilities/contract", "capabilities/routing"])
@@ -251,13 +251,13 @@ def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> N
 
     found = [one for one in imports(room) if one.of(*django) or (one.of(*OWN) and not one.of(*pure))]
 
-    assert told(found) == []
+    assert as_lines(found) == []
 
 
 def test_what_runs_in_a_child_process_imports_nothing_that_knows_secrets() -> None:
     found = [one for one in imports("capabilities/common/confined_jobs") if one.of(*OWN, "django")]
 
-    assert told([one for one in found if not one.of("capabilities.contract")]) == []
+    assert as_lines([one for one in found if not one.of("capabilities.contract")]) == []
 
 
 def test_only_the_model_client_imports_openai() -> None:
@@ -269,7 +269,7 @@ def test_only_the_model_client_imports_openai() -> None:
 def test_a_late_import_gives_one_of_two_reasons() -> None:
     late = [one for one in imports(*HOUSES) if one.late]
 
-    assert told([one for one in late if not REASON.search(one.text)]) == []
+    assert as_lines([one for one in late if not REASON.search(one.text)]) == []
 
 
 def test_what_only_the_tests_install_is_not_imported_by_the_service() -> None:
@@ -284,8 +284,25 @@ def test_what_only_the_tests_install_is_not_imported_by_the_service() -> None:
         if root in provided and not {normalised(name) for name in provided[root]} & locked
     ]
 
-    assert told(missing) == []
+    assert as_lines(missing) == []
 
 
 def normalised(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+#: Names that say too little, or another thing to everybody else. A place is one where somebody has been.
+UNNAMED = {"Place", "Side", "World", "Reading", "Standing", "Meant", "told", "said"}
+MEANT_SO = {("capabilities/models/household.py", "Place")}
+
+
+def test_no_class_and_no_function_has_a_name_that_says_too_little() -> None:
+    found = [
+        (str(path.relative_to(ROOT)), node.name)
+        for folder in HOUSES
+        for path in sources(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name in UNNAMED
+    ]
+
+    assert {*found} - MEANT_SO == set()

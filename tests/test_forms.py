@@ -24,7 +24,7 @@ from django.db import connection, transaction
 from django.urls import Resolver404, resolve, reverse
 
 from capabilities.models import Agent, AgentToolkit, Tool, Toolkit
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.queries import load_for
 from sessions.models import TurnStatus
 from tests.browser import chromium, complaints, sign_in
@@ -40,7 +40,7 @@ from tests.cast import (
 )
 from tests.processes import wait_for
 from tests.tenants.test_factors import code_of
-from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, Side, fill
+from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, OrganisationRows, fill
 from tests.test_up import ROOT
 from toolhub.supervisor import free_port, uvicorn
 from toolhub.tenants.members.invitations import invite
@@ -64,7 +64,7 @@ class Form:
     """How one form is filled in, and what the page says afterwards. Fields that are not named stay as they are.
 
     A value is a text, a list of texts for a choice of several, or True and False for a checkbox; {name} in a text is
-    the field of that name of the Side, the names of the organisation's rows.
+    the field of that name of the OrganisationRows, the names of the organisation's rows.
     """
 
     fields: Mapping[str, str | bool | list[str]] = field(default_factory=dict)
@@ -282,7 +282,7 @@ class Walk:
     context: BrowserContext
     #: Of whoever is not signed in.
     outside: BrowserContext
-    side: Side
+    side: OrganisationRows
     database: Path
     before: sqlite3.Connection
     cookies: Any
@@ -313,7 +313,7 @@ class Filled:
     """A copy of the tests' database with Acme in it, the names of its rows, and pages beside those of ROUTES."""
 
     database: sqlite3.Connection
-    side: Side
+    side: OrganisationRows
     #: Name of a page, and its path: for Alice, and for whoever is not signed in.
     pages: tuple[tuple[str, str], ...]
     outside: tuple[tuple[str, str], ...]
@@ -352,7 +352,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
             agent, other = Agent.objects.get(slug=side.agent), make_agent(alice.organisation, slug="other")
             loaded = make_session(alice, agent, title="word loaded")
             make_turn(loaded, "word ended", status=TurnStatus.FAILED, agent=other, error_message="word")
-            load_for(Place(loaded, agent), actor=alice, category=side.category)
+            load_for(LoadTarget(loaded, agent), actor=alice, category=side.category)
             give_tool(other, make_tool(alice.organisation, "off_tool"))
             Tool.objects.filter(name="off_tool").update(is_enabled=False)
             AgentToolkit.objects.create(
@@ -438,7 +438,7 @@ def walk(filled: Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
-def pages_of_routes(side: Side) -> Iterator[tuple[str, str]]:
+def pages_of_routes(side: OrganisationRows) -> Iterator[tuple[str, str]]:
     """Name and path of each address that answers GET with a page, or sends to one."""
     for name in KNOWN:
         address, route = ADDRESSES[name], ROUTES[name]

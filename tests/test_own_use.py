@@ -37,7 +37,7 @@ from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enab
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import Category, Effect, Grant, GrantRequest, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.permissions import key_of, standing_of
+from capabilities.pipeline.permissions import key_of, permissions_of
 from tests.cast import (
     PASSWORD,
     make_agent,
@@ -71,8 +71,8 @@ pytestmark = pytest.mark.django_db
 
 
 def usable(member: Membership) -> set[str]:
-    standing = standing_of(member.pk)
-    return {tool.name for tool in Tool.objects.all() if standing.decide(key_of(tool)).allowed}
+    permissions = permissions_of(member.pk)
+    return {tool.name for tool in Tool.objects.all() if permissions.decide(key_of(tool)).allowed}
 
 
 def give_right(member: Membership, right: Right, category: str = "") -> Membership:

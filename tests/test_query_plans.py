@@ -31,7 +31,7 @@ from tests.history import copy_history
 from tests.query_plans import Collector, Statement, accesses
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run
-from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, Side, ask, client_of, fill
+from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, OrganisationRows, ask, client_of, fill
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, AuditEntry, Membership
 
@@ -106,7 +106,7 @@ def strangers() -> Iterable[Membership]:
             yield make_member(organisation, f"member-{number}-{place}")
 
 
-def ask_everything(collector: Collector, member: Membership, side: Side) -> None:
+def ask_everything(collector: Collector, member: Membership, side: OrganisationRows) -> None:
     """Ask each page and each list, and each write of sessions and turns; take back what that changed."""
     for name in KNOWN:
         for way in ROUTES[name].asks:

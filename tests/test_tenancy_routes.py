@@ -85,7 +85,7 @@ NO_RECORD = uuid4()
 
 
 @dataclass(frozen=True)
-class Side:
+class OrganisationRows:
     """Names of rows, as paths, queries and bodies give them: those of one organisation, or of rows that are missing.
 
     The fields bear the names of the path arguments of the routes.
@@ -150,7 +150,7 @@ class Side:
     idle_category: str = "no_idle_category"
 
 
-MISSING = Side(
+MISSING = OrganisationRows(
     "nowhere",
     uuid4(),
     uuid4(),
@@ -176,7 +176,7 @@ MISSING = Side(
     uuid4(),
 )
 
-Named = Callable[[Side], Mapping[str, Any]]
+Named = Callable[[OrganisationRows], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Route:
     """How a route is asked for."""
 
     asks: tuple[Ask, ...] = (Ask(),)
-    #: Path arguments that are not called as the Side's field is: {"turn_id": "open_turn"}.
+    #: Path arguments that are not called as the OrganisationRows's field is: {"turn_id": "open_turn"}.
     args: Mapping[str, str] = field(default_factory=dict)
     #: What a plain member lacks for it (403).
     right: Right | None = None
@@ -214,7 +214,7 @@ class Route:
 INVITED = {"email": "new@example.com", "access": "member"}
 
 
-def provider_form(side: Side) -> dict[str, Any]:
+def provider_form(side: OrganisationRows) -> dict[str, Any]:
     return {
         "name": "Fresh",
         "slug": "fresh",
@@ -227,7 +227,7 @@ def provider_form(side: Side) -> dict[str, Any]:
     }
 
 
-def agent_body(side: Side) -> dict[str, Any]:
+def agent_body(side: OrganisationRows) -> dict[str, Any]:
     return {
         "slug": "fresh",
         "name": "Fresh",
@@ -238,33 +238,33 @@ def agent_body(side: Side) -> dict[str, Any]:
     }
 
 
-def toolkit_body(side: Side) -> dict[str, Any]:
+def toolkit_body(side: OrganisationRows) -> dict[str, Any]:
     return {"name": "fresh", "tools": [{"tool": side.name, "timeout": 60}], "categories": [side.category]}
 
 
-def role_body(side: Side) -> dict[str, Any]:
+def role_body(side: OrganisationRows) -> dict[str, Any]:
     return {"slug": "fresh", "name": "Fresh", "mode": "listed", "rules": [{"tool": side.name, "effect": "allow"}]}
 
 
-def agent_form(side: Side) -> dict[str, Any]:
+def agent_form(side: OrganisationRows) -> dict[str, Any]:
     modes = {"loading_mode": "next_request", "scope": "organisation"}
     names = {"tools": [side.name], "allowed_toolkits": [side.toolkit]}
     return {"slug": "fresh", "name": "Fresh", "model": side.model_id} | modes | names
 
 
-def toolkit_form(side: Side) -> dict[str, Any]:
+def toolkit_form(side: OrganisationRows) -> dict[str, Any]:
     return {"name": "fresh", "tools": [side.name], "categories": [side.category]}
 
 
-def model_form(side: Side) -> dict[str, Any]:
+def model_form(side: OrganisationRows) -> dict[str, Any]:
     return {"name": "fresh", "context_window": 8000, "agents": [side.agent]}
 
 
-def role_form(side: Side) -> dict[str, Any]:
+def role_form(side: OrganisationRows) -> dict[str, Any]:
     return {"slug": "fresh", "name": "Fresh", "mode": "listed", f"tool-{side.name}": "allow"}
 
 
-def matrix_form(side: Side) -> dict[str, Any]:
+def matrix_form(side: OrganisationRows) -> dict[str, Any]:
     return {f"{side.listed}:t:{side.name}:": "allow"}
 
 
@@ -273,7 +273,7 @@ def stale(form: Named) -> Named:
     return lambda side: {**form(side), "stamp": "0.0"}
 
 
-def grant_form(side: Side) -> dict[str, Any]:
+def grant_form(side: OrganisationRows) -> dict[str, Any]:
     return {
         "member": side.colleague_email,
         "effect": "deny",
@@ -283,7 +283,7 @@ def grant_form(side: Side) -> dict[str, Any]:
     }
 
 
-def schedule_body(side: Side) -> dict[str, Any]:
+def schedule_body(side: OrganisationRows) -> dict[str, Any]:
     return {"name": "Fresh", "message": "hello", "cron": "0 9 * * *", "timezone": "UTC", "agent": side.agent}
 
 
@@ -753,7 +753,7 @@ class Address:
         one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
         return bool(set(self.arguments) & one_s_own)
 
-    def url(self, side: Side, route: Route) -> str:
+    def url(self, side: OrganisationRows, route: Route) -> str:
         kwargs = {name: getattr(side, route.args.get(name, name)) for name in self.arguments}
         return reverse(self.name, kwargs=kwargs)
 
@@ -779,9 +779,9 @@ ALL_ASKS = [(name, number) for name in GUARDED for number in range(len(ROUTES[na
 
 
 @dataclass(frozen=True)
-class World:
-    acme: Side
-    globex: Side
+class TwoOrganisations:
+    acme: OrganisationRows
+    globex: OrganisationRows
     alice: Membership
     bob: Membership
     charlie: Membership
@@ -804,7 +804,7 @@ def begin_keys_far_out() -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+def filled(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[TwoOrganisations]:
     """Both organisations, filled once for all tests of this module; each test runs in a savepoint behind them."""
     with django_db_blocker.unblock(), transaction.atomic():
         begin_keys_far_out()
@@ -816,17 +816,17 @@ def filled(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterato
             member.user.save()
         Organisation.objects.filter(pk=alice.organisation_id).update(name=f"{CANARY} Incorporated")
         alice.organisation.refresh_from_db()
-        yield World(fill(alice, CANARY), fill(charlie, "plainword"), alice, bob, charlie)
+        yield TwoOrganisations(fill(alice, CANARY), fill(charlie, "plainword"), alice, bob, charlie)
         transaction.set_rollback(True)
 
 
 @pytest.fixture
-def world(filled: World, db: None) -> World:
+def world(filled: TwoOrganisations, db: None) -> TwoOrganisations:
     """Rows of one's own to change: what a test does to them, no other test sees."""
     return deepcopy(filled)
 
 
-def fill(member: Membership, word: str) -> Side:
+def fill(member: Membership, word: str) -> OrganisationRows:
     """A row of every table for this member's organisation, with the word in each text of it."""
     organisation = member.organisation
     named = {"title": f"{word} title", "description": word, "keywords": [word]}
@@ -911,7 +911,7 @@ def fill(member: Membership, word: str) -> Side:
             f"own_{kind.name.replace('-', '_')}": kind.model.objects.get(membership=member).public_id
             for kind in kinds()
         }
-    return Side(
+    return OrganisationRows(
         org=organisation.slug,
         session_id=session.pk,
         turn_id=done.pk,
@@ -1039,8 +1039,8 @@ def ask(
     client: Client,
     name: str,
     way: Ask,
-    at: Side,
-    naming: Side | None = None,
+    at: OrganisationRows,
+    naming: OrganisationRows | None = None,
     headers: Mapping[str, str] | None = None,
     method: str | None = None,
 ) -> Answer:
@@ -1076,7 +1076,7 @@ async def streamed(response: StreamingHttpResponse) -> bytes:
     return b"".join([part async for part in response])
 
 
-def assert_nothing_of_acme(answer: Answer, world: World) -> None:
+def assert_nothing_of_acme(answer: Answer, world: TwoOrganisations) -> None:
     told = answer.body + answer.location
     secrets = [CANARY, "alice@example.com", "bob@example.com"]
     secrets += [str(each) for each in (world.acme.session_id, world.acme.turn_id, world.acme.open_turn)]
@@ -1093,13 +1093,13 @@ def test_every_route_has_an_entry_and_every_entry_a_route() -> None:
 
 
 def test_every_path_argument_can_be_filled_for_own_foreign_and_missing_rows() -> None:
-    known = {each.name for each in fields(Side)}
+    known = {each.name for each in fields(OrganisationRows)}
     wanted = {ROUTES[name].args.get(each, each) for name in KNOWN for each in ADDRESSES[name].arguments}
 
     assert wanted <= known
 
 
-def test_acme_has_a_row_in_every_table(world: World) -> None:
+def test_acme_has_a_row_in_every_table(world: TwoOrganisations) -> None:
     with organisation_scope(world.alice.organisation):
         empty = [model.__name__ for model in tenant_models() if not model.objects.exists()]
 
@@ -1107,7 +1107,7 @@ def test_acme_has_a_row_in_every_table(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", GUARDED)
-def test_an_entry_declares_every_method_that_its_route_takes(world: World, name: str) -> None:
+def test_an_entry_declares_every_method_that_its_route_takes(world: TwoOrganisations, name: str) -> None:
     client = client_of(world.alice, ADDRESSES[name])
     declared = {way.method for way in ROUTES[name].asks}
 
@@ -1132,7 +1132,7 @@ def test_no_address_takes_a_number_but_those_that_are_known() -> None:
     assert found == {name: set(numbers) for name, numbers in NUMBERS.items()}
 
 
-def test_no_answer_holds_the_key_of_a_row(world: World) -> None:
+def test_no_answer_holds_the_key_of_a_row(world: TwoOrganisations) -> None:
     """Pages, their addresses and form values, REST answers and redirects, of every route."""
     assert world.alice.pk > FIRST_KEY
     leaks = {}
@@ -1153,7 +1153,7 @@ def test_no_answer_holds_the_key_of_a_row(world: World) -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), ALL_ASKS)
-def test_alice_gets_what_she_asks_for(world: World, name: str, number: int) -> None:
+def test_alice_gets_what_she_asks_for(world: TwoOrganisations, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
 
     answer = ask(client_of(world.alice, ADDRESSES[name]), name, way, world.acme)
@@ -1161,7 +1161,7 @@ def test_alice_gets_what_she_asks_for(world: World, name: str, number: int) -> N
     assert answer.status == way.status, answer.body
 
 
-def test_alice_reads_the_canaries_that_charlie_must_not(world: World) -> None:
+def test_alice_reads_the_canaries_that_charlie_must_not(world: TwoOrganisations) -> None:
     """Else the test below would look for something that is nowhere to be seen."""
     silent = []
     clients = {True: by_token(world.alice), False: by_login(world.alice)}  # one token, or its list is full of new ones
@@ -1178,7 +1178,7 @@ def test_alice_reads_the_canaries_that_charlie_must_not(world: World) -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), ALL_ASKS)
-def test_without_a_login_there_is_nothing(world: World, name: str, number: int) -> None:
+def test_without_a_login_there_is_nothing(world: TwoOrganisations, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
     before = snapshot()
 
@@ -1196,7 +1196,7 @@ def test_without_a_login_there_is_nothing(world: World, name: str, number: int) 
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if ROUTES[name].is_public])
-def test_public_routes_tell_nothing_of_anybody(world: World, name: str) -> None:
+def test_public_routes_tell_nothing_of_anybody(world: TwoOrganisations, name: str) -> None:
     for way in ROUTES[name].asks:
         for client in (anybody(), by_login(world.charlie)):
             answer = ask(client, name, way, world.acme)
@@ -1208,7 +1208,7 @@ def test_public_routes_tell_nothing_of_anybody(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in GUARDED if ADDRESSES[name].arguments])
-def test_a_row_of_another_organisation_is_answered_like_a_missing_one(world: World, name: str) -> None:
+def test_a_row_of_another_organisation_is_answered_like_a_missing_one(world: TwoOrganisations, name: str) -> None:
     """In its own organisation's pages, in the other's pages, with every method, with and without htmx."""
     address = ADDRESSES[name]
     client = client_of(world.charlie, address)
@@ -1253,7 +1253,7 @@ def names_rows(way: Ask) -> bool:
 
 @pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if names_rows(ROUTES[each[0]].asks[each[1]])])
 def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_names_a_missing_row(
-    world: World, name: str, number: int
+    world: TwoOrganisations, name: str, number: int
 ) -> None:
     way = ROUTES[name].asks[number]
     client = client_of(world.charlie, ADDRESSES[name])
@@ -1271,7 +1271,7 @@ def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_name
     assert snapshot() == before
 
 
-def without_echo(answer: Answer, side: Side) -> Answer:
+def without_echo(answer: Answer, side: OrganisationRows) -> Answer:
     """A page may say again what was looked for."""
     body = answer.body
     named = (getattr(side, name.name) for name in fields(side) if name.name != "org")
@@ -1282,7 +1282,7 @@ def without_echo(answer: Answer, side: Side) -> Answer:
 
 
 @pytest.mark.parametrize(("name", "number"), ALL_ASKS)
-def test_charlies_own_pages_and_lists_hold_nothing_of_acme(world: World, name: str, number: int) -> None:
+def test_charlies_own_pages_and_lists_hold_nothing_of_acme(world: TwoOrganisations, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
     client = client_of(world.charlie, ADDRESSES[name])
     before = acme_rows(world)
@@ -1294,7 +1294,7 @@ def test_charlies_own_pages_and_lists_hold_nothing_of_acme(world: World, name: s
     assert acme_rows(world) == before
 
 
-def acme_rows(world: World) -> dict[str, Any]:
+def acme_rows(world: TwoOrganisations) -> dict[str, Any]:
     key = world.alice.organisation_id
     return {
         table: [row for row in rows if row.get("organisation_id", row["id"]) == key]
@@ -1306,7 +1306,7 @@ def acme_rows(world: World) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if ADDRESSES[each[0]].names_chat])
-def test_another_members_chat_is_answered_like_a_missing_one(world: World, name: str, number: int) -> None:
+def test_another_members_chat_is_answered_like_a_missing_one(world: TwoOrganisations, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
     client = client_of(world.bob, ADDRESSES[name])
     before = snapshot()
@@ -1321,7 +1321,9 @@ def test_another_members_chat_is_answered_like_a_missing_one(world: World, name:
 
 
 @pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if right_for(*each)])
-def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: World, name: str, number: int) -> None:
+def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(
+    world: TwoOrganisations, name: str, number: int
+) -> None:
     way = ROUTES[name].asks[number]
     client = client_of(world.bob, ADDRESSES[name])
     before = snapshot()
@@ -1341,7 +1343,7 @@ def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(world: Wo
     ("name", "number"),
     [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat and not right_for(*each)],
 )
-def test_what_asks_for_no_right_is_open_to_a_member(world: World, name: str, number: int) -> None:
+def test_what_asks_for_no_right_is_open_to_a_member(world: TwoOrganisations, name: str, number: int) -> None:
     way = ROUTES[name].asks[number]
 
     assert ask(client_of(world.bob, ADDRESSES[name]), name, way, world.acme).status == (way.without_tools or way.status)
@@ -1354,7 +1356,7 @@ def test_what_asks_for_no_right_is_open_to_a_member(world: World, name: str, num
     ("name", "number"),
     [each for each in ALL_ASKS if not ADDRESSES[each[0]].is_api and ROUTES[each[0]].asks[each[1]].method != "GET"],
 )
-def test_pages_that_change_something_ask_for_the_csrf_token(world: World, name: str, number: int) -> None:
+def test_pages_that_change_something_ask_for_the_csrf_token(world: TwoOrganisations, name: str, number: int) -> None:
     client = Client(enforce_csrf_checks=True, raise_request_exception=False)
     client.force_login(world.alice.user)
     before = snapshot()
@@ -1366,7 +1368,7 @@ def test_pages_that_change_something_ask_for_the_csrf_token(world: World, name: 
 
 
 @pytest.mark.parametrize("name", [name for name in GUARDED if ADDRESSES[name].is_page])
-def test_a_user_in_both_organisations_sees_each_only_at_its_own_address(world: World, name: str) -> None:
+def test_a_user_in_both_organisations_sees_each_only_at_its_own_address(world: TwoOrganisations, name: str) -> None:
     """Alice is an admin of Globex too: Acme's rows are still not to be found under /o/globex/."""
     client = by_login(make_member(world.charlie.organisation, "alice", Access.ADMIN))
 
@@ -1379,14 +1381,14 @@ def test_a_user_in_both_organisations_sees_each_only_at_its_own_address(world: W
             assert answer.status == way.status
 
 
-def test_a_stream_of_another_organisation_ends_before_its_first_byte(world: World) -> None:
+def test_a_stream_of_another_organisation_ends_before_its_first_byte(world: TwoOrganisations) -> None:
     for address, client in (("api-turn-events", by_token(world.charlie)), ("turn_stream", by_login(world.charlie))):
         answer = ask(client, address, Ask(), world.acme, headers={"Last-Event-ID": "1"})
         assert answer.status == 404
         assert "event:" not in answer.body
 
 
-def test_turns_that_charlie_was_refused_are_not_on_record(world: World) -> None:
+def test_turns_that_charlie_was_refused_are_not_on_record(world: TwoOrganisations) -> None:
     with system_scope():
         before = Turn.objects.count()
     ask(by_token(world.charlie), "api-session-turns", Ask("POST", body=lambda side: MESSAGE), world.acme)
@@ -1404,7 +1406,7 @@ VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke"
 FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create"})
 
 
-def with_access(world: World, access: Access) -> Membership:
+def with_access(world: TwoOrganisations, access: Access) -> Membership:
     """Bob at another level, with no right of his own."""
     with organisation_scope(world.bob.organisation):
         Membership.objects.filter(pk=world.bob.pk).update(access=access)
@@ -1415,7 +1417,7 @@ def with_access(world: World, access: Access) -> Membership:
 @pytest.mark.parametrize(
     ("name", "number"), [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat or right_for(*each)]
 )
-def test_an_operator_may_do_all_but_what_is_for_admins(world: World, name: str, number: int) -> None:
+def test_an_operator_may_do_all_but_what_is_for_admins(world: TwoOrganisations, name: str, number: int) -> None:
     way, right = ROUTES[name].asks[number], right_for(name, number)
     operator = with_access(world, Access.OPERATOR)
 
@@ -1428,7 +1430,7 @@ def test_an_operator_may_do_all_but_what_is_for_admins(world: World, name: str, 
 @pytest.mark.parametrize(
     ("name", "number"), [each for each in ALL_ASKS if not ADDRESSES[each[0]].names_chat or right_for(*each)]
 )
-def test_a_viewer_reads_and_changes_nothing(world: World, name: str, number: int) -> None:
+def test_a_viewer_reads_and_changes_nothing(world: TwoOrganisations, name: str, number: int) -> None:
     way, right = ROUTES[name].asks[number], right_for(name, number)
     client = client_of(with_access(world, Access.VIEWER), ADDRESSES[name])
     before = snapshot()

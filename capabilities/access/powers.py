@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from capabilities.contract.permission import ToolKey
 from capabilities.models import Grant, Role, Tool
-from capabilities.pipeline.permissions import Standing, standing_with_roles, standings_of, tool_key, with_grants
+from capabilities.pipeline.permissions import (
+    MemberPermissions,
+    permissions_of_each,
+    permissions_with_roles,
+    tool_key,
+    with_grants,
+)
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
 
 
@@ -40,7 +46,7 @@ class GrantState(NamedTuple):
 class MemberPowers:
     """See the module. `since`: the moment from which on it says so."""
 
-    standing: Standing
+    permissions: MemberPermissions
     grants: tuple[GrantState, ...]
     reaches: Mapping[Right, Reach]
     tools: Mapping[int, ToolState]
@@ -51,8 +57,8 @@ class MemberPowers:
 
         A tool that `other` does not know is none: it is new, and not what anybody was kept from.
         """
-        if (self.standing, self.grants, self.reaches, self.tools) == (
-            other.standing,
+        if (self.permissions, self.grants, self.reaches, self.tools) == (
+            other.permissions,
             other.grants,
             other.reaches,
             other.tools,
@@ -68,9 +74,9 @@ class MemberPowers:
             for right in self.reaches
         ):
             return True
-        if not self.standing.decide(mine.key).allowed:
+        if not self.permissions.decide(mine.key).allowed:
             return False
-        return not other.standing.decide(theirs.key).allowed or (mine.is_open and not theirs.is_open)
+        return not other.permissions.decide(theirs.key).allowed or (mine.is_open and not theirs.is_open)
 
     def _later(self, other: MemberPowers) -> set[str]:
         """The same, at each moment at which a grant of either ends: only what such a grant names may differ then."""
@@ -86,7 +92,7 @@ class MemberPowers:
         ]
         found = set()
         for moment in ends:
-            mine, theirs = self._standing_at(moment), other._standing_at(moment)
+            mine, theirs = self._permissions_at(moment), other._permissions_at(moment)
             found |= {
                 self.tools[key].key.name
                 for key in touched
@@ -94,8 +100,8 @@ class MemberPowers:
             }
         return found
 
-    def _standing_at(self, moment: datetime) -> Standing:
-        return with_grants(self.standing, (each[:3] for each in self.grants if _lasts(each, moment)))
+    def _permissions_at(self, moment: datetime) -> MemberPermissions:
+        return with_grants(self.permissions, (each[:3] for each in self.grants if _lasts(each, moment)))
 
 
 def _lasts(grant: GrantState, moment: datetime) -> bool:
@@ -105,10 +111,10 @@ def _lasts(grant: GrantState, moment: datetime) -> bool:
 def read_powers(members: Collection[Membership], since: datetime) -> dict[int, MemberPowers]:
     """By key of the member. Three queries, one more for each member whose delegated rights were not asked for yet."""
     keys = [member.pk for member in members]
-    standings, grants, tools = standings_of(keys), _grants(keys, since), _tools()
+    permissions_by_member, grants, tools = permissions_of_each(keys), _grants(keys, since), _tools()
     return {
         member.pk: MemberPowers(
-            with_grants(standings[member.pk], (each[:3] for each in grants[member.pk])),
+            with_grants(permissions_by_member[member.pk], (each[:3] for each in grants[member.pk])),
             tuple(grants[member.pk]),
             {right: member.reach(right) for right in sorted(CATEGORY_RIGHTS)},
             tools,
@@ -121,7 +127,7 @@ def read_powers(members: Collection[Membership], since: datetime) -> dict[int, M
 def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
     """What these roles alone give. Two queries."""
     nowhere = dict.fromkeys(sorted(CATEGORY_RIGHTS), NOWHERE)
-    return MemberPowers(standing_with_roles(roles), (), nowhere, _tools(), since)
+    return MemberPowers(permissions_with_roles(roles), (), nowhere, _tools(), since)
 
 
 def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState]]:

@@ -18,7 +18,7 @@ from toolhub.tenants.statements import Select, param
 
 
 @dataclass(frozen=True)
-class Standing:
+class MemberPermissions:
     """Who asks: what the member may use, and the categories that the member may load."""
 
     rights: Rights
@@ -32,21 +32,21 @@ class Standing:
         return answer
 
 
-def standing_of(membership: Membership | int) -> Standing:
+def permissions_of(membership: Membership | int) -> MemberPermissions:
     """What this member's roles, unexpired grants and admin rights say, now. One query.
 
     Nothing for one who was removed or may not sign in.
     """
     member = membership.pk if isinstance(membership, Membership) else membership
-    return _standing(row[:-1] for row in _RIGHTS.rows(member=member))
+    return _permissions(row[:-1] for row in _RIGHTS.rows(member=member))
 
 
-def standings_of(members: Collection[int]) -> dict[int, Standing]:
+def permissions_of_each(members: Collection[int]) -> dict[int, MemberPermissions]:
     """The same of several members, by key. One query."""
     rows: dict[int, list[Any]] = {member: [] for member in members}
     for *row, member in _rights("__in", members):
         rows[member].append(row)
-    return {member: _standing(of_member) for member, of_member in rows.items()}
+    return {member: _permissions(of_member) for member, of_member in rows.items()}
 
 
 def _rights(lookup: str, members: Any) -> QuerySet[Any, Any]:
@@ -79,21 +79,21 @@ def _rights(lookup: str, members: Any) -> QuerySet[Any, Any]:
 _RIGHTS = Select(lambda: _rights("", param(Membership, "id", "member")))
 
 
-def standing_with_roles(roles: Iterable[Role]) -> Standing:
+def permissions_with_roles(roles: Iterable[Role]) -> MemberPermissions:
     """What somebody with these roles, and nothing else, may use. One query."""
     columns = ("slug", "mode", "rules__category_id", "rules__tool_id", "rules__effect")
     rows = Role.objects.filter(pk__in=[role.pk for role in roles]).values_list(*columns)
-    return _standing(("role", *row) for row in rows)
+    return _permissions(("role", *row) for row in rows)
 
 
 def may_use(membership: Membership | int, tool: Permittable) -> Permission:
     """Whether the member may use the tool now. Asked again for every call. One query."""
-    return standing_of(membership).decide(tool)
+    return permissions_of(membership).decide(tool)
 
 
 def may_use_nothing(membership: Membership | int) -> bool:
     """Whether no role and no grant allows the member anything now. One query."""
-    return standing_of(membership).rights.allows_nothing
+    return permissions_of(membership).rights.allows_nothing
 
 
 def permission_for(membership: Membership | int, tool: Tool) -> Permission:
@@ -110,14 +110,16 @@ def tool_key(tool_id: int, category_id: int, name: str, kind: str) -> ToolKey:
     return ToolKey(tool_id, category_id, name, is_meta_tool(name, kind))
 
 
-def with_grants(standing: Standing, grants: Iterable[tuple[int | None, int | None, str]]) -> Standing:
+def with_grants(
+    permissions: MemberPermissions, grants: Iterable[tuple[int | None, int | None, str]]
+) -> MemberPermissions:
     """The same with these grants and no others: each a category or a tool, by key, and an effect."""
     categories: dict[int, Decision] = {}
     tools: dict[int, Decision] = {}
     for category_id, tool_id, effect in grants:
         _note(categories, category_id, effect)
         _note(tools, tool_id, effect)
-    return replace(standing, rights=replace(standing.rights, category_grants=categories, tool_grants=tools))
+    return replace(permissions, rights=replace(permissions.rights, category_grants=categories, tool_grants=tools))
 
 
 # -- Which members may use a tool -------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def with_grants(standing: Standing, grants: Iterable[tuple[int | None, int | Non
 
 @dataclass(frozen=True)
 class PermittedMembers:
-    """The members who may use one tool, as `Standing.decide` would say of each."""
+    """The members who may use one tool, as `MemberPermissions.decide` would say of each."""
 
     members: QuerySet[Membership]
     #: Names of the roles that open the tool, by key.
@@ -182,7 +184,7 @@ def _rules_of_roles(tool: Tool) -> list[tuple[Role, RoleRules]]:
     return found
 
 
-def _standing(rows: Iterable[Any]) -> Standing:
+def _permissions(rows: Iterable[Any]) -> MemberPermissions:
     roles: dict[str, tuple[str, dict[int, Decision], dict[int, Decision]]] = {}
     categories: dict[int, Decision] = {}
     tools: dict[int, Decision] = {}
@@ -200,7 +202,7 @@ def _standing(rows: Iterable[Any]) -> Standing:
         elif name in (Access.ADMIN, Access.OPERATOR):
             loads = EVERYWHERE
     rules = (RoleRules(slug, mode, in_, of) for slug, (mode, in_, of) in sorted(roles.items()))
-    return Standing(Rights(tuple(rules), categories, tools), loads)
+    return MemberPermissions(Rights(tuple(rules), categories, tools), loads)
 
 
 def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:

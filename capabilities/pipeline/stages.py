@@ -14,7 +14,7 @@ from functools import cached_property
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope, LanguageModel
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
-from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec
 from capabilities.services.writes import service_title
 
@@ -70,7 +70,7 @@ class Selection:
 class Situation:
     """What the stages may look at: who asks which agent and model, with which message, and what a session adds."""
 
-    standing: Standing
+    permissions: MemberPermissions
     agent: Agent
     #: With its provider at hand.
     model: LanguageModel
@@ -164,7 +164,7 @@ def delegated(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
 
 
 def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    found = [(each.spec, situation.standing.decide(each.spec)) for each in candidates]
+    found = [(each.spec, situation.permissions.decide(each.spec)) for each in candidates]
     return [Verdict(spec.name, answer.stage, answer.allowed, answer.reason) for spec, answer in found]
 
 

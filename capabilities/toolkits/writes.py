@@ -80,7 +80,7 @@ def install_toolkit(organisation: Organisation, content: ToolkitContent) -> Tool
 def _create(organisation_id: int, content: ToolkitContent, actor: Membership | None) -> Toolkit:
     toolkit = Toolkit(organisation_id=organisation_id)
     _write(toolkit, content)
-    record("toolkit.create", toolkit, actor=actor, after=told(toolkit))
+    record("toolkit.create", toolkit, actor=actor, after=audited(toolkit))
     touch_registry(organisation_id)
     return toolkit
 
@@ -99,9 +99,9 @@ def update_toolkit(
         list(Toolkit.objects.select_for_update().filter(pk=toolkit.pk).values_list("pk"))
         if toolkit_stamp(toolkit) != stamp:
             raise ChangedMeanwhile("The toolkit has been changed in the meantime.")
-    before = told(toolkit)
+    before = audited(toolkit)
     _write(toolkit, content)
-    after = told(toolkit)
+    after = audited(toolkit)
     if before != after:
         _check_agents(toolkit)
         record("toolkit.update", toolkit, actor=actor, before=before, after=after)
@@ -117,7 +117,7 @@ def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
     if agents:
         names = listed([str(agent) for agent in agents])
         raise ChangeRefused("toolkit", f"Agents use {toolkit}: take it from {names} first.", code="in_use")
-    record("toolkit.delete", toolkit, actor=actor, before=told(toolkit))
+    record("toolkit.delete", toolkit, actor=actor, before=audited(toolkit))
     toolkit.delete()
     touch_registry(actor.organisation_id)
 
@@ -125,10 +125,10 @@ def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
 def toolkit_stamp(toolkit: Toolkit) -> str:
     """What tells the toolkit as it is stored from what it was or will be. Three queries."""
     stored = Toolkit.objects.filter(pk=toolkit.pk).first()
-    return sha256_hex(canonical_json(told(stored) if stored is not None else None))
+    return sha256_hex(canonical_json(audited(stored) if stored is not None else None))
 
 
-def told(toolkit: Toolkit) -> dict[str, Any]:
+def audited(toolkit: Toolkit) -> dict[str, Any]:
     """The toolkit as the audit keeps it. Two queries."""
     lines = ToolkitTool.objects.filter(toolkit=toolkit).order_by("position", "tool__name")
     categories = ToolkitCategory.objects.filter(toolkit=toolkit).order_by("category__name")
@@ -145,7 +145,7 @@ def told(toolkit: Toolkit) -> dict[str, Any]:
 
 def content_of(toolkit: Toolkit) -> ToolkitContent:
     """What is stored, as a form would say it. Two queries."""
-    stored = told(toolkit)
+    stored = audited(toolkit)
     lines = tuple(ToolkitLine(**line) for line in stored["tools"])
     return ToolkitContent(toolkit.name, toolkit.description, lines, tuple(stored["categories"]))
 
@@ -273,7 +273,7 @@ def shared_tools(tools: QuerySet[Tool]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Side:
+class ToolOrigin:
     """Something that brings tools to an agent, and what it says of each: {key of a tool: overrides}."""
 
     title: str
@@ -287,8 +287,8 @@ class Conflict:
 
     agent: Agent
     tool: str
-    first: Side
-    second: Side
+    first: ToolOrigin
+    second: ToolOrigin
     #: What the first and the second say.
     values: tuple[Overrides, Overrides]
 
@@ -323,9 +323,9 @@ def toolkit_conflicts(agents: Sequence[Agent]) -> list[Conflict]:
     ]
 
 
-def _clashes(sides: Iterable[Side]) -> list[tuple[int, Side, Side]]:
+def _clashes(sides: Iterable[ToolOrigin]) -> list[tuple[int, ToolOrigin, ToolOrigin]]:
     """Tools that a side says something else of than the first one that brings them."""
-    brought: dict[int, Side] = {}
+    brought: dict[int, ToolOrigin] = {}
     found = []
     for side in sides:
         for tool, overrides in side.tools.items():
@@ -335,13 +335,13 @@ def _clashes(sides: Iterable[Side]) -> list[tuple[int, Side, Side]]:
     return found
 
 
-def _initial_sides(agents: Sequence[Agent]) -> dict[int, list[Side]]:
+def _initial_sides(agents: Sequence[Agent]) -> dict[int, list[ToolOrigin]]:
     lines = AgentToolkit.objects.filter(agent__in=agents, is_initial=True).order_by("position", "toolkit__name")
     rows = list(lines.values_list("agent_id", "toolkit_id", "toolkit__name"))
     tools = overrides_in({key for _, key, _ in rows})
-    sides: dict[int, list[Side]] = {agent.pk: [] for agent in agents}
+    sides: dict[int, list[ToolOrigin]] = {agent.pk: [] for agent in agents}
     for agent_id, key, name in rows:
-        sides[agent_id].append(Side(f"toolkit {name}", tools[key], key))
+        sides[agent_id].append(ToolOrigin(f"toolkit {name}", tools[key], key))
     return sides
 
 
@@ -357,13 +357,13 @@ def overrides_in(toolkit_ids: Collection[int]) -> dict[int, dict[int, Overrides]
     return found
 
 
-def _own_sides(agents: Sequence[Agent]) -> dict[int, Side]:
+def _own_sides(agents: Sequence[Agent]) -> dict[int, ToolOrigin]:
     tools: dict[int, dict[int, Overrides]] = {agent.pk: {} for agent in agents}
     for agent_id, tool in AgentTool.objects.filter(agent__in=agents).values_list("agent_id", "tool_id"):
         tools[agent_id][tool] = NO_OVERRIDES
-    return {key: Side("its own tools", found) for key, found in tools.items()}
+    return {key: ToolOrigin("its own tools", found) for key, found in tools.items()}
 
 
-def _core_side() -> Side:
+def _core_side() -> ToolOrigin:
     keys = Tool.objects.filter(category__is_core=True).values_list("pk", flat=True)
-    return Side("the core categories", dict.fromkeys(keys, NO_OVERRIDES))
+    return ToolOrigin("the core categories", dict.fromkeys(keys, NO_OVERRIDES))

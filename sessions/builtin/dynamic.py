@@ -15,7 +15,7 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
 from capabilities.models import Agent, LoadingMode
 from capabilities.registry import CategorySpec, tool
 from sessions.loading import writes as loading
-from sessions.loading.loadable import Loadable, LoadResult, Place, Reading, read_place
+from sessions.loading.loadable import Loadable, LoadInputs, LoadResult, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.loading.search import Hit, How, search_place
 from sessions.loading.writes import CATEGORY_REQUIRED, By
@@ -116,13 +116,13 @@ def call_tool(
     raise ToolError("This works in a conversation only, where the tool itself is called.")
 
 
-def place_of(context: ToolContext) -> Place:
+def place_of(context: ToolContext) -> LoadTarget:
     """Where the call is made; the caller has seen that it is in a session."""
     assert context.session_id is not None
     session = ChatSession.objects.get(pk=context.session_id)
     # By the turn, where there is one: a short name may be another agent's by now.
     which = {"slug": context.agent} if context.turn_id is None else {"turns": context.turn_id}
-    return Place(session, Agent.objects.get(**which))
+    return LoadTarget(session, Agent.objects.get(**which))
 
 
 def by_model(context: ToolContext) -> By:
@@ -153,14 +153,14 @@ def _toolkit(loadable: Loadable) -> dict[str, Any]:
     return told
 
 
-def _categories(reading: Reading) -> list[dict[str, Any]]:
+def _categories(reading: LoadInputs) -> list[dict[str, Any]]:
     """The categories that this member may load, and whether they are loaded. One query, for those who may load any."""
-    if not reading.standing.loads:
+    if not reading.permissions.loads:
         return []
     loaded = {key for each in reading.holdings.loads for key in each.bundle.category_ids}
     return [
         {"name": each.name, "description": each.description} | ({"loaded": True} if each.pk in loaded else {})
-        for each in loadable_categories(reading.place.agent, reading.standing.loads)
+        for each in loadable_categories(reading.place.agent, reading.permissions.loads)
     ]
 
 

@@ -40,14 +40,14 @@ class OpenStreams:
     _counts: Counter[Owner] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, limits: dict[Owner, int]) -> Place:
+    def take(self, limits: dict[Owner, int]) -> StreamSlot:
         """Count one more stream for all of these owners. Raises TooManyStreams, and then counts none."""
         with self._lock:
             for owner, most in limits.items():
                 if self._counts[owner] >= most:
                     raise TooManyStreams(f"This {owner[0]} has {most} event streams open already: close one first.")
             self._counts.update(limits.keys())
-        return Place(self, tuple(limits))
+        return StreamSlot(self, tuple(limits))
 
     def give_back(self, owners: tuple[Owner, ...]) -> None:
         with self._lock:
@@ -62,7 +62,7 @@ class OpenStreams:
 
 
 @dataclass
-class Place:
+class StreamSlot:
     """One stream's place in the counts, given back once."""
 
     streams: OpenStreams
@@ -107,7 +107,7 @@ def event_stream(member: Membership, token: ApiToken | None, parts: AsyncIterato
     return response
 
 
-async def _counted(parts: AsyncIterator[str], place: Place) -> AsyncIterator[str]:
+async def _counted(parts: AsyncIterator[str], place: StreamSlot) -> AsyncIterator[str]:
     try:
         async with aclosing(parts) as inner:  # type: ignore[type-var]
             async for part in inner:

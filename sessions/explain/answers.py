@@ -290,14 +290,14 @@ def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
 def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:
     """What grants say, and what roles alone say. What is denied is asked again without those denies: then it shows
     whether the roles stand in the way too."""
-    standing, rights = inputs.standing, inputs.standing.rights
-    answer = standing.decide(spec)
+    permissions, rights = inputs.permissions, inputs.permissions.rights
+    answer = permissions.decide(spec)
     grants, roles, is_open = Cell("grants", None, "no grant names it", ""), answer, answer.allowed
     if answer.stage == "grants":
         short = "grant allows" if answer.allowed else "grant denies"
         grants = Cell("grants", answer.allowed, answer.reason, short, stops=not answer.allowed)
-        roles = replace(standing, rights=replace(rights, tool_grants={}, category_grants={})).decide(spec)
-        is_open = answer.allowed or replace(standing, rights=_undenied(rights, spec)).decide(spec).allowed
+        roles = replace(permissions, rights=replace(rights, tool_grants={}, category_grants={})).decide(spec)
+        is_open = answer.allowed or replace(permissions, rights=_undenied(rights, spec)).decide(spec).allowed
     short = "" if roles.allowed else "no role" if not rights.roles else "no role opens"
     return grants, Cell("role", roles.allowed, roles.reason, short, stops=not is_open)
 

@@ -123,7 +123,7 @@ class Explain(APIView):
         found = explain(subject, asked)
         return Response(
             {
-                "results": [told(each, reader) for each in found.tools],
+                "results": [explained_body(each, reader) for each in found.tools],
                 "next": write_cursor(found.after) if found.after is not None else None,
                 "member": str(subject.member.public_id),
                 "agent": subject.agent.slug,
@@ -136,7 +136,7 @@ class Explain(APIView):
         )
 
 
-def told(each: Explained, reader: Membership) -> dict[str, Any]:
+def explained_body(each: Explained, reader: Membership) -> dict[str, Any]:
     """As ExplainedOut describes it."""
     tool = each.reasons
     return {

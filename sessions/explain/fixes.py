@@ -12,7 +12,7 @@ from sessions.explain.answers import Asked
 from sessions.explain.remedies import Change
 from sessions.explain.why import Explained, Subject, explain
 from sessions.loading.loadable import LoadResult
-from sessions.loading.queries import told
+from sessions.loading.queries import sentence_of
 from toolhub.tenants.models import Membership
 
 
@@ -43,8 +43,8 @@ def fix(subject: Subject, tool: str, code: str, target: str, *, actor: Membershi
         result = change.write(actor)
         if isinstance(result, LoadResult):
             if not result.is_there:
-                raise ChangeRefused("tool", told(result))
-            return told(result)
+                raise ChangeRefused("tool", sentence_of(result))
+            return sentence_of(result)
         if not any(row.reasons.is_sent for row in _explained(subject, tool)):
             raise ChangeRefused("tool", f"{tool} would not be sent after this either: nothing was changed.")
     return f"{tool} is switched on." if code == "switch_on" else f"The grant that denied {tool} is revoked."

@@ -13,10 +13,10 @@ from typing import Any
 from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from, rows_of
-from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import Situation, limit_rank
-from sessions.loading.loadable import Place, Reading, reading_of
+from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
 from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
@@ -28,7 +28,7 @@ class Inputs:
 
     session: ChatSession
     agent: Agent
-    standing: Standing
+    permissions: MemberPermissions
     holdings: Holdings
     #: Every tool that the agent has or could load, and the meta-tools, by key.
     rows: Mapping[int, Row]
@@ -39,24 +39,24 @@ class Inputs:
 
     @cached_property
     def at_hand(self) -> Offer:
-        meta = meta_tools(self.agent, self.holdings, self.standing)
+        meta = meta_tools(self.agent, self.holdings, self.permissions)
         bundles = bundles_sent(self.agent, self.holdings)
         return offer_from(list(self.rows.values()), self.agent, bundles, meta=meta)
 
     @cached_property
     def selection(self) -> Selection:
-        return selected(self.session, self.agent, self.standing, self.holdings, self.at_hand)
+        return selected(self.session, self.agent, self.permissions, self.holdings, self.at_hand)
 
     @cached_property
     def sent(self) -> frozenset[int]:
         return frozenset(tool.tool_id for tool in self.selection.tools)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> LoadInputs:
         """What could be loaded, as whoever loads would find it."""
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
         offer = offer_from(list(self.rows.values()), self.agent, bundles)
-        return reading_of(Place(self.session, self.agent), self.holdings, self.standing, offer)
+        return reading_of(LoadTarget(self.session, self.agent), self.holdings, self.permissions, offer)
 
     @cached_property
     def loadable(self) -> frozenset[int]:
@@ -70,7 +70,7 @@ class Inputs:
 
     @cached_property
     def situation(self) -> Situation:
-        return situation_of(self.session, self.agent, self.standing)
+        return situation_of(self.session, self.agent, self.permissions)
 
     @cached_property
     def gathered(self) -> dict[str, Candidate]:
@@ -152,8 +152,8 @@ def read_inputs(session: ChatSession, agent: Agent) -> Inputs:
     holdings = holdings_of(session, agent)
     bundles = list(dict.fromkeys([*holdings.bundles, *holdings.loadable]))
     rows = rows_of(agent, bundles, sorted(META_TOOLS))
-    standing = standing_of(session.membership_id)
-    return Inputs(session, agent, standing, holdings, {row.spec.tool_id: row for row in rows})
+    permissions = permissions_of(session.membership_id)
+    return Inputs(session, agent, permissions, holdings, {row.spec.tool_id: row for row in rows})
 
 
 def is_same(one: Bundle | None, other: Bundle) -> bool:

@@ -25,7 +25,7 @@ from capabilities.services.writes import service_title
 from sessions.explain.answers import GrantLine, Reasons
 from sessions.explain.inputs import Inputs
 from sessions.loading import writes as loading
-from sessions.loading.loadable import Place, why_not
+from sessions.loading.loadable import LoadTarget, why_not
 from sessions.loading.queries import load_for
 from sessions.loading.writes import By
 from sessions.models import LoadSource
@@ -227,7 +227,7 @@ def _load(blocked: Blocked, *, toolkits: bool) -> Iterator[Way]:
 
 
 def _load_now(inputs: Inputs, name: str, actor: Membership) -> Any:
-    return load_for(Place(inputs.session, inputs.agent), actor=actor, toolkit=name)
+    return load_for(LoadTarget(inputs.session, inputs.agent), actor=actor, toolkit=name)
 
 
 def _with_load(inputs: Inputs, bundle: Bundle) -> Inputs | None:
@@ -344,13 +344,13 @@ def _revoke(blocked: Blocked) -> Iterator[Way]:
     yield Way(
         f"the grant that denies {what} to {blocked.member} is revoked",
         Page("grant_list", query={"q": tool.spec.name if deny.tool_id is not None else tool.spec.category}),
-        partial(_with_rights, blocked, _without(blocked.inputs.standing.rights, deny, tool), deny.category_id),
+        partial(_with_rights, blocked, _without(blocked.inputs.permissions.rights, deny, tool), deny.category_id),
         lambda actor: revoke_grant(_grant(deny.id), actor=actor),
     )
 
 
 def _allow_in_role(blocked: Blocked) -> Iterator[Way]:
-    spec, rights = blocked.tool.spec, blocked.inputs.standing.rights
+    spec, rights = blocked.tool.spec, blocked.inputs.permissions.rights
     listed = [role for role in rights.roles if role.mode == RoleMode.LISTED] if _may_act(blocked.member) else []
     for role in listed[:TRIED]:
         opened = replace(role, tools={**role.tools, spec.tool_id: "allow"})
@@ -370,7 +370,7 @@ def _allow_in(slug: str, name: str, actor: Membership) -> None:
 
 
 def _give(blocked: Blocked) -> Iterator[Way]:
-    spec, rights, member = blocked.tool.spec, blocked.inputs.standing.rights, blocked.member
+    spec, rights, member = blocked.tool.spec, blocked.inputs.permissions.rights, blocked.member
     said: dict[int, Decision] = {**rights.tool_grants, spec.tool_id: "allow"}
     if _may_act(member):
         yield Way(
@@ -392,7 +392,7 @@ def _with_rights(blocked: Blocked, rights: Rights, category_id: int | None = Non
     if not inputs.has_room_for(spec):
         return None
     opened = (key for key, row in inputs.rows.items() if row.spec.category_id == category_id)
-    return inputs.changed(frozenset({spec.tool_id, *opened}), standing=replace(inputs.standing, rights=rights))
+    return inputs.changed(frozenset({spec.tool_id, *opened}), permissions=replace(inputs.permissions, rights=rights))
 
 
 def _without(rights: Rights, deny: GrantLine, tool: Reasons) -> Rights:
@@ -453,7 +453,7 @@ def _unload(blocked: Blocked) -> Iterator[Way]:
 
 
 def _unload_now(inputs: Inputs, bundle: Bundle, actor: Membership) -> Any:
-    return loading.unload(Place(inputs.session, inputs.agent), bundle.name, by=By(actor), kind=bundle.kind)
+    return loading.unload(LoadTarget(inputs.session, inputs.agent), bundle.name, by=By(actor), kind=bundle.kind)
 
 
 def _tool(name: str) -> Tool:

@@ -18,7 +18,7 @@ from capabilities.models import Agent
 from capabilities.pipeline.candidates import Bundle
 from sessions.access import check_may_change_loads, check_may_touch, may_change_loads, session_or_404
 from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.loadable import LoadResult, LoadTarget
 from sessions.loading.queries import (
     LOADABLE_AT_ONCE,
     Line,
@@ -28,7 +28,7 @@ from sessions.loading.queries import (
     load_for,
     loadable_categories,
     loads_of,
-    told,
+    sentence_of,
 )
 from sessions.loading.writes import KINDS, By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step
@@ -178,10 +178,10 @@ class SessionToolkits(APIView):
         stands in the way."""
         member, session = _to_change(request, session_id)
         wanted = checked(LoadIn, request)
-        place = Place(session, agent_of(session, wanted.pop("agent", None)))
+        place = LoadTarget(session, agent_of(session, wanted.pop("agent", None)))
         result = load_for(place, actor=member, **wanted)
         if result.status == "unknown":
-            raise unknown(next(iter(wanted)), told(result))
+            raise unknown(next(iter(wanted)), sentence_of(result))
         _check(result)
         code = status.HTTP_201_CREATED if result.status == "loaded" else status.HTTP_200_OK
         return Response(LoadResultOut(result.as_dict()).data, code)
@@ -205,7 +205,7 @@ class SessionToolkit(APIView):
         kind = request.query_params.get("kind", "")
         if kind not in ("", *KINDS):
             raise ValidationError({"kind": f"It is one of {', '.join(KINDS)}."})
-        place = Place(session, agent_of(session, request.query_params.get("agent")))
+        place = LoadTarget(session, agent_of(session, request.query_params.get("agent")))
         if not name.isprintable():
             raise Http404
         result = loading.unload(place, name, by=By(member), kind=kind)
@@ -285,7 +285,7 @@ def _shown(lines: list[Line]) -> list[dict[str, Any]]:
 def _check(result: LoadResult) -> None:
     """Raise Refused unless what was asked for is so now."""
     if not result.is_there:
-        raise Refused(result.status, told(result), status_code=STATUS_CODES[result.status])
+        raise Refused(result.status, sentence_of(result), status_code=STATUS_CODES[result.status])
 
 
 urlpatterns: list[URLPattern] = [

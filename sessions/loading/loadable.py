@@ -7,7 +7,7 @@ from typing import Any
 
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
-from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.specs import Overrides
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from sessions.models import ChatSession
@@ -16,7 +16,7 @@ from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_
 
 
 @dataclass(frozen=True)
-class Place:
+class LoadTarget:
     """Whose loads: an agent's in a session."""
 
     session: ChatSession
@@ -59,12 +59,12 @@ class Loadable:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadInputs:
     """One look at a place: what is there, what could be, and what its member may do with it."""
 
-    place: Place
+    place: LoadTarget
     holdings: Holdings
-    standing: Standing
+    permissions: MemberPermissions
     offer: Offer
     #: Keys of the tools in the offer that the member may use here.
     usable: frozenset[int]
@@ -89,29 +89,29 @@ class Reading:
         return tuple(each for each in self.offer.tools_of(bundle) if each.spec.tool_id in self.usable)
 
 
-def read_place(place: Place, *more: Bundle) -> Reading:
+def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
     """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
     holdings = holdings_of(place.session, place.agent)
-    standing = standing_of(place.session.membership_id)
-    return reading_of(place, holdings, standing, offer_in_reach(place.agent, holdings, more))
+    permissions = permissions_of(place.session.membership_id)
+    return reading_of(place, holdings, permissions, offer_in_reach(place.agent, holdings, more))
 
 
-def reading_of(place: Place, holdings: Holdings, standing: Standing, offer: Offer) -> Reading:
+def reading_of(place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, offer: Offer) -> LoadInputs:
     """The same of what was read already: `offer` is all that is in reach."""
-    situation = situation_of(place.session, place.agent, standing)
+    situation = situation_of(place.session, place.agent, permissions)
     usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
-    return Reading(place, holdings, standing, offer, frozenset(each.spec.tool_id for each in usable))
+    return LoadInputs(place, holdings, permissions, offer, frozenset(each.spec.tool_id for each in usable))
 
 
 # -- What refuses it --------------------------------------------------------------------------------------------------
 
 
-def why_not(reading: Reading, bundle: Bundle) -> LoadResult | None:
+def why_not(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     """What would refuse to load it here; None where nothing does."""
     return _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
 
 
-def not_loadable(reading: Reading, name: str) -> LoadResult:
+def not_loadable(reading: LoadInputs, name: str) -> LoadResult:
     """The toolkit is missing, or not for this agent; what could be loaded is told with it."""
     allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
     if Toolkit.objects.filter(name=name).exists():
@@ -119,7 +119,7 @@ def not_loadable(reading: Reading, name: str) -> LoadResult:
     return LoadResult("unknown", name, f"There is no toolkit {name[:100]}.", allowed)
 
 
-def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
+def _shared_only(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     if reading.place.agent.scope != AgentScope.MEMBER:
         return None
     specs = [each.spec for each in reading.offer.tools_of(bundle)]
@@ -130,7 +130,7 @@ def _shared_only(reading: Reading, bundle: Bundle) -> LoadResult | None:
     return LoadResult("scope_incompatible", bundle.name, message, {"tools": tools})
 
 
-def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
+def _forbidden(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     tools = reading.offer.tools_of(bundle)
     if not tools or reading.usable_of(bundle):
         return None
@@ -139,7 +139,7 @@ def _forbidden(reading: Reading, bundle: Bundle) -> LoadResult | None:
     return LoadResult("not_allowed", bundle.name, message, allowed)
 
 
-def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
+def _conflict(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     """Whether one of its tools is there already under other overrides."""
     there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
     for candidate in reading.offer.tools_of(bundle):
@@ -154,7 +154,7 @@ def _conflict(reading: Reading, bundle: Bundle) -> LoadResult | None:
     return None
 
 
-def _at_hand(reading: Reading) -> list[Candidate]:
+def _at_hand(reading: LoadInputs) -> list[Candidate]:
     loaded = {None, *reading.holdings.bundles}
     return [way for way in reading.offer.ways if way.bundle in loaded]
 

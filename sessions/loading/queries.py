@@ -10,10 +10,10 @@ from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
 from capabilities.pipeline.candidates import Bundle, Offer, offer_of
-from capabilities.pipeline.permissions import standing_of
+from capabilities.pipeline.permissions import permissions_of
 from sessions.access import may_change_loads
 from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, Place, Reading, reading_of
+from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.selection.queries import Selection, meta_tools, selected
@@ -31,7 +31,7 @@ LOADABLE_AT_ONCE = 15
 # -- Who may, and what is done ----------------------------------------------------------------------------------------
 
 
-def load_for(place: Place, *, actor: Membership, toolkit: str = "", category: str = "") -> LoadResult:
+def load_for(place: LoadTarget, *, actor: Membership, toolkit: str = "", category: str = "") -> LoadResult:
     """Load a toolkit (or a deferred tool), or a whole category, for a person, who may change the session's loads."""
     if toolkit:
         return loading.load(place, toolkit.strip(), by=By(actor))
@@ -41,7 +41,7 @@ def load_for(place: Place, *, actor: Membership, toolkit: str = "", category: st
     return loading.load_category(place, category, by=By(actor))
 
 
-def told(result: LoadResult) -> str:
+def sentence_of(result: LoadResult) -> str:
     """What came of it, with what it keeps beside, in one text for people."""
     parts = [result.message]
     for side in ("existing", "candidate"):
@@ -105,7 +105,7 @@ FIRST_PART = LoadablePart()
 class Loads:
     """One look at an agent's loads in a session."""
 
-    place: Place
+    place: LoadTarget
     #: What a turn of this agent would carry now.
     selection: Selection
     #: In the order of the agent's allowed list; categories behind, in the order in which they were loaded.
@@ -125,13 +125,13 @@ def loads_of(
     session: ChatSession, agent: Agent, categories: Iterable[Bundle] = (), *, part: LoadablePart = FIRST_PART
 ) -> Loads:
     """Three queries. `agent` comes with its model and provider at hand. Raises NoSuchPart."""
-    place, more = Place(session, agent), tuple(categories)
+    place, more = LoadTarget(session, agent), tuple(categories)
     holdings = holdings_of(session, agent)
-    standing = standing_of(session.membership_id)
+    permissions = permissions_of(session.membership_id)
     asked, next_after = _part_of([*holdings.loadable, *more], frozenset(holdings.bundles), part)
     sides = list(dict.fromkeys([*holdings.bundles, *asked]))
-    offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, standing))
-    reading = reading_of(place, holdings, standing, offer)
+    offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, permissions))
+    reading = reading_of(place, holdings, permissions, offer)
     loaded = [(each.bundle, _line(reading, each.bundle, each)) for each in holdings.loads]
     loaded += [(each, _line(reading, each, None, is_loaded=True)) for each in holdings.new_initial]
     place_of = {bundle: number for number, bundle in enumerate(holdings.loadable)}
@@ -139,7 +139,7 @@ def loads_of(
     of_categories = set(more)
     return Loads(
         place,
-        selected(session, agent, standing, holdings, _at_hand(agent, holdings, offer)),
+        selected(session, agent, permissions, holdings, _at_hand(agent, holdings, offer)),
         [line for _, line in loaded],
         _with_tools(reading, [each for each in asked if each not in of_categories]),
         _with_tools(reading, [each for each in asked if each in of_categories]),
@@ -173,12 +173,12 @@ def _at_hand(agent: Agent, holdings: Holdings, offer: Offer) -> Offer:
     return Offer(tuple(way for way in offer.ways if way.bundle in sent))
 
 
-def _with_tools(reading: Reading, bundles: Iterable[Bundle]) -> list[Line]:
+def _with_tools(reading: LoadInputs, bundles: Iterable[Bundle]) -> list[Line]:
     """What holds no tool that the member may use is not listed."""
     return [line for line in (_line(reading, each) for each in bundles) if line.tools]
 
 
-def _line(reading: Reading, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> Line:
+def _line(reading: LoadInputs, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> Line:
     specs = [each.spec for each in reading.usable_of(bundle)]
     return Line(
         name=bundle.name,

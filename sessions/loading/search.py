@@ -17,7 +17,7 @@ from capabilities.pipeline.candidates import Bundle, Candidate
 from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.routing.tool_search import Searched, search, words_of
-from sessions.loading.loadable import Place, Reading, read_place
+from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.models import Step, StepKind
 from sessions.selection.queries import meta_tools, selected, situation_of
@@ -44,7 +44,7 @@ class Hit:
     how: How
 
 
-def search_place(place: Place, query: str, max_results: int, turn_id: UUID | None) -> list[Hit]:
+def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID | None) -> list[Hit]:
     """The best matches first, at most `max_results`. Three queries; three more in a turn, one for who may load whole
     categories."""
     reading = read_place(place)
@@ -56,7 +56,7 @@ def search_place(place: Place, query: str, max_results: int, turn_id: UUID | Non
     return [Hit(found[each.name][0], each.score, found[each.name][1]) for each in ranked]
 
 
-def _not_yet_sent(reading: Reading, turn_id: UUID | None) -> Sequence[Candidate]:
+def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candidate]:
     """What the session's next selection carries, and this turn's last model call did not."""
     agent = reading.place.agent
     if turn_id is None or agent.loading_mode == LoadingMode.CONSTANT:
@@ -64,25 +64,25 @@ def _not_yet_sent(reading: Reading, turn_id: UUID | None) -> Sequence[Candidate]
     last = Step.objects.filter(turn=turn_id, kind=StepKind.MODEL, tool_set__isnull=False).order_by("-index")
     versions = last.values_list("tool_set__version_ids", flat=True).first() or []
     carried = set(ToolVersion.objects.filter(pk__in=versions).values_list("tool_id", flat=True))
-    at_hand = offer_at_hand(agent, reading.holdings, meta_tools(agent, reading.holdings, reading.standing))
-    selection = selected(reading.place.session, agent, reading.standing, reading.holdings, at_hand)
+    at_hand = offer_at_hand(agent, reading.holdings, meta_tools(agent, reading.holdings, reading.permissions))
+    selection = selected(reading.place.session, agent, reading.permissions, reading.holdings, at_hand)
     coming = {tool.tool_id for tool in selection.tools} - carried
     return [each for each in at_hand.candidates if each.spec.tool_id in coming]
 
 
-def _in_categories(reading: Reading, query: str) -> list[Candidate]:
+def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     """Tools that hold a word of the query, in categories that the member may load here, as far as the member may use
     them."""
-    place, standing = reading.place, reading.standing
+    place, permissions = reading.place, reading.permissions
     words = words_of(query)
-    if not words or LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, standing):
+    if not words or LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
         return []
     fields = ("name", "category__name", "current_version__description")
     named = reduce(or_, (Q(**{f"{field}__icontains": word}) for field in fields for word in words))
-    categories = loadable_categories(place.agent, standing.loads).order_by()
+    categories = loadable_categories(place.agent, permissions.loads).order_by()
     tools = specs(Tool.objects.filter(named, category__in=categories))
     candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
-    usable, _ = narrowed(situation_of(place.session, place.agent, standing), candidates, LOADABLE_STAGES)
+    usable, _ = narrowed(situation_of(place.session, place.agent, permissions), candidates, LOADABLE_STAGES)
     there = {each.spec.tool_id for each in reading.offer.candidates}
     return [each for each in usable if each.spec.tool_id not in there]
 

@@ -14,9 +14,9 @@ from capabilities.models import Agent
 from sessions.access import check_may_change_loads, session_or_404
 from sessions.loading import writes as loading
 from sessions.loading.forms import LoadForm, ShareForm, UnloadForm
-from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.loadable import LoadResult, LoadTarget
 from sessions.loading.panel import panel_of
-from sessions.loading.queries import history_page, load_for, told
+from sessions.loading.queries import history_page, load_for, sentence_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -41,7 +41,7 @@ def session_load(request: MemberRequest, org: str, session_id: UUID) -> HttpResp
     form = LoadForm(request.POST)
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
-    place = Place(session, form.agent_of(session))
+    place = LoadTarget(session, form.agent_of(session))
     wanted = {name: form.cleaned_data[name] for name in ("toolkit", "category")}
     return _answer(request, member, place, load_for(place, actor=member, **wanted))
 
@@ -53,7 +53,7 @@ def session_unload(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
     form = UnloadForm(request.POST)
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
-    place = Place(session, form.agent_of(session))
+    place = LoadTarget(session, form.agent_of(session))
     wanted = {name: form.cleaned_data[name] for name in ("name", "kind")}
     return _answer(request, member, place, loading.unload(place, **wanted, by=By(member)))
 
@@ -70,7 +70,7 @@ def session_share(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     loading.share_loads(session, shares, actor=member)
     session.refresh_from_db(fields=["shares_loads", "load_count"])
     said = "What one agent loads is there for the others too." if shares else "Each agent has only its own loads."
-    return _done(request, member, Place(session, form.agent_of(session)), said)
+    return _done(request, member, LoadTarget(session, form.agent_of(session)), said)
 
 
 @require_GET
@@ -102,14 +102,14 @@ def _to_change(request: MemberRequest, session_id: UUID) -> tuple[Membership, Ch
     return member, session
 
 
-def _answer(request: MemberRequest, member: Membership, place: Place, result: LoadResult) -> HttpResponse:
+def _answer(request: MemberRequest, member: Membership, place: LoadTarget, result: LoadResult) -> HttpResponse:
     if not result.is_there:
-        return _panel(request, member, place.session, place.agent, problem=told(result))
+        return _panel(request, member, place.session, place.agent, problem=sentence_of(result))
     place.session.refresh_from_db(fields=["load_count"])
-    return _done(request, member, place, told(result))
+    return _done(request, member, place, sentence_of(result))
 
 
-def _done(request: MemberRequest, member: Membership, place: Place, said: str) -> HttpResponse:
+def _done(request: MemberRequest, member: Membership, place: LoadTarget, said: str) -> HttpResponse:
     """The panel with what was done; without script, back to where the panel was."""
     if request.htmx:
         return _panel(request, member, place.session, place.agent, said=said)

@@ -18,8 +18,8 @@ from django.db.models.functions import Now
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Category, LoadingMode, Toolkit
 from capabilities.pipeline.candidates import Bundle
-from capabilities.pipeline.permissions import standing_of
-from sessions.loading.loadable import LoadResult, Place, Reading, not_loadable, read_place, why_not
+from capabilities.pipeline.permissions import permissions_of
+from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
 from sessions.selection.queries import Selection, meta_tools
 from sessions.selection.reach import Holdings, Load, holdings_of
@@ -58,7 +58,7 @@ class By:
 
 
 @transaction.atomic
-def load(place: Place, name: str, *, by: By) -> LoadResult:
+def load(place: LoadTarget, name: str, *, by: By) -> LoadResult:
     """Load a toolkit, or a deferred tool of the agent's own, by its name."""
     hold(place.session)
     if is_overtaken(by):
@@ -71,7 +71,7 @@ def load(place: Place, name: str, *, by: By) -> LoadResult:
 
 
 @transaction.atomic
-def load_category(place: Place, name: str, *, by: By) -> LoadResult:
+def load_category(place: LoadTarget, name: str, *, by: By) -> LoadResult:
     """Load a whole category by its name. The caller has checked the admin right for it; `may_load_category`."""
     name = name.strip()
     if not name:
@@ -95,10 +95,10 @@ def is_there_anyway(agent: Agent, category: Category) -> bool:
     return category.name == META_CATEGORY or (category.is_core and agent.starts_with_core)
 
 
-def has_meta_tools(place: Place) -> bool:
+def has_meta_tools(place: LoadTarget) -> bool:
     """Whether the agent gets any of the tools that load others. Two queries."""
     return bool(
-        meta_tools(place.agent, holdings_of(place.session, place.agent), standing_of(place.session.membership_id))
+        meta_tools(place.agent, holdings_of(place.session, place.agent), permissions_of(place.session.membership_id))
     )
 
 
@@ -117,7 +117,7 @@ def _overtaken(name: str) -> LoadResult:
     return LoadResult("error", name, "Not done: this call has ended meanwhile.")
 
 
-def _load_bundle(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
+def _load_bundle(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
     if bundle in reading.holdings.bundles:
         if _is_of_this_call(by, bundle):
             return _loaded(reading, bundle, by)
@@ -150,7 +150,7 @@ def _is_of_this_call(by: By, bundle: Bundle) -> bool:
     return by.step_id is not None and rows.exists()
 
 
-def _loaded(reading: Reading, bundle: Bundle, by: By) -> LoadResult:
+def _loaded(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
     found = reading.loadable_of(bundle)
     when, words = takes_effect(reading.place.agent, by)
     more: dict[str, Any] = {"tools": [each.spec.name for each in found.tools], "takes_effect": when}
@@ -171,7 +171,7 @@ def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
 
 
 @transaction.atomic
-def unload(place: Place, name: str, *, by: By, kind: str = "") -> LoadResult:
+def unload(place: LoadTarget, name: str, *, by: By, kind: str = "") -> LoadResult:
     """Unload a toolkit, a category or a deferred tool by its name. What is initial stays.
 
     `kind` is one of KINDS. It is needed where two of this name are loaded: without it both stay (`ambiguous`).
@@ -204,7 +204,7 @@ def _ambiguous(name: str, kinds: Sequence[str]) -> LoadResult:
     return LoadResult("ambiguous", name, message, {"kinds": list(kinds)})
 
 
-def _not_unloaded(place: Place, holdings: Holdings, name: str, kind: str) -> LoadResult:
+def _not_unloaded(place: LoadTarget, holdings: Holdings, name: str, kind: str) -> LoadResult:
     """Nothing of this name and kind can be unloaded: the agent has it from the start, it is not loaded, or it is
     unknown."""
     known = [each for each in holdings.loadable if each.name == name and kind in ("", each.kind)]
@@ -220,7 +220,7 @@ def _not_unloaded(place: Place, holdings: Holdings, name: str, kind: str) -> Loa
     return LoadResult("unknown", name, f"There is no {kind or 'toolkit'} {name[:100]}.", allowed)
 
 
-def _rows_of(place: Place, bundles: Sequence[Bundle]) -> list[LoadedToolkit]:
+def _rows_of(place: LoadTarget, bundles: Sequence[Bundle]) -> list[LoadedToolkit]:
     """The agent's rows of these; where the session shares its loads, whichever agent loaded them."""
     whose: dict[str, Any] = {} if place.session.shares_loads else {"agent": place.agent}
     found: list[LoadedToolkit] = []
@@ -269,7 +269,7 @@ def share_loads(session: ChatSession, shares: bool, *, actor: Membership) -> Non
 
 
 @transaction.atomic
-def settle(place: Place, selection: Selection) -> None:
+def settle(place: LoadTarget, selection: Selection) -> None:
     """Put on record what a selection found: initial toolkits that have no row yet, rows that hold no longer.
 
     Nothing else changes, so the selection stands.
@@ -319,5 +319,5 @@ def count_load(session: ChatSession) -> None:
     ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count") + 1)
 
 
-def _told(place: Place, bundle: Bundle) -> dict[str, Any]:
+def _told(place: LoadTarget, bundle: Bundle) -> dict[str, Any]:
     return {"session": str(place.session.pk), "agent": place.agent.slug, "name": bundle.name, "what": bundle.source}

@@ -14,7 +14,7 @@ from django.db import connection
 from capabilities.kinds.builtin import display
 from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec, current_specs
 from sessions.loop import delegation, execution
-from sessions.loop.calls import Meant, meant
+from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome
 from sessions.loop.models.client import CallStopped
 from sessions.loop.models.replies import Call
@@ -145,7 +145,7 @@ def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: St
     return execution.run_tool(spec, context, arguments, held.stopped)
 
 
-def _meant_fields(turn: Turn, wanted: Meant) -> dict[str, Any]:
+def _meant_fields(turn: Turn, wanted: ResolvedCall) -> dict[str, Any]:
     """What the step says beyond the call itself: the version that is called, in one line, and through what."""
     spec, call = wanted.spec, wanted.call
     # Only a tool of our own has more to show than its name.

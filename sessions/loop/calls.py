@@ -12,7 +12,7 @@ from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.specs import ToolSpec, specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, narrowed
-from sessions.loading.loadable import Place, Reading, read_place
+from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
@@ -21,7 +21,7 @@ from sessions.selection.queries import meta_tools, situation_of
 
 
 @dataclass(frozen=True)
-class Meant:
+class ResolvedCall:
     """The tool that a call means, and the call as that tool gets it; or an answer right away.
 
     `through` is the name of the tool by which it was called, or empty: permission, schema, record and cap are those of
@@ -34,21 +34,21 @@ class Meant:
     answer: Outcome | None = None
 
 
-def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> Meant:
+def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedCall:
     """No query for a tool that is at hand."""
     spec = at_hand.get(call.name)
     if spec is None:
-        return Meant(call, answer=not_at_hand(turn, call.name))
+        return ResolvedCall(call, answer=not_at_hand(turn, call.name))
     if not (spec.is_meta and spec.name == CALL_TOOL):
-        return Meant(call, spec)
+        return ResolvedCall(call, spec)
     arguments = execution.permitted_arguments(turn, spec, call)
     if isinstance(arguments, Outcome):
-        return Meant(call, spec, answer=arguments)
+        return ResolvedCall(call, spec, answer=arguments)
     inner = Call(call.id, arguments["name"], json.dumps(arguments.get("arguments", {}), ensure_ascii=False))
     wanted = None if inner.name == CALL_TOOL else at_hand.get(inner.name) or callable_spec(turn, inner.name)
     if wanted is None:
-        return Meant(inner, through=CALL_TOOL, answer=not_at_hand(turn, inner.name))
-    return Meant(inner, wanted, CALL_TOOL)
+        return ResolvedCall(inner, through=CALL_TOOL, answer=not_at_hand(turn, inner.name))
+    return ResolvedCall(inner, wanted, CALL_TOOL)
 
 
 def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
@@ -57,7 +57,7 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
-    situation = situation_of(turn.session, turn.agent, reading.standing)
+    situation = situation_of(turn.session, turn.agent, reading.permissions)
     kept, _ = narrowed(situation, found, (in_scope, delegated))
     return kept[0].spec if kept else None
 
@@ -73,7 +73,7 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     if found is not None and found.spec.tool_id in reading.usable:
         needs_set_up = None if found.spec.is_ready else execution.refusal_to(turn.membership_id, found.spec)
         return needs_set_up or _not_yet(found, reading)
-    permission = reading.standing.decide(known[0])
+    permission = reading.permissions.decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)
     if found is None and _comes_with_category(known[0], reading):
@@ -82,18 +82,18 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     return execution.inactive(name)
 
 
-def _comes_with_category(spec: ToolSpec, reading: Reading) -> bool:
+def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
     """Whether it could be had here by loading its category, which the member may."""
-    place, standing = reading.place, reading.standing
-    if spec.is_meta or not standing.loads.covers(spec.category):
+    place, permissions = reading.place, reading.permissions
+    if spec.is_meta or not permissions.loads.covers(spec.category):
         return False
-    if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, standing):
+    if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
         return False
-    situation = situation_of(place.session, place.agent, standing)
+    situation = situation_of(place.session, place.agent, permissions)
     return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
 
 
-def _not_yet(found: Candidate, reading: Reading) -> Outcome:
+def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
     name, bundle = found.spec.name, found.bundle
     if reading.place.agent.loading_mode == LoadingMode.CONSTANT:
         return _loadable(name, f"{name} is not called directly. Call it with {CALL_TOOL}.", call_with=CALL_TOOL)
@@ -109,5 +109,5 @@ def _loadable(name: str, message: str, **more: Any) -> Outcome:
     return execution.failure(message, status=StepStatus.REFUSED, tool=name, **more)
 
 
-def _read(turn: Turn) -> Reading:
-    return read_place(Place(turn.session, turn.agent))
+def _read(turn: Turn) -> LoadInputs:
+    return read_place(LoadTarget(turn.session, turn.agent))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from capabilities.models import LoadingMode
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
 from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn, VerdictSet
@@ -54,7 +54,7 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
 def _selected(turn: Turn, held: Held) -> Carried:
     selection = select_tools(turn)
     if selection.stale or selection.new_initial:
-        settle(Place(turn.session, turn.agent), selection)
+        settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
     return Carried(
         keep_tool_set(selection, turn.organisation_id),

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from capabilities.contract.permission import Decision, Rights, RoleRules, ToolKey
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule
-from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.permissions import MemberPermissions
 from sessions.models import BY_MEMBERS, KEPT, OPEN_STATUSES, UNENDED, ChatSession, Turn
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 
@@ -111,10 +111,10 @@ class Permissions:
     grants_of: Mapping[int, Said]
     loads_of: Mapping[int, Reach]
 
-    def standing_of(self, member: int) -> Standing:
+    def of_member(self, member: int) -> MemberPermissions:
         rules = tuple(self.rules[role] for role in sorted(self.roles_of.get(member, ())))
         rights = Rights(rules, *self.grants_of.get(member, ({}, {})))
-        return Standing(rights, self.loads_of.get(member, NOWHERE))
+        return MemberPermissions(rights, self.loads_of.get(member, NOWHERE))
 
     def members_with(self, roles: Iterable[int]) -> dict[int, set[int]]:
         """Who has each of these roles."""
@@ -176,7 +176,7 @@ def _note(said: Said, category_id: int | None, tool_id: int | None, effect: str)
 
 
 def usable_by(stored: Permissions, members: Iterable[int], bits: Bits[T]) -> dict[int, int]:
-    """Bits of the tools that each of these members may use, as `Standing.decide` says of each tool. No query.
+    """Bits of the tools that each of these members may use, as `MemberPermissions.decide` says of each tool. No query.
 
     Members with the same roles are looked at once. The tools that load others are decided for each member: whether one
     may be used hangs on all the roles.
@@ -193,8 +193,8 @@ def usable_by(stored: Permissions, members: Iterable[int], bits: Bits[T]) -> dic
             by_roles[roles] = reduce(or_, (by_role[role] for role in roles), 0)
         said = stored.grants_of.get(member, ({}, {}))
         usable = (by_roles[roles] | _granted(said, "allow", bits)) & ~_granted(said, "deny", bits) & ~every
-        standing = stored.standing_of(member)
-        found[member] = usable | bits.of(key for key, of in keys.items() if standing.decide(of).allowed)
+        permissions = stored.of_member(member)
+        found[member] = usable | bits.of(key for key, of in keys.items() if permissions.decide(of).allowed)
     return found
 
 
@@ -216,15 +216,15 @@ class Group:
 
     @property
     def members_told(self) -> str:
-        return told(self.members, MEMBERS_NAMED)
+        return some_of(self.members, MEMBERS_NAMED)
 
     @property
     def won_told(self) -> str:
-        return told(self.won)
+        return some_of(self.won)
 
     @property
     def lost_told(self) -> str:
-        return told(self.lost)
+        return some_of(self.lost)
 
     @property
     def sentence(self) -> str:
@@ -286,7 +286,7 @@ def sessions_told(count: int, not_looked_at: int = 0) -> list[str]:
     return said
 
 
-def told(names: Sequence[str], most: int = TOOLS_NAMED) -> str:
+def some_of(names: Sequence[str], most: int = TOOLS_NAMED) -> str:
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 

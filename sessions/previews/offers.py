@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.common.taken_back import taken_back
 from capabilities.models import Agent, AgentToolkit, Toolkit
-from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
 from sessions.models import ChatSession, Turn
@@ -34,8 +34,8 @@ from sessions.previews.concerned import (
     number_of,
     read_permissions,
     sessions_told,
+    some_of,
     tokens_told,
-    told,
     usable_by,
 )
 from sessions.previews.roles import agents_of, sent_by
@@ -85,7 +85,7 @@ class AgentChange:
             ("can load", self.loadable, True),
             ("can no longer load", self.no_longer_loadable, False),
         ]
-        return [(f"{words} {len(names):,}:", told(names), is_won) for words, names, is_won in found if names]
+        return [(f"{words} {len(names):,}:", some_of(names), is_won) for words, names, is_won in found if names]
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,16 @@ def _again(agent: Agent) -> Agent:
 
 
 def _agent_change(
-    before: AgentTools | None, after: AgentTools | None, bits: Bits[ToolSpec], actor: Membership, standing: Standing
+    before: AgentTools | None,
+    after: AgentTools | None,
+    bits: Bits[ToolSpec],
+    actor: Membership,
+    permissions: MemberPermissions,
 ) -> AgentChange:
     sides = (before, after)
     was, will = (bits.of(side.starts_with) if side else 0 for side in sides)
     could, can = (bits.of(side.reaches) & ~bits.of(side.starts_with) if side else 0 for side in sides)
-    sent_before, sent_after = (side.starting_selection(actor, standing) if side else None for side in sides)
+    sent_before, sent_after = (side.starting_selection(actor, permissions) if side else None for side in sides)
     either = after or before
     assert either is not None, "an agent is there before or after"
     return AgentChange(
@@ -214,27 +218,27 @@ def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
         return OfferImpact(is_felt=False)
     talks = _talks_with({*before.agents, *after.agents})
     members = Membership.objects.filter(pk__in={each.member for each in talks.values()})
-    people, permissions = members_in(members), read_permissions(members)
+    people, everybody = members_in(members), read_permissions(members)
     looked_at = ChatSession.objects.filter(pk__in=list(talks)[:SESSIONS_LOOKED_AT])
     loads = loads_in(looked_at)
     loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
     shelf = read_shelf(before.tools | after.tools, before.categories | after.categories | loaded)
     bits = Bits(shelf.specs, shelf.specs)
     old, new = agents_of(before, shelf), agents_of(after, shelf)
-    differences = _differences(talks.values(), old, new, usable_by(permissions, people, bits), bits)
+    differences = _differences(talks.values(), old, new, usable_by(everybody, people, bits), bits)
     touched = {member for member, difference in differences.items() if any(difference)}
     sessions = dropped = 0
     for session in looked_at:
-        standing, rows = permissions.standing_of(session.membership_id), loads.get(session.pk, ())
+        permissions, rows = everybody.of_member(session.membership_id), loads.get(session.pk, ())
         agents = sorted(talks[session.pk].agents)
-        was, will = (_selections(side, agents, session, standing, rows) for side in (old, new))
+        was, will = (_selections(side, agents, session, permissions, rows) for side in (old, new))
         changes = [sent_by(each) for each in was] != [sent_by(each) for each in will]
         dropped += len(_fallen(will) - _fallen(was))
         sessions += changes
         if changes:
             touched.add(session.membership_id)
-    standing = standing_of(actor)
-    found = [_agent_change(old.get(key), new.get(key), bits, actor, standing) for key in dict.fromkeys([*old, *new])]
+    permissions = permissions_of(actor)
+    found = [_agent_change(old.get(key), new.get(key), bits, actor, permissions) for key in dict.fromkeys([*old, *new])]
     changed = [each for each in found if each.is_one]
     overrides = _override_changes(((old[key], new[key]) for key in old.keys() & new.keys()), shelf)
     return OfferImpact(
@@ -277,10 +281,10 @@ def _selections(
     side: Mapping[int, AgentTools],
     agents: Iterable[int],
     session: ChatSession,
-    standing: Standing,
+    permissions: MemberPermissions,
     rows: Collection[tuple[Load, bool]],
 ) -> list[Selection]:
-    return [side[key].selection(session, standing, rows) for key in agents if key in side]
+    return [side[key].selection(session, permissions, rows) for key in agents if key in side]
 
 
 def _fallen(selections: Iterable[Selection]) -> set[int]:

@@ -35,8 +35,8 @@ from sessions.previews.concerned import (
     opened,
     read_permissions,
     sessions_told,
+    some_of,
     tokens_told,
-    told,
     usable_by,
 )
 from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
@@ -67,11 +67,11 @@ class RoleChange:
 
     @property
     def opened_told(self) -> str:
-        return told(self.opened)
+        return some_of(self.opened)
 
     @property
     def closed_told(self) -> str:
-        return told(self.closed)
+        return some_of(self.closed)
 
     @property
     def tokens_told(self) -> str:
@@ -264,9 +264,9 @@ def _sessions(
     for key, session in sessions.items():
         was, will = (
             [
-                sent_by(agents[agent].selection(session, standing, loads.get(key, ())))
+                sent_by(agents[agent].selection(session, permissions, loads.get(key, ())))
                 for agent in sorted(talks[key])
-                for standing in [side.permissions.standing_of(session.membership_id)]
+                for permissions in [side.permissions.of_member(session.membership_id)]
             ]
             for side, agents in sides
         )

@@ -16,7 +16,7 @@ from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
-from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import SPEC, Overrides, ToolSpec, spec_annotations
 from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
 from sessions.models import ChatSession
@@ -26,7 +26,7 @@ from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
 FOR_ALL = (enabled, ready, in_scope)
-NOBODY = Standing(NO_RIGHTS, NOWHERE)
+NOBODY = MemberPermissions(NO_RIGHTS, NOWHERE)
 
 
 @dataclass(frozen=True)
@@ -158,19 +158,21 @@ class AgentTools:
     def _reach(self) -> Offer:
         return self._offer(list(dict.fromkeys([*self._at_first.bundles, *self._at_first.loadable])), ())
 
-    def starting_selection(self, member: Membership, standing: Standing) -> Selection:
+    def starting_selection(self, member: Membership, permissions: MemberPermissions) -> Selection:
         """What the first turn of a new session would carry for this member."""
-        return self._selection(new_session(member, self.agent), standing, self._at_first)
+        return self._selection(new_session(member, self.agent), permissions, self._at_first)
 
-    def selection(self, session: ChatSession, standing: Standing, rows: Iterable[tuple[Load, bool]]) -> Selection:
+    def selection(
+        self, session: ChatSession, permissions: MemberPermissions, rows: Iterable[tuple[Load, bool]]
+    ) -> Selection:
         """What a turn of this session would carry now; `rows` are its loads, as `loads_in` reads them."""
         own = [row for row in rows if session.shares_loads or row[0].agent_id == self.agent.pk]
-        return self._selection(session, standing, holdings_from(self.agent, self._allowed, self._deferred, own))
+        return self._selection(session, permissions, holdings_from(self.agent, self._allowed, self._deferred, own))
 
-    def _selection(self, session: ChatSession, standing: Standing, holdings: Holdings) -> Selection:
-        meta = meta_tools(self.agent, holdings, standing)
+    def _selection(self, session: ChatSession, permissions: MemberPermissions, holdings: Holdings) -> Selection:
+        meta = meta_tools(self.agent, holdings, permissions)
         offer = self._offer(bundles_sent(self.agent, holdings), meta)
-        return selected(session, self.agent, standing, holdings, offer)
+        return selected(session, self.agent, permissions, holdings, offer)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         return offer_from(self._rows, self.agent, bundles, meta=meta)

@@ -20,7 +20,7 @@ from capabilities.contract.loading import (
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
-from capabilities.pipeline.permissions import Standing, standing_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.stages import Situation, Verdict
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.reach import Holdings, Load, holdings_of, offer_at_hand
@@ -42,15 +42,15 @@ def select_tools(turn: Turn) -> Selection:
     """The tools of this turn, at the session's loads of now. Three queries at most, whatever there is: the member's
     rights are always read, the rest is not where it is known (see `holdings_of`)."""
     agent, holdings = turn.agent, holdings_of(turn.session, turn.agent, during=turn)
-    standing = standing_of(turn.membership_id)
-    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, standing), at=turn.registry_version)
-    return selected(turn.session, agent, standing, holdings, offer, turn.message)
+    permissions = permissions_of(turn.membership_id)
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=turn.registry_version)
+    return selected(turn.session, agent, permissions, holdings, offer, turn.message)
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
     """The tools that a turn of this session would carry now. Three queries."""
     agent = agent or session.agent
-    return _select(session, agent, standing_of(session.membership_id), holdings_of(session, agent), message)
+    return _select(session, agent, permissions_of(session.membership_id), holdings_of(session, agent), message)
 
 
 def starting_selection(member: Membership, agent: Agent) -> Selection:
@@ -63,17 +63,24 @@ def new_session(member: Membership, agent: Agent) -> ChatSession:
     return ChatSession(organisation_id=member.organisation_id, membership=member, agent=agent)
 
 
-def _select(session: ChatSession, agent: Agent, standing: Standing, holdings: Holdings, message: str) -> Selection:
-    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, standing))
-    return selected(session, agent, standing, holdings, offer, message)
+def _select(
+    session: ChatSession, agent: Agent, permissions: MemberPermissions, holdings: Holdings, message: str
+) -> Selection:
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions))
+    return selected(session, agent, permissions, holdings, offer, message)
 
 
 def selected(
-    session: ChatSession, agent: Agent, standing: Standing, holdings: Holdings, offer: Offer, message: str = ""
+    session: ChatSession,
+    agent: Agent,
+    permissions: MemberPermissions,
+    holdings: Holdings,
+    offer: Offer,
+    message: str = "",
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand, `agent` has its model and provider. No query."""
     clashing = clashing_loads(holdings, offer.clashes)
-    situation = situation_of(session, agent, standing, message, frozenset(load.bundle for load, _ in clashing))
+    situation = situation_of(session, agent, permissions, message, frozenset(load.bundle for load, _ in clashing))
     found = pipeline.select(situation, offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
@@ -89,14 +96,14 @@ def selected(
 def situation_of(
     session: ChatSession,
     agent: Agent,
-    standing: Standing,
+    permissions: MemberPermissions,
     message: str = "",
     left_out: frozenset[Any] = frozenset(),
 ) -> Situation:
     """What the stages look at for an agent in a session. No query."""
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
-    return Situation(standing, agent, agent.model, message, delegated, sent_before(session, agent), left_out)
+    return Situation(permissions, agent, agent.model, message, delegated, sent_before(session, agent), left_out)
 
 
 def sent_before(session: ChatSession, agent: Agent) -> list[int]:
@@ -108,14 +115,14 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 # -- Loads ------------------------------------------------------------------------------------------------------------
 
 
-def meta_tools(agent: Agent, holdings: Holdings, standing: Standing) -> list[str]:
+def meta_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
     """Which tools that load others the agent gets: those that have something to load.
 
     Toolkits and deferred tools call for the first ones; whole categories, which only the admin right opens, for
     `load_tool_category`, with agents that start with the core categories, where it lives, or load anything.
     """
     loads = bool(holdings.loadable)
-    categories = bool(standing.loads) and (loads or agent.starts_with_core)
+    categories = bool(permissions.loads) and (loads or agent.starts_with_core)
     if agent.loading_mode == LoadingMode.CONSTANT:
         names = [LIST_TOOLKITS, SEARCH_TOOLS, CALL_TOOL]
         return [*names, LOAD_CATEGORY, UNLOAD_TOOLS] if categories else names

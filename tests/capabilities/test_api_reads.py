@@ -39,7 +39,7 @@ def names(reply: Any) -> list[str]:
     return [row.get("name") or row["slug"] for row in reply.json["results"]]
 
 
-def told(rows: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_order(rows: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each row the fields that are expected of it; what else it tells is not this test's."""
     return [{name: row[name] for name in wanted} for row, wanted in zip(rows, expected, strict=True)]
 
@@ -54,7 +54,7 @@ def test_categories_are_told_by_name(rest: Rest, acme: Organisation) -> None:
         {"name": "file", "title": "File", "description": "", "keywords": [], "is_core": True},
         {"name": "web", "title": "Web", "description": "Out there.", "keywords": ["url"], "is_core": False},
     ]
-    assert told(rows, expected) == expected
+    assert without_order(rows, expected) == expected
 
 
 def test_a_tool_is_told_at_its_current_version(rest: Rest, alice: Membership, acme: Organisation) -> None:
@@ -73,7 +73,7 @@ def test_a_tool_is_told_at_its_current_version(rest: Rest, alice: Membership, ac
         "effect": "write",
         "version": 2,
     }
-    assert told([reply.json], [expected]) == [expected]
+    assert without_order([reply.json], [expected]) == [expected]
     assert rest.get("tools").json == {"results": [reply.json], "next": None}
 
 
@@ -128,7 +128,7 @@ def test_agents_are_told_with_their_tools_and_never_with_their_prompt(rest: Rest
             "is_enabled": True,
         }
     ]
-    assert told(rest.get("agents").json["results"], expected) == expected
+    assert without_order(rest.get("agents").json["results"], expected) == expected
 
 
 def test_the_key_of_a_provider_is_masked(rest: Rest, acme: Organisation) -> None:
@@ -148,7 +148,7 @@ def test_the_key_of_a_provider_is_masked(rest: Rest, acme: Organisation) -> None
             "is_enabled": True,
         }
     ]
-    assert told(reply.json["results"], expected) == expected
+    assert without_order(reply.json["results"], expected) == expected
     assert reply.json["results"][0]["api_key"].endswith("9876")
     assert "abcdef" not in reply.text
 
@@ -167,7 +167,7 @@ def test_models_are_told_with_their_limits(rest: Rest, acme: Organisation) -> No
             "max_rounds": None,
         }
     ]
-    assert told(rest.get("models").json["results"], expected) == expected
+    assert without_order(rest.get("models").json["results"], expected) == expected
 
 
 def test_roles_are_told_with_their_rules(rest: Rest, acme: Organisation) -> None:
@@ -187,7 +187,7 @@ def test_roles_are_told_with_their_rules(rest: Rest, acme: Organisation) -> None
             ],
         }
     ]
-    assert told(rest.get("roles").json["results"], expected) == expected
+    assert without_order(rest.get("roles").json["results"], expected) == expected
 
 
 def test_grants_are_told_with_what_they_name(rest: Rest, bob: Membership, acme: Organisation) -> None:
@@ -205,7 +205,7 @@ def test_grants_are_told_with_what_they_name(rest: Rest, bob: Membership, acme: 
             "expires_at": None,
         }
     ]
-    assert told(rest.get("grants").json["results"], expected) == expected
+    assert without_order(rest.get("grants").json["results"], expected) == expected
 
 
 @pytest.mark.parametrize(

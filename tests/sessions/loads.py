@@ -7,7 +7,7 @@ from typing import Any
 
 from capabilities.models import Agent, LoadingMode, Tool
 from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.loadable import LoadResult, LoadTarget
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, Turn, TurnEvent
 from tests.cast import (
@@ -110,12 +110,12 @@ def unload(name: str) -> Json:
 def load_by_hand(session: ChatSession, name: str) -> LoadResult:
     """As its member does in the browser."""
     with organisation_scope(session.organisation_id):
-        return loading.load(Place(session, session.agent), name, by=By(session.membership))
+        return loading.load(LoadTarget(session, session.agent), name, by=By(session.membership))
 
 
 def unload_by_hand(session: ChatSession, name: str) -> LoadResult:
     with organisation_scope(session.organisation_id):
-        return loading.unload(Place(session, session.agent), name, by=By(session.membership))
+        return loading.unload(LoadTarget(session, session.agent), name, by=By(session.membership))
 
 
 def make_fast_and_slow(session: ChatSession) -> None:

@@ -53,11 +53,11 @@ class Result:
 def from_results(results: Sequence[Result]) -> str:
     """An answer from the results, each under the line that says its call."""
     if len(results) == 1 and not results[0].display:
-        return told(results[0].content)
-    return "\n\n".join(f"{each.display or each.name}:\n{told(each.content)}" for each in results)
+        return plain_text(results[0].content)
+    return "\n\n".join(f"{each.display or each.name}:\n{plain_text(each.content)}" for each in results)
 
 
-def told(content: str) -> str:
+def plain_text(content: str) -> str:
     """A result for people: JSON as a Markdown list, an error as a sentence, any other text as it is."""
     try:
         value = json.loads(content)

@@ -98,7 +98,7 @@ def read_near_number(sheet: Sheet, parameter: Parameter) -> Any:
         return None
     name = frozenset(parameter.name_stems)
     kin = name | {group for stem in name for group in words.groups(stem) if group[0] == "#"}
-    described = parameter.said - {words.stem("number")} if parameter.required else kin
+    described = parameter.stated - {words.stem("number")} if parameter.required else kin
     for wanted in (kin, described):
         for found in free_numbers(sheet, parameter):
             if not (sheet.in_payload(found) and not parameter.required) and _is_beside(sheet, found, wanted, parameter):

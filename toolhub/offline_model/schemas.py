@@ -32,7 +32,7 @@ class Parameter:
         return tuple(words.stem(part) for part in words.parts(self.name))
 
     @cached_property
-    def said(self) -> frozenset[str]:
+    def stated(self) -> frozenset[str]:
         """The stems of its name and description."""
         return frozenset(self.name_stems) | frozenset(words.stems(self.description))
 

@@ -11,7 +11,7 @@ from django.http import Http404
 
 from capabilities.contract.permission import Permission
 from capabilities.models import Grant, Role, RoleMembership, Tool
-from capabilities.pipeline.permissions import members_permitted, standing_of, tool_key
+from capabilities.pipeline.permissions import members_permitted, permissions_of, tool_key
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -73,7 +73,7 @@ def usable_tools(
     member: Membership, *, q: str = "", category: str = "", only_allowed: bool = True, after: str = ""
 ) -> UsableTools:
     """`q` is looked for in names. The numbers are of the whole catalogue. Two queries."""
-    standing = standing_of(member)
+    permissions = permissions_of(member)
     rows = Tool.objects.order_by("name").values_list(
         "pk",
         "category_id",
@@ -87,7 +87,7 @@ def usable_tools(
     found: list[UsableTool] = []
     totals: dict[str, tuple[str, int, int, int]] = {}
     for key, category_id, name, kind, of_category, title, tokens, is_enabled in rows:
-        answer = standing.decide(tool_key(key, category_id, name, kind))
+        answer = permissions.decide(tool_key(key, category_id, name, kind))
         _, count, allowed, sum_of = totals.get(of_category, (title, 0, 0, 0))
         counted = (allowed + 1, sum_of + (tokens or 0)) if answer.allowed else (allowed, sum_of)
         totals[of_category] = (title, count + 1, *counted)

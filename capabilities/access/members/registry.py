@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from capabilities.contract.permission import Permission, ToolKey
 from capabilities.models import Tool
-from capabilities.pipeline.permissions import Standing, standing_of, tool_key
+from capabilities.pipeline.permissions import MemberPermissions, permissions_of, tool_key
 from capabilities.services.writes import is_ready, service_title
 from toolhub.tenants.models import Membership
 
@@ -46,10 +46,10 @@ class MyTools:
 
 def my_tools(member: Membership, *, after: str = "", limit: int) -> MyTools:
     """Of the tools that are switched on. Three queries; every tool's permission is decided in memory."""
-    standing = standing_of(member)
+    permissions = permissions_of(member)
     keys = [(tool_key(key, place, name, kind), category) for key, place, name, kind, category in _rows(after)]
-    categories = _categories(standing, keys) if not after else ()
-    chosen = _allowed(standing, [key for key, _ in keys], limit + 1)
+    categories = _categories(permissions, keys) if not after else ()
+    chosen = _allowed(permissions, [key for key, _ in keys], limit + 1)
     shown = _shown([key.tool_id for key, _ in chosen[:limit]])
     page: list[MyTool] = []
     size = 0
@@ -69,11 +69,11 @@ def _rows(after: str) -> list[tuple[int, int, str, str, str]]:
     return list(tools.values_list("pk", "category_id", "name", "kind", "category__name"))
 
 
-def _allowed(standing: Standing, keys: Sequence[ToolKey], most: int) -> list[tuple[ToolKey, Permission]]:
+def _allowed(permissions: MemberPermissions, keys: Sequence[ToolKey], most: int) -> list[tuple[ToolKey, Permission]]:
     """The first ones that the member may use."""
     found: list[tuple[ToolKey, Permission]] = []
     for key in keys:
-        answer = standing.decide(key)
+        answer = permissions.decide(key)
         if answer.allowed:
             found.append((key, answer))
             if len(found) == most:
@@ -81,12 +81,12 @@ def _allowed(standing: Standing, keys: Sequence[ToolKey], most: int) -> list[tup
     return found
 
 
-def _categories(standing: Standing, keys: Sequence[tuple[ToolKey, str]]) -> list[OpenCategory]:
+def _categories(permissions: MemberPermissions, keys: Sequence[tuple[ToolKey, str]]) -> list[OpenCategory]:
     found: dict[str, OpenCategory] = {}
     for key, category in keys:
         line = found.setdefault(category, OpenCategory(category))
         line.tools += 1
-        answer = standing.decide(key)
+        answer = permissions.decide(key)
         if answer.allowed:
             line.allowed += 1
             line.opened_by[answer.reason] += 1

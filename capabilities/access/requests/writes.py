@@ -19,7 +19,7 @@ from capabilities.access.grants.writes import MAX_REASON, GrantContent, category
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
-from capabilities.pipeline.permissions import permission_for, standing_of, tool_key
+from capabilities.pipeline.permissions import permission_for, permissions_of, tool_key
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Access, Membership, Right
@@ -142,11 +142,11 @@ def _check_lacks(member: Membership, tool: Tool | None, category: Category | Non
 
 
 def _may_use_all(member: Membership, category: Category) -> bool:
-    standing = standing_of(member)
-    if standing.rights.category_grants.get(category.pk) == "allow":
+    permissions = permissions_of(member)
+    if permissions.rights.category_grants.get(category.pk) == "allow":
         return True
     tools = Tool.objects.filter(category=category).values_list("pk", "category_id", "name", "kind")
-    answers = [standing.decide(tool_key(*row)).allowed for row in tools]
+    answers = [permissions.decide(tool_key(*row)).allowed for row in tools]
     return bool(answers) and all(answers)
 
 

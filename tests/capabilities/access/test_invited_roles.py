@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from capabilities.models import Category, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.permissions import standing_of
+from capabilities.pipeline.permissions import permissions_of
 from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
 from toolhub.tenants.members.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer
@@ -19,9 +19,9 @@ DANA = Newcomer("Dana", "Doe", "a-good-long-password")
 
 
 def usable(member: Membership) -> set[str]:
-    standing = standing_of(member.pk)
+    permissions = permissions_of(member.pk)
     tools = Tool.objects.values_list("name", "pk", "category_id")
-    return {name for name, key, category in tools if standing.rights.decide(key, category).allowed}
+    return {name for name, key, category in tools if permissions.rights.decide(key, category).allowed}
 
 
 def with_rights(member: Membership, *rights: Right) -> Membership:

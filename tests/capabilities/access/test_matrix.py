@@ -52,7 +52,7 @@ def stamp_in(page: bytes) -> str:
     return found[1]
 
 
-def told(role: Role) -> list[str]:
+def rules_told_by(role: Role) -> list[str]:
     with organisation_scope(role.organisation):
         return rules_told(role)
 
@@ -72,27 +72,27 @@ def test_it_shows_categories_and_the_tools_of_those_that_are_open(as_alice: Clie
 
 
 def test_a_change_is_shown_first_and_saved_with_the_stamp_of_what_was_shown(as_alice: Client, coder: Role) -> None:
-    before = told(coder)
+    before = rules_told_by(coder)
 
     shown = as_alice.post(MATRIX, GAIN)
     assert "1 member gains fetch; " in text_of(shown.content)
-    assert told(coder) == before
+    assert rules_told_by(coder) == before
     saved = as_alice.post(MATRIX, GAIN | {"stamp": stamp_in(shown.content)})
 
     assert saved.status_code == 302
-    assert told(coder) == ["allow category file", "allow category web", "deny tool file_write"]
+    assert rules_told_by(coder) == ["allow category file", "allow category web", "deny tool file_write"]
     with organisation_scope(coder.organisation):
         assert AuditEntry.objects.filter(action="role.update").count() == 2
 
 
 def test_a_preview_by_htmx_is_the_impact_alone_and_saves_nothing(as_alice: Client, coder: Role) -> None:
-    before = told(coder)
+    before = rules_told_by(coder)
     stamp = stamp_in(as_alice.post(MATRIX, GAIN).content)
 
     answer = as_alice.post(MATRIX, GAIN | {"preview": "1", "stamp": stamp}, headers=HTMX).content
 
     assert (b"<html" in answer, stamp_in(answer)) == (False, stamp)
-    assert told(coder) == before
+    assert rules_told_by(coder) == before
 
 
 def test_a_stale_save_is_refused_with_the_preview_anew_and_loses_nothing(as_alice: Client, coder: Role) -> None:
@@ -102,10 +102,10 @@ def test_a_stale_save_is_refused_with_the_preview_anew_and_loses_nothing(as_alic
 
     answer = as_alice.post(MATRIX, GAIN | {"stamp": stamp})
 
-    assert (answer.status_code, told(coder)) == (409, ["allow tool file_write"])
+    assert (answer.status_code, rules_told_by(coder)) == (409, ["allow tool file_write"])
     assert "was changed in the meantime" in text_of(answer.content)
     again = as_alice.post(MATRIX, GAIN | {"stamp": stamp_in(answer.content)})
-    assert (again.status_code, told(coder)) == (302, ["allow category web", "allow tool file_write"])
+    assert (again.status_code, rules_told_by(coder)) == (302, ["allow category web", "allow tool file_write"])
 
 
 def test_what_was_changed_after_the_preview_is_previewed(as_alice: Client, coder: Role) -> None:

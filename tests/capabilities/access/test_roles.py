@@ -17,7 +17,7 @@ from capabilities.access.roles.writes import (
 )
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
-from capabilities.pipeline.permissions import key_of, standing_of
+from capabilities.pipeline.permissions import key_of, permissions_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
@@ -35,8 +35,8 @@ def catalogue(acme: Organisation, in_acme: Organisation) -> None:
 
 
 def usable(member: Membership) -> list[str]:
-    standing = standing_of(member)
-    return [each.name for each in Tool.objects.order_by("name") if standing.decide(key_of(each)).allowed]
+    permissions = permissions_of(member)
+    return [each.name for each in Tool.objects.order_by("name") if permissions.decide(key_of(each)).allowed]
 
 
 def audit() -> list[str]:

@@ -80,7 +80,7 @@ def query(context: ToolContext) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def told(context: ToolContext) -> Callable[..., str]:
+def refusal(context: ToolContext) -> Callable[..., str]:
     return lambda values, sql: refused(context, "ae_db_query", values, {"sql": sql})
 
 
@@ -166,17 +166,17 @@ WRITES = [
 
 @pytest.mark.parametrize("sql", WRITES)
 def test_nothing_but_one_reading_statement_runs(
-    query: Callable[..., Any], told: Callable[..., str], either: Values, sql: str
+    query: Callable[..., Any], refusal: Callable[..., str], either: Values, sql: str
 ) -> None:
-    assert told(either, sql).endswith(".")
+    assert refusal(either, sql).endswith(".")
 
     assert query(either, "SELECT count(*), min(name) FROM shop")["rows"] == [[3, "apple"]]
 
 
-def test_an_endless_query_is_stopped(told: Callable[..., str], either: Values) -> None:
+def test_an_endless_query_is_stopped(refusal: Callable[..., str], either: Values) -> None:
     started = time.monotonic()
 
-    sentence = told(either | {"timeout": "1"}, ENDLESS)
+    sentence = refusal(either | {"timeout": "1"}, ENDLESS)
 
     assert sentence == "The query took longer than 1 s and was stopped: ask for less."
     assert time.monotonic() - started < 4
@@ -261,7 +261,7 @@ def test_an_absolute_path_inside_the_workspace_is_taken(
     ],
 )
 def test_only_a_file_of_the_workspace_is_opened(
-    context: ToolContext, told: Callable[..., str], tmp_path: Path, url: str, sentence: str
+    context: ToolContext, refusal: Callable[..., str], tmp_path: Path, url: str, sentence: str
 ) -> None:
     outside = tmp_path / "outside.sqlite3"
     sqlite3.connect(outside).close()
@@ -271,11 +271,11 @@ def test_only_a_file_of_the_workspace_is_opened(
     (context.workspace / "folder").mkdir()
     (context.workspace / "text.txt").write_text("no database " * 100)
 
-    assert told({"url": url.format(outside=outside, workspace=context.workspace)}, "SELECT 1").startswith(sentence)
+    assert refusal({"url": url.format(outside=outside, workspace=context.workspace)}, "SELECT 1").startswith(sentence)
 
 
 def test_the_services_own_database_is_never_read(
-    context: ToolContext, told: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: ToolContext, refusal: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own.sqlite3"
     sqlite3.connect(own).close()
@@ -284,7 +284,7 @@ def test_the_services_own_database_is_never_read(
     context.workspace.mkdir()
     os.link(own, context.workspace / "shop.sqlite3")
 
-    assert told({"url": "sqlite:///shop.sqlite3"}, "SELECT 1") == "This service's own database cannot be read."
+    assert refusal({"url": "sqlite:///shop.sqlite3"}, "SELECT 1") == "This service's own database cannot be read."
 
 
 #: Each ran in this process once: beyond its time, as a single step never looks at the clock, or with all memory.
@@ -308,12 +308,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("sql", HOSTILE)
 def test_a_hostile_query_ends_its_child_and_nobody_else(
-    query: Callable[..., Any], told: Callable[..., str], sqlite: Values, monkeypatch: pytest.MonkeyPatch, sql: str
+    query: Callable[..., Any], refusal: Callable[..., str], sqlite: Values, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     monkeypatch.setattr(_sqlite, "MARGIN", 1.0)
     started, before = time.monotonic(), memory_of_children()
 
-    sentence = told(sqlite | {"timeout": "1"}, sql)
+    sentence = refusal(sqlite | {"timeout": "1"}, sql)
 
     assert sentence.endswith((": ask for less.", "parser stack overflow.", "maximum depth 1000).", "too big."))
     assert time.monotonic() - started < 6
@@ -354,13 +354,17 @@ def test_a_crafted_file_ends_in_a_sentence_or_in_rows(
 
 
 def test_a_library_that_crashes_takes_its_child_alone(
-    told: Callable[..., str], query: Callable[..., Any], sqlite: Values, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    refusal: Callable[..., str],
+    query: Callable[..., Any],
+    sqlite: Values,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     child = tmp_path / "child.py"
     child.write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     with monkeypatch.context() as patch:
         patch.setattr(confined, "CHILD", child)
-        sentence = told(sqlite, "SELECT 1")
+        sentence = refusal(sqlite, "SELECT 1")
 
     assert sentence == "The query, or the file of the database, is too complex to read: ask for less."
     assert query(sqlite, "SELECT 1")["rows"] == [[1]]
@@ -406,15 +410,15 @@ def test_a_closed_database_with_a_write_ahead_log_is_read_and_nothing_is_left_be
 
 @pytest.mark.parametrize("beside", ["-wal", "-shm", "-journal"])
 def test_a_link_beside_the_file_is_not_followed(
-    told: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, beside: str
+    refusal: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, beside: str
 ) -> None:
     (context.workspace / "data" / f"shop.sqlite3{beside}").symlink_to(tmp_path / "other")
 
-    assert told(sqlite, "SELECT 1") == "A file beside the database of the set-up is a link, which is not followed."
+    assert refusal(sqlite, "SELECT 1") == "A file beside the database of the set-up is a link, which is not followed."
 
 
 def test_a_file_that_was_swapped_after_the_look_is_not_read(
-    told: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusal: Callable[..., str], sqlite: Values, context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, other = context.workspace / "data" / "shop.sqlite3", tmp_path / "other.sqlite3"
     other.write_bytes(shop.read_bytes())
@@ -428,7 +432,7 @@ def test_a_file_that_was_swapped_after_the_look_is_not_read(
 
     monkeypatch.setattr(_sqlite, "_looked_at", looked_at_and_swapped)
 
-    assert told(sqlite, "SELECT name FROM shop").startswith("The file of the database changed while it was opened")
+    assert refusal(sqlite, "SELECT name FROM shop").startswith("The file of the database changed while it was opened")
 
 
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -452,8 +456,10 @@ def test_a_file_that_was_swapped_after_the_look_is_not_read(
         "DECLARE c CURSOR FOR SELECT 1",
     ],
 )
-def test_postgres_changes_nothing(query: Callable[..., Any], told: Callable[..., str], postgres: str, sql: str) -> None:
-    assert told({"url": postgres}, sql).endswith(".")
+def test_postgres_changes_nothing(
+    query: Callable[..., Any], refusal: Callable[..., str], postgres: str, sql: str
+) -> None:
+    assert refusal({"url": postgres}, sql).endswith(".")
 
     assert query({"url": postgres}, "SELECT count(*) FROM shop")["rows"] == [[3]]
 
@@ -480,22 +486,22 @@ def test_postgres_lists_another_schema_by_its_full_name(context: ToolContext, po
 
 
 @pytest.mark.postgres
-def test_a_query_that_lifts_its_own_time_limit_is_stopped(told: Callable[..., str], postgres: str) -> None:
+def test_a_query_that_lifts_its_own_time_limit_is_stopped(refusal: Callable[..., str], postgres: str) -> None:
     sql = "SELECT set_config('statement_timeout', '0', true), pg_sleep(8)"
 
-    assert told({"url": postgres, "timeout": "1"}, sql).startswith("The query took longer than 1 s")
+    assert refusal({"url": postgres, "timeout": "1"}, sql).startswith("The query took longer than 1 s")
 
 
 @pytest.mark.postgres
-def test_a_role_that_may_not_read_is_told(told: Callable[..., str], postgres: str) -> None:
-    told_of = told({"url": as_user("locked", postgres)}, "TABLE shop")
+def test_a_role_that_may_not_read_is_told(refusal: Callable[..., str], postgres: str) -> None:
+    told_of = refusal({"url": as_user("locked", postgres)}, "TABLE shop")
 
     assert told_of == "The database refuses the query: permission denied for table shop."
 
 
 @pytest.mark.postgres
-def test_a_superuser_is_refused(told: Callable[..., str], postgres: str) -> None:
-    assert told({"url": as_user("toolhub", postgres)}, "SELECT pg_read_file('/etc/passwd')") == (
+def test_a_superuser_is_refused(refusal: Callable[..., str], postgres: str) -> None:
+    assert refusal({"url": as_user("toolhub", postgres)}, "SELECT pg_read_file('/etc/passwd')") == (
         "The database account is a superuser: an administrator must set up one that may only read."
     )
 
@@ -509,9 +515,9 @@ def test_a_superuser_is_refused(told: Callable[..., str], postgres: str) -> None
     ],
 )
 def test_a_wrong_address_is_told_without_its_password(
-    told: Callable[..., str], postgres: str, change: tuple[str, str], sentence: str
+    refusal: Callable[..., str], postgres: str, change: tuple[str, str], sentence: str
 ) -> None:
-    assert told({"url": postgres.replace(*change)}, "SELECT 1") == sentence
+    assert refusal({"url": postgres.replace(*change)}, "SELECT 1") == sentence
 
 
 @pytest.mark.parametrize(
@@ -529,14 +535,14 @@ def test_a_wrong_address_is_told_without_its_password(
         ("postgres://u@127.0.0.1/x?sslmode=allow", "The address of the database may have one option only"),
     ],
 )
-def test_an_address_is_checked_before_anything_is_sent(told: Callable[..., str], url: str, sentence: str) -> None:
-    assert told({"url": url}, "SELECT 1").startswith(sentence)
+def test_an_address_is_checked_before_anything_is_sent(refusal: Callable[..., str], url: str, sentence: str) -> None:
+    assert refusal({"url": url}, "SELECT 1").startswith(sentence)
 
 
-def test_without_the_extra_one_sentence_is_told(told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_sentence_is_told(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_postgres, "psycopg", None)
 
-    assert told({"url": "postgres://u@127.0.0.1/x"}, "SELECT 1") == (
+    assert refusal({"url": "postgres://u@127.0.0.1/x"}, "SELECT 1") == (
         "PostgreSQL cannot be read here: the service was installed without its postgres extra."
     )
 
@@ -558,12 +564,12 @@ def test_every_tool_of_the_category_only_reads() -> None:
     }
 
 
-def test_a_server_that_never_answers_is_left_in_time(context: ToolContext, told: Callable[..., str]) -> None:
+def test_a_server_that_never_answers_is_left_in_time(context: ToolContext, refusal: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         started = time.monotonic()
 
-        sentence = told({"url": f"postgres://u:pw@127.0.0.1:{port}/x", "timeout": "1"}, "SELECT 1")
+        sentence = refusal({"url": f"postgres://u:pw@127.0.0.1:{port}/x", "timeout": "1"}, "SELECT 1")
 
     assert sentence == "The database at 127.0.0.1 could not be reached."
     assert time.monotonic() - started < 5

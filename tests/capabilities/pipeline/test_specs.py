@@ -10,7 +10,7 @@ from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
 from capabilities.pipeline.candidates import candidates_for
-from capabilities.pipeline.permissions import may_use, standing_of
+from capabilities.pipeline.permissions import may_use, permissions_of
 from capabilities.pipeline.specs import current_specs
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
@@ -73,7 +73,7 @@ def test_tools_of_another_organisation_are_not_there(in_acme: Organisation, glob
 
 
 def test_nobody_has_no_rights(in_acme: Organisation, bob: Membership) -> None:
-    assert standing_of(bob).rights == NO_RIGHTS
+    assert permissions_of(bob).rights == NO_RIGHTS
 
 
 def test_rights_are_the_roles_with_their_rules_and_the_grants_that_last(in_acme: Organisation, bob: Membership) -> None:
@@ -91,7 +91,7 @@ def test_rights_are_the_roles_with_their_rules_and_the_grants_that_last(in_acme:
     ):
         Grant.objects.create(organisation=in_acme, membership=bob, tool=tool, effect=effect, expires_at=expires_at)
 
-    assert standing_of(bob).rights == Rights(
+    assert permissions_of(bob).rights == Rights(
         (
             RoleRules("empty", "none", {}, {}),
             RoleRules("some", "listed", {first.category_id: "allow"}, {second.pk: "deny"}),
@@ -110,7 +110,7 @@ def test_zk31_a_closed_account_has_no_rights(in_acme: Organisation, bob: Members
 
     User.objects.filter(pk=bob.user_id).update(is_active=False)
 
-    assert standing_of(bob).rights == NO_RIGHTS
+    assert permissions_of(bob).rights == NO_RIGHTS
     assert not may_use(bob, spec).allowed
 
 
@@ -125,7 +125,7 @@ def test_rights_take_one_query(
         Grant.objects.create(organisation=in_acme, membership=bob, tool=tool, effect=Effect.ALLOW)
 
     with django_assert_num_queries(1):
-        standing_of(bob)
+        permissions_of(bob)
 
 
 def test_a_role_of_another_organisation_does_not_count(
@@ -134,5 +134,5 @@ def test_a_role_of_another_organisation_does_not_count(
     make_role(globex, charlie)
 
     with organisation_scope(acme):
-        assert standing_of(charlie).rights == NO_RIGHTS
-        assert standing_of(bob).rights == NO_RIGHTS
+        assert permissions_of(charlie).rights == NO_RIGHTS
+        assert permissions_of(bob).rights == NO_RIGHTS

@@ -8,7 +8,7 @@ from capabilities.models import ConnectionTest
 from capabilities.registry import registry
 from capabilities.services.writes import save_service, shown_service_or_404
 from sessions.connections.writes import request_service_test, run_connection_test
-from tests.sessions.loop.test_every_tool import World, world
+from tests.sessions.loop.test_every_tool import Surroundings, world
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -42,7 +42,7 @@ def results_of_tests(alice: Membership, services: dict[str, dict[str, str]]) -> 
     return found
 
 
-def test_every_service_that_answers_works(alice: Membership, world: World) -> None:
+def test_every_service_that_answers_works(alice: Membership, world: Surroundings) -> None:
     tested = {name for name, spec in registry.services.items() if spec.is_available and spec.test is not None}
 
     assert results_of_tests(alice, world.services) == dict.fromkeys(tested, ("works", ""))
@@ -50,7 +50,7 @@ def test_every_service_that_answers_works(alice: Membership, world: World) -> No
 
 def test_every_service_that_does_not_take_the_call_says_why(
     alice: Membership,
-    world: World,
+    world: Surroundings,
 ) -> None:
     wrong = {name: values | WRONG.get(name, {"base_url": CLOSED}) for name, values in world.services.items()}
 

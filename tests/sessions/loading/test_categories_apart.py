@@ -9,7 +9,7 @@ from capabilities.kinds import RUNNERS
 from capabilities.models import Agent, Category
 from capabilities.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By, load_category
 from sessions.models import ChatSession
 from sessions.selection.active_tools import ActiveTools, compute_definitions
@@ -27,7 +27,7 @@ def admin() -> Membership:
 def loaded_alone(admin: Membership, agent: Agent, category: Category) -> ActiveTools:
     """What a session has at hand that has loaded this category and nothing else; no service is asked for."""
     session = ChatSession.objects.create(organisation=admin.organisation, membership=admin, agent=agent)
-    result = load_category(Place(session, agent), category.name, by=By(admin))
+    result = load_category(LoadTarget(session, agent), category.name, by=By(admin))
     assert result.status == "loaded", result
     return compute_definitions(session)
 
@@ -64,7 +64,7 @@ def test_zk_34_what_no_category_is_called_is_not_loaded(admin: Membership) -> No
         agent = bare_agent(admin)
         session = ChatSession.objects.create(organisation=admin.organisation, membership=admin, agent=agent)
 
-        result = load_category(Place(session, agent), "__all__", by=By(admin))
+        result = load_category(LoadTarget(session, agent), "__all__", by=By(admin))
 
     assert (result.status, result.message) == ("unknown", "Unknown tool category: __all__")
 

@@ -20,7 +20,7 @@ from capabilities.models import (
     RoleRule,
     Tool,
 )
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import NOTHING_TO_LOAD, By, load_category, unload
 from sessions.models import ChatSession, StepStatus, TurnStatus
 from sessions.selection.active_tools import (
@@ -243,7 +243,7 @@ def test_zk_16_zk_24_what_is_always_there_needs_no_load_and_stays(
 def test_zk_24_of_an_agent_that_has_nothing_to_load_nobody_says_that_dynamic_is_there(alices: ChatSession) -> None:
     with organisation_scope(alices.organisation):
         bare = make_agent(alices.organisation, slug="bare", starts_with_core=False)
-        place, by = Place(make_session(alices.membership, bare), bare), By(alices.membership)
+        place, by = LoadTarget(make_session(alices.membership, bare), bare), By(alices.membership)
 
         loaded, unloaded = load_category(place, "dynamic", by=by), unload(place, "dynamic", by=by)
 

@@ -15,7 +15,7 @@ from capabilities.models import Agent, LoadingMode, Toolkit
 from sessions.builtin.dynamic import place_of
 from sessions.loading import loadable
 from sessions.loading import writes as loading
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By, share_loads
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.prefix import Prefix, remembered
@@ -98,7 +98,7 @@ def test_mr_23_a_load_sees_that_loads_were_shared_a_moment_ago(session: ChatSess
     share(session)
 
     with organisation_scope(session.organisation_id):
-        result = loading.load(Place(read_before, colleague), "slow", by=By(session.membership))
+        result = loading.load(LoadTarget(read_before, colleague), "slow", by=By(session.membership))
 
     assert result.status == "conflict"
     assert loads_of(session) == [("fast", "person", "")]
@@ -110,7 +110,7 @@ def test_mr_23_a_load_sees_that_loads_were_shared_a_moment_ago(session: ChatSess
 def load_kit(session: ChatSession, member: Membership) -> loadable.LoadResult:
     """The whole category that `calculator` and the others live in."""
     with organisation_scope(session.organisation_id):
-        return loading.load_category(Place(reread(session), session.agent), "kit", by=By(member))
+        return loading.load_category(LoadTarget(reread(session), session.agent), "kit", by=By(member))
 
 
 def test_zk_23_a_category_is_loaded_anew_when_whoever_loaded_it_first_has_lost_the_right(
@@ -221,7 +221,7 @@ def test_a_load_that_is_tried_again_after_a_crash_is_answered_as_the_first_time(
 
 
 def change_loads(session: ChatSession, what: str, step: Step) -> loadable.LoadResult:
-    place = Place(reread(session), session.agent)
+    place = LoadTarget(reread(session), session.agent)
     by = By(session.membership, LoadSource.MODEL, step_id=step.pk)
     with organisation_scope(session.organisation_id):
         return loading.load(place, "ids", by=by) if what == "load" else loading.unload(place, "clock", by=by)

@@ -29,7 +29,7 @@ from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Grant, LanguageModel, Role, Tool, Toolkit
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit, delete_toolkit, update_toolkit
 from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.loadable import LoadResult, LoadTarget
 from sessions.loading.writes import By, may_load_category
 from sessions.models import ChatSession, LoadedToolkit, StepStatus, Turn, TurnStatus, UnloadReason
 from sessions.selection.queries import selection_preview
@@ -82,7 +82,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class World:
+class Sessions:
     """What stays from example to example."""
 
     alice: Membership
@@ -93,7 +93,7 @@ class World:
 class LoadingMachine(RuleBasedStateMachine):
     """Alice configures; Bob's session, with two agents, loads, unloads and runs turns."""
 
-    world: World
+    world: Sessions
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,9 +147,9 @@ class LoadingMachine(RuleBasedStateMachine):
     def member(self, name: str) -> Membership:
         return self.world.alice if name == "alice" else self.world.bob
 
-    def place(self, agent: str) -> Place:
+    def place(self, agent: str) -> LoadTarget:
         session = ChatSession.objects.get(pk=self.session.pk)
-        return Place(session, Agent.objects.select_related("model__provider").get(slug=agent))
+        return LoadTarget(session, Agent.objects.select_related("model__provider").get(slug=agent))
 
     def rows(self) -> list[Row]:
         """What is loaded, read without the service's help."""
@@ -614,7 +614,7 @@ def forget(config: Config, name: str) -> None:
 
 
 @pytest.fixture
-def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> World:
+def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> Sessions:
     organisation = bob.organisation
     for name, category in TOOLS.items():
         make_tool(organisation, name, category=make_category(organisation, category, is_core=category == CORE))
@@ -622,13 +622,13 @@ def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> World
     make_role(organisation, bob)
     for slug in AGENTS:
         make_agent(organisation, provider.url, slug=slug)
-    return World(alice, bob, provider)
+    return Sessions(alice, bob, provider)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(300)
-def test_what_a_session_loads_is_what_its_model_says(world: World, in_acme: object) -> None:
+def test_what_a_session_loads_is_what_its_model_says(world: Sessions, in_acme: object) -> None:
     machine = type("AcmesMachine", (LoadingMachine,), {"world": world})
     print(f"To draw the same examples again: TOOLHUB_TEST_SEED={SEED}")
 

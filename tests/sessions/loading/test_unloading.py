@@ -9,7 +9,7 @@ from django.test import Client
 
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, Place
+from sessions.loading.loadable import LoadResult, LoadTarget
 from sessions.loading.writes import By, share_loads
 from sessions.models import ChatSession, LoadedToolkit
 from tests.cast import allow_toolkit, make_agent, make_category, make_role, make_tool, make_toolkit
@@ -43,7 +43,7 @@ def begin(session: ChatSession) -> None:
 
 
 def unload(session: ChatSession, agent: Agent) -> LoadResult:
-    return loading.unload(Place(session, agent), "clock", by=By(session.membership))
+    return loading.unload(LoadTarget(session, agent), "clock", by=By(session.membership))
 
 
 def loaded_by(session: ChatSession) -> list[str]:
@@ -53,7 +53,7 @@ def loaded_by(session: ChatSession) -> list[str]:
 
 def test_mr_25_an_agent_unloads_only_what_it_loaded_itself(session: ChatSession, colleague: Agent) -> None:
     for agent in (session.agent, colleague):
-        loading.load(Place(session, agent), "clock", by=By(session.membership))
+        loading.load(LoadTarget(session, agent), "clock", by=By(session.membership))
 
     assert unload(session, colleague).status == "unloaded"
 
@@ -65,7 +65,7 @@ def test_mr_25_where_loads_are_shared_an_agent_unloads_what_another_loaded(
 ) -> None:
     share_loads(session, True, actor=session.membership)
     session.refresh_from_db()
-    loading.load(Place(session, session.agent), "clock", by=By(session.membership))
+    loading.load(LoadTarget(session, session.agent), "clock", by=By(session.membership))
 
     assert unload(session, colleague).status == "unloaded"
 
@@ -99,7 +99,7 @@ def twins(session: ChatSession, alice: Membership) -> ChatSession:
     make_tool(organisation, "deploy", category=category)
     docker = make_tool(organisation, "docker", category=make_category(organisation, "kit"))
     allow_toolkit(session.agent, make_toolkit(organisation, "ops", docker))
-    place = Place(session, session.agent)
+    place = LoadTarget(session, session.agent)
     assert loading.load(place, "ops", by=By(session.membership)).status == "loaded"
     assert loading.load_category(place, "ops", by=By(alice)).status == "loaded"
     return session
@@ -118,14 +118,14 @@ AMBIGUOUS = (
 
 @pytest.mark.parametrize(("kind", "left"), [("toolkit", ["category"]), ("category", ["toolkit"])])
 def test_an_unload_ends_the_one_of_two_that_it_names(twins: ChatSession, kind: str, left: list[str]) -> None:
-    result = loading.unload(Place(twins, twins.agent), "ops", by=By(twins.membership), kind=kind)
+    result = loading.unload(LoadTarget(twins, twins.agent), "ops", by=By(twins.membership), kind=kind)
 
     assert (result.status, kinds_loaded(twins)) == ("unloaded", left)
     assert result.message.startswith(f"{kind.title()} 'ops' ")
 
 
 def test_an_unload_that_could_mean_two_ends_neither_and_says_how_to_name_one(twins: ChatSession) -> None:
-    result = loading.unload(Place(twins, twins.agent), "ops", by=By(twins.membership))
+    result = loading.unload(LoadTarget(twins, twins.agent), "ops", by=By(twins.membership))
 
     assert (result.status, result.message) == ("ambiguous", AMBIGUOUS)
     assert (result.more, kinds_loaded(twins)) == ({"kinds": ["toolkit", "category"]}, ["toolkit", "category"])
@@ -133,7 +133,7 @@ def test_an_unload_that_could_mean_two_ends_neither_and_says_how_to_name_one(twi
 
 def test_one_of_two_that_is_initial_stays_and_the_other_needs_no_kind(twins: ChatSession) -> None:
     AgentToolkit.objects.filter(toolkit__name="ops").update(is_initial=True)
-    place = Place(twins, twins.agent)
+    place = LoadTarget(twins, twins.agent)
 
     statuses = [loading.unload(place, "ops", by=By(twins.membership), kind=kind).status for kind in ("toolkit", "")]
 
@@ -141,7 +141,7 @@ def test_one_of_two_that_is_initial_stays_and_the_other_needs_no_kind(twins: Cha
 
 
 def test_a_kind_that_is_not_loaded_under_that_name_ends_nothing(session: ChatSession) -> None:
-    place, by = Place(session, session.agent), By(session.membership)
+    place, by = LoadTarget(session, session.agent), By(session.membership)
     loading.load(place, "clock", by=by)
 
     statuses = [loading.unload(place, "clock", by=by, kind=kind).status for kind in ("category", "tool", "toolkit")]

@@ -54,7 +54,7 @@ Call = tuple[str, dict[str, Any], str]
 
 
 @dataclass(frozen=True)
-class World:
+class Surroundings:
     """Where the outside is, in this test."""
 
     web: Page
@@ -64,7 +64,7 @@ class World:
 
 
 @pytest.fixture
-def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[World]:
+def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Surroundings]:
     settings.WORKSPACES_DIR = tmp_path / "workspaces"
     workspace = settings.WORKSPACES_DIR / str(alice.organisation_id)
     workspace.mkdir(parents=True)
@@ -78,7 +78,7 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Wor
         hub, engine, cloud, home = enter(GitHub()), enter(Docker()), enter(Lambda()), enter(HomeAssistant())
         talk, meteo, engine_of_search = enter(Nextcloud()), enter(OpenMeteo()), enter(SearXNG())
         papers, encyclopedia, duck, mail = enter(ArXiv()), enter(Wikipedia()), enter(DuckDuckGo()), enter(MailServer())
-        yield World(
+        yield Surroundings(
             enter(Page()),
             mail,
             workspace,
@@ -114,7 +114,7 @@ def make_repository(folder: Path) -> None:
     (folder / "a.txt").write_text("two\n")
 
 
-def conversations(world: World) -> dict[str, list[Call]]:
+def conversations(world: Surroundings) -> dict[str, list[Call]]:
     """Calls in an order that makes sense, by a name for the turn that makes them."""
     points = [{"at": f"2026-11-{day:02}", "value": day} for day in range(1, 9)]
     return {
@@ -326,7 +326,7 @@ def conversations(world: World) -> dict[str, list[Call]]:
     }
 
 
-def set_up(alice: Membership, world: World, provider: ScriptedOpenAI) -> tuple[Agent, Agent]:
+def set_up(alice: Membership, world: Surroundings, provider: ScriptedOpenAI) -> tuple[Agent, Agent]:
     """The whole catalogue and its services in Alice's organisation. An agent with every tool, and something to load;
     and one that only searches and calls."""
     with organisation_scope(alice.organisation):
@@ -365,7 +365,7 @@ def failures(session: ChatSession, provider: ScriptedOpenAI, calls: list[Call]) 
     ]
 
 
-def effects(alice: Membership, bob: Membership, world: World) -> dict[str, Any]:
+def effects(alice: Membership, bob: Membership, world: Surroundings) -> dict[str, Any]:
     """What the calls left behind that none of their results shows."""
     with organisation_scope(alice.organisation):
         asked_for = AuditEntry.objects.filter(action__startswith="service.ask_")
@@ -382,7 +382,7 @@ def effects(alice: Membership, bob: Membership, world: World) -> dict[str, Any]:
 
 
 def test_every_tool_that_works_is_called_through_a_real_turn(
-    alice: Membership, bob: Membership, world: World, provider: ScriptedOpenAI, subtests: pytest.Subtests
+    alice: Membership, bob: Membership, world: Surroundings, provider: ScriptedOpenAI, subtests: pytest.Subtests
 ) -> None:
     agent, calling = set_up(alice, world, provider)
     talks = conversations(world)

@@ -23,7 +23,7 @@ from capabilities.models import Agent, Grant, Role, RoleMembership, Tool, Toolki
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.toolkits import views as toolkit_views
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, content_of, update_toolkit
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
 from sessions.previews.concerned import Group
@@ -98,7 +98,7 @@ def ops() -> Toolkit:
 
 
 def loaded(session: ChatSession, agent: Agent, name: str, member: Membership | None = None) -> None:
-    assert load(Place(session, agent), name, by=By(member or session.membership)).status == "loaded"
+    assert load(LoadTarget(session, agent), name, by=By(member or session.membership)).status == "loaded"
 
 
 def tokens_of(*names: str) -> int:
@@ -327,7 +327,7 @@ def test_a_tool_that_something_else_brings_is_not_lost(
 ) -> None:
     loaded(session, coder, "ops")
     Membership.objects.filter(pk=bob.pk).update(access=Access.OPERATOR)
-    place = Place(session, coder)
+    place = LoadTarget(session, coder)
     assert load_category(place, "devops", by=By(bob)).status == "loaded"
 
     impact = impact_of_toolkit(ops(), bundle("docker"), actor=alice)
@@ -397,7 +397,7 @@ def test_another_organisation_s_sessions_are_not_seen(coder: Agent, alice: Membe
 # -- Against what happens ---------------------------------------------------------------------------------------------
 
 
-class World:
+class Agents:
     """Agents, toolkits, members and sessions by the dice."""
 
     def __init__(self, dice: random.Random, acme: Organisation) -> None:
@@ -426,7 +426,7 @@ class World:
                 make_turn(session, agent=agent, status=TurnStatus.DONE)
                 names = [each.name for each in holdings_of(session, agent).loadable]
                 for name in dice.sample(names, min(2, len(names))):
-                    load(Place(session, agent), name, by=By(session.membership))
+                    load(LoadTarget(session, agent), name, by=By(session.membership))
 
     def agent_content(self, agent: Agent) -> AgentContent:
         own = tuple(tool.name for tool in self.dice.sample(self.tools, 4))
@@ -441,10 +441,10 @@ class World:
             loading_mode=self.dice.choice(["next_request", "constant", agent.loading_mode]),
         )
 
-    def talks(self) -> list[Place]:
+    def talks(self) -> list[LoadTarget]:
         pairs = {(session, turn.agent) for session in self.sessions for turn in session.turns.select_related("agent")}
         pairs |= {(session, session.agent) for session in self.sessions}
-        return [Place(ChatSession.objects.get(pk=session.pk), agent) for session, agent in pairs]
+        return [LoadTarget(ChatSession.objects.get(pk=session.pk), agent) for session, agent in pairs]
 
     def selections(self) -> dict[tuple[Any, str], Selection]:
         agents = {agent.pk: agent for agent in Agent.objects.select_related("model__provider")}
@@ -467,7 +467,7 @@ def sent_by(selection: Selection) -> set[tuple[str, Any]]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_it_says_what_the_selection_then_does(seed: int, in_acme: Organisation, alice: Membership) -> None:
-    world = World(random.Random(seed), in_acme)
+    world = Agents(random.Random(seed), in_acme)
     before, starts = world.selections(), world.starts()
     agent, kit = world.agents[seed % 2], Toolkit.objects.get(name="k0")
     if seed <= 4:

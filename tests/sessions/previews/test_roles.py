@@ -26,8 +26,8 @@ from capabilities.models import (
     ToolVersion,
 )
 from capabilities.pipeline.permissions import key_of as tool_key_of
-from capabilities.pipeline.permissions import standing_of
-from sessions.loading.loadable import Place
+from capabilities.pipeline.permissions import permissions_of
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By, load
 from sessions.models import ChatSession, TurnStatus
 from sessions.previews.concerned import Group
@@ -264,10 +264,10 @@ def test_it_says_what_the_rule_of_rights_says_for_everybody(
         wanted.append((role, lines(), given, taken))
 
     def usable() -> dict[str, set[str]]:
-        standings = {str(member): standing_of(member) for member in members}
+        permissions_by_member = {str(member): permissions_of(member) for member in members}
         return {
             name: {tool.name for tool in tools if each.decide(tool_key_of(tool)).allowed}
-            for name, each in standings.items()
+            for name, each in permissions_by_member.items()
         }
 
     def save() -> None:
@@ -321,7 +321,7 @@ def test_a_live_session_counts_where_its_tools_change(
     session = make_session(bob, agent)
     if loaded:
         allow_toolkit(agent, make_toolkit(acme, "kit", Tool.objects.get(name=loaded)))
-        assert load(Place(session, agent), "kit", by=By(bob)).status == "loaded"
+        assert load(LoadTarget(session, agent), "kit", by=By(bob)).status == "loaded"
     make_turn(session, status=TurnStatus.QUEUED if fields.get("open") else TurnStatus.DONE)
     ChatSession.objects.update(active_at=timezone.now() - timedelta(hours=fields.get("hours", 0)))
 

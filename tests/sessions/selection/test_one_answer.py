@@ -29,7 +29,7 @@ from capabilities.models import (
     Tool,
 )
 from sessions.loading import writes as loading
-from sessions.loading.loadable import Place
+from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import By
 from sessions.models import ChatSession, Step, StepKind
 from sessions.previews.offers import impact_of_agent
@@ -188,7 +188,7 @@ def check(case: dict[str, Any], bob: Membership, provider: ScriptedOpenAI) -> No
     assert said == dict.fromkeys(said, sent)
 
     session = make_session(bob, agent)
-    place = Place(session, agent)
+    place = LoadTarget(session, agent)
     for name in case["loads"]:
         loading.load(place, name, by=By(bob))
     for name in case["categories"] if bob.access == Access.OPERATOR else ():

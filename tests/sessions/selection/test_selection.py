@@ -28,7 +28,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.permissions import Standing
+from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import STAGES, Situation, Verdict
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
@@ -70,7 +70,7 @@ def names(selection: Selection) -> list[str]:
     return [tool.name for tool in selection.tools]
 
 
-def told(selection: Selection, tool: str) -> list[tuple[str, bool, str]]:
+def verdicts_on(selection: Selection, tool: str) -> list[tuple[str, bool, str]]:
     return [(each.stage, each.kept, each.reason) for each in selection.verdicts if each.tool == tool]
 
 
@@ -86,7 +86,7 @@ def test_a_permitted_core_tool_is_sent_with_its_reasons(bob: Membership, bobs: C
     selection = preview(bobs)
 
     assert names(selection) == ["calculator"]
-    assert told(selection, "calculator") == [
+    assert verdicts_on(selection, "calculator") == [
         ("gather", True, "core category utility"),
         ("role", True, "role all allows it"),
     ]
@@ -103,8 +103,8 @@ def test_a_tool_of_the_agents_own_comes_from_any_category_and_first(bob: Members
     selection = preview(bobs)
 
     assert names(selection) == ["zebra", "calculator"]
-    assert told(selection, "zebra")[0] == ("gather", True, "agent")
-    assert told(selection, "other") == []
+    assert verdicts_on(selection, "zebra")[0] == ("gather", True, "agent")
+    assert verdicts_on(selection, "other") == []
 
 
 def test_an_agent_without_the_core_has_its_own_tools_only(bob: Membership, acme: Organisation) -> None:
@@ -123,7 +123,7 @@ def test_a_tool_that_is_switched_off_is_not_sent(bob: Membership, bobs: ChatSess
     selection = preview(bobs)
 
     assert names(selection) == []
-    assert told(selection, "calculator")[1:] == [("enabled", False, "switched off in the catalogue")]
+    assert verdicts_on(selection, "calculator")[1:] == [("enabled", False, "switched off in the catalogue")]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_zk32_what_no_role_opens_is_not_sent(
 
     selection = preview(bobs)
 
-    assert (names(selection), told(selection, "calculator")[1:]) == (
+    assert (names(selection), verdicts_on(selection, "calculator")[1:]) == (
         ["calculator"] if kept else [],
         [("role", kept, reason)],
     )
@@ -204,7 +204,7 @@ def test_a_grant_opens_what_no_role_does_and_a_deny_beats_it(bob: Membership, bo
     selection = preview(bobs)
 
     assert names(selection) == ["a"]
-    assert told(selection, "b")[1:] == [("grants", False, "denied by a grant of this member")]
+    assert verdicts_on(selection, "b")[1:] == [("grants", False, "denied by a grant of this member")]
 
 
 def test_another_members_role_and_grants_do_not_count(alice: Membership, bob: Membership, bobs: ChatSession) -> None:
@@ -233,7 +233,7 @@ def test_zk05_the_models_own_tool_limit_beats_its_providers(
     limit = own if own is not None else providers
     assert [each.tool for each in selection.verdicts if each.stage == "limit"] == ["a", "b", "c"][sent:]
     if sent < 3:
-        assert told(selection, "c")[-1] == ("limit", False, f"over the limit of {limit} tools")
+        assert verdicts_on(selection, "c")[-1] == ("limit", False, f"over the limit of {limit} tools")
 
 
 def test_the_order_stays_when_a_tool_is_switched_or_re_worded(bob: Membership, bobs: ChatSession) -> None:
@@ -384,7 +384,7 @@ def test_every_stage_only_removes(switches: list[bool], rights: Rights, limit: i
     before = [each.spec.name for each in candidates]
 
     for stage in STAGES:
-        situation = Situation(Standing(rights, NOWHERE), Agent(), LanguageModel(tool_limit=limit))
+        situation = Situation(MemberPermissions(rights, NOWHERE), Agent(), LanguageModel(tool_limit=limit))
         verdicts = stage(situation, candidates)
         assert {verdict.tool for verdict in verdicts} <= {each.spec.name for each in candidates}
         assert all(verdict.reason for verdict in verdicts)
