@@ -7,13 +7,23 @@ from collections.abc import Sequence
 import pytest
 from django.apps import apps
 from django.db import connection, migrations
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
+from sessions.models import Step, StepKind, StepStatus
+from sessions.models.turns import VerdictSet
+from tests.cast import make_agent, make_session, make_turn
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.index_operations import DropForeignKeyIndexes
+from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope
 
 OWN = ("tenants", "capabilities", "toolhub_sessions")
 TAKES_AWAY = (migrations.DeleteModel, migrations.RemoveField)
+
+
+#: What was moved before its old place was taken away, and the test that nothing is lost on the way.
+MOVED = {"toolhub_sessions.0015_step_without_verdicts": "test_verdicts_move_to_their_rows_and_back"}
 
 
 def test_zk_36_no_migration_drops_data() -> None:
@@ -23,7 +33,38 @@ def test_zk_36_no_migration_drops_data() -> None:
     dropping = [f"{each.app_label}.{each.name}" for each in ours if any_of(each.operations)]
 
     assert len(ours) >= len(OWN)
-    assert dropping == []
+    assert {*dropping} == {*MOVED}
+    assert {*MOVED.values()} <= {*globals()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_verdicts_move_to_their_rows_and_back(alice: Membership) -> None:
+    turn = make_turn(make_session(alice, make_agent(alice.organisation)))
+    verdicts = [{"tool": "clock", "stage": "limit", "kept": False, "reason": "no room"}]
+    with organisation_scope(alice.organisation):
+        shared = VerdictSet.objects.create(organisation=alice.organisation, key="a" * 64, verdicts=verdicts)
+        for index in (1, 2):
+            Step.objects.create(
+                organisation=alice.organisation,
+                turn=turn,
+                index=index,
+                epoch=1,
+                kind=StepKind.MODEL,
+                status=StepStatus.DONE,
+                verdict_set=shared,
+            )
+    before, after = ("toolhub_sessions", "0013_indexes"), ("toolhub_sessions", "0016_verdicts_of_steps")
+    try:
+        executor = MigrationExecutor(connection)
+        old = executor.migrate([before]).apps.get_model("toolhub_sessions", "Step")
+        assert [each.verdicts for each in old.objects.order_by("index")] == [verdicts, verdicts]
+    finally:
+        executor = MigrationExecutor(connection)
+        executor.migrate([after])
+
+    with organisation_scope(alice.organisation):
+        assert [each.verdicts for each in Step.objects.order_by("index")] == [verdicts, verdicts]
+        assert VerdictSet.objects.count() == 1
 
 
 def any_of(operations: Sequence[object]) -> bool:

@@ -11,6 +11,7 @@ from capabilities.catalogue.previews import impact_of_switching_off
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.common.pages import page_before
+from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Tool
@@ -46,7 +47,10 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
     """What other members lose, where they do and it was not shown yet."""
     if request.POST.get("enabled") == "1":
         return None
-    impact = impact_of_switching_off(names, actor=member)
+    try:
+        impact = impact_of_switching_off(names, actor=member)
+    except ChangeRefused:  # the switch itself says why
+        return None
     stamp = sha256_hex(canonical_json([names, impact.sentence]))
     if not impact.changes_somebody or request.POST.get("stamp") == stamp:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
@@ -80,6 +81,7 @@ def test_no_waiting_organisation_is_passed_over_by_another_s_second_turn(db: Non
         elif act == "end" and claims:
             end(claims.pop(chance.randrange(len(claims))))
         elif act == "claim" and left.total():
+            time.sleep(0.002)  # SQLite's clock has milliseconds
             claims.append(claim := take())
             left[claim.organisation_id] -= 1
             passed[claim.organisation_id].clear()
