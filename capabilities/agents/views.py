@@ -18,9 +18,9 @@ from capabilities.agents.previews import impact_of_agent, start_of
 from capabilities.agents.queries import agent_or_404, agents_shown, toolkits_of_agent
 from capabilities.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
 from capabilities.catalogue.tools.queries import tools_named_like
-from capabilities.common.pages import moved_status, refused, show_refusal, shown_impact, status_of
-from capabilities.common.previews import asked_of
-from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
+from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
+from capabilities.common.previews import Preview, save_as_shown
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent
 from capabilities.toolkits.queries import toolkits_by_name
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -81,21 +81,20 @@ def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     if "find" in request.POST or not form.is_valid():
         return agent_page(request, form, agent, {})
     content = form.content()
-    asked = asked_of(request, agent_stamp(agent), _offered(content))
-    moved = asked.has_moved
     try:
-        impact = None if asked.is_shown else impact_of_agent(agent, content, actor=member)
-        if impact is None or asked.may_be_saved(is_felt=impact.changes_somebody):
-            saved = update_agent(agent_or_404(slug), content, actor=member, stamp=asked.state)
-            return agent_saved(request, org, saved)
+        answer = save_as_shown(
+            request,
+            _offered(content),
+            stamp=lambda: agent_stamp(agent),
+            impact_of=lambda: impact_of_agent(agent, content, actor=member),
+            save=lambda stamp: update_agent(agent_or_404(slug), content, actor=member, stamp=stamp),
+        )
     except ChangeRefused as error:
         show_refusal(form, error)
         return agent_page(request, form, agent, {})
-    except ChangedMeanwhile:
-        moved = True
-        asked = asked_of(request, agent_stamp(agent), _offered(content))
-        impact = impact_of_agent(agent, content, actor=member)
-    return agent_page(request, form, agent, shown_impact(asked, impact, moved), status=moved_status(request, moved))
+    if isinstance(answer, Preview):
+        return agent_page(request, form, agent, shown_preview(answer), status=preview_status(request, answer))
+    return agent_saved(request, org, answer)
 
 
 def _offered(content: AgentContent) -> list[Any]:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from capabilities.common.previews import Asked, Impact
+from capabilities.common.previews import Preview
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest
 from toolhub.tenants.models import Membership
@@ -52,11 +52,11 @@ def page_before(request: MemberRequest, member: Membership, fallback: str = "too
 MOVED = "It was changed in the meantime: nothing is saved yet. This is what your changes would do now."
 
 
-def shown_impact(asked: Asked, impact: Impact | None, moved: bool) -> dict[str, Any]:
+def shown_preview(preview: Preview) -> dict[str, Any]:
     """What a page shows of a change before it is saved."""
-    return {"impact": impact, "stamp": asked.stamp, "moved": MOVED if moved else ""}
+    return {"impact": preview.impact, "stamp": preview.stamp, "moved": MOVED if preview.has_moved else ""}
 
 
-def moved_status(request: HttpRequest, moved: bool) -> int:
-    """htmx shows no page that comes with a 409."""
-    return 409 if moved and not getattr(request, "htmx", False) else 200
+def preview_status(request: HttpRequest, preview: Preview) -> int:
+    """The status of the page with it. htmx shows no page that comes with a 409."""
+    return 409 if preview.has_moved and not getattr(request, "htmx", False) else 200

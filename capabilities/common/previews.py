@@ -5,12 +5,16 @@ Which sessions are live, and what they have loaded, only the room `sessions` kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from django.http import HttpRequest
 
+from capabilities.common.refused import ChangedMeanwhile
 from capabilities.contract.wire import canonical_json, sha256_hex
+
+R = TypeVar("R")
 
 
 class Impact(Protocol):
@@ -65,6 +69,41 @@ def asked_of(request: HttpRequest, state: str, content: Any) -> Asked:
     """`state` stamps what is stored; `content` is what was posted, as JSON."""
     shown, _, shown_content = request.POST.get("stamp", "").partition(".")
     return Asked(state, digest(content), (shown, shown_content), "preview" in request.POST)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A change that is not saved yet: what it would do, and the stamp with which it is saved as it was shown."""
+
+    impact: Impact
+    stamp: str
+    #: Whether what is stored was changed since something was shown.
+    has_moved: bool
+
+
+def save_as_shown(
+    request: HttpRequest,
+    content: Any,
+    *,
+    stamp: Callable[[], str],
+    impact_of: Callable[[], Impact],
+    save: Callable[[str], R],
+) -> R | Preview:
+    """What `save` returns, where the change was shown before or changes nothing for anybody; its preview elsewhere.
+
+    `content` is what was posted, as JSON; `stamp` is of what is stored. Raises ChangeRefused for what cannot be saved.
+    """
+    asked = asked_of(request, stamp(), content)
+    has_moved = asked.has_moved
+    try:
+        impact = None if asked.is_shown else impact_of()
+        if impact is None or asked.may_be_saved(is_felt=impact.changes_somebody):
+            return save(asked.state)
+    except ChangedMeanwhile:
+        has_moved = True
+        asked = asked_of(request, stamp(), content)
+        impact = impact_of()
+    return Preview(impact, asked.stamp, has_moved)
 
 
 def digest(content: Any) -> str:

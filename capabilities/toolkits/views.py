@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.tools.queries import tools_named_like
-from capabilities.common.pages import moved_status, refused, show_refusal, shown_impact, status_of
-from capabilities.common.previews import asked_of
-from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
+from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
+from capabilities.common.previews import Preview, save_as_shown
+from capabilities.common.refused import ChangeRefused
 from capabilities.models import Tool, Toolkit
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
@@ -96,21 +96,20 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     if "find" in request.POST or not form.is_valid():
         return toolkit_page(request, form, toolkit, {})
     content = form.content()
-    asked = asked_of(request, toolkit_stamp(toolkit), _held(content))
-    moved = asked.has_moved
     try:
-        impact = None if asked.is_shown else impact_of_toolkit(toolkit, content, actor=member)
-        if impact is None or asked.may_be_saved(is_felt=impact.changes_somebody):
-            saved = update_toolkit(toolkit_or_404(name), content, actor=member, stamp=asked.state)
-            return toolkit_saved(request, org, saved)
+        answer = save_as_shown(
+            request,
+            _held(content),
+            stamp=lambda: toolkit_stamp(toolkit),
+            impact_of=lambda: impact_of_toolkit(toolkit, content, actor=member),
+            save=lambda stamp: update_toolkit(toolkit_or_404(name), content, actor=member, stamp=stamp),
+        )
     except ChangeRefused as error:
         show_refusal(form, error)
         return toolkit_page(request, form, toolkit, {})
-    except ChangedMeanwhile:
-        moved = True
-        asked = asked_of(request, toolkit_stamp(toolkit), _held(content))
-        impact = impact_of_toolkit(toolkit, content, actor=member)
-    return toolkit_page(request, form, toolkit, shown_impact(asked, impact, moved), status=moved_status(request, moved))
+    if isinstance(answer, Preview):
+        return toolkit_page(request, form, toolkit, shown_preview(answer), status=preview_status(request, answer))
+    return toolkit_saved(request, org, answer)
 
 
 def _held(content: ToolkitContent) -> list[Any]:

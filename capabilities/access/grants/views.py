@@ -15,8 +15,8 @@ from capabilities.access.grants.queries import grant_numbers, grant_or_404, gran
 from capabilities.access.grants.writes import give_grant, revoke_grant
 from capabilities.access.previews import impact_of_revoking
 from capabilities.common.pages import show_refusal, status_of
+from capabilities.common.previews import digest
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.wire import canonical_json, sha256_hex
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.authority import why_not_to
 from toolhub.tenants.models import Membership, Right
@@ -75,7 +75,7 @@ def grant_revoke(request: MemberRequest, org: str, grant_id: UUID) -> HttpRespon
     grant = grant_or_404(grant_id)
     name, member = str(grant), grant.membership
     impact = impact_of_revoking(grant, actor)
-    stamp = sha256_hex(canonical_json([str(grant.public_id), impact.sentence]))
+    stamp = digest([str(grant.public_id), impact.sentence])
     is_from_member = "member" in request.POST
     if impact.changes_somebody and request.POST.get("stamp") != stamp:
         context = {"grant": grant, "impact": impact, "stamp": stamp, "is_from_member": is_from_member}

@@ -25,9 +25,9 @@ from capabilities.access.previews import impact_of_roles
 from capabilities.access.roles.writes import roles_named, set_roles_of, stamp_of
 from capabilities.access.until import NEVER
 from capabilities.common.pages import refused
+from capabilities.common.previews import digest
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden, check_rank
-from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Role
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.authority import why_not_to
@@ -65,7 +65,7 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
         messages.info(request, f"The roles of {shown} are the same as before.")
         return redirect("member_tools", org, member_id)
     asked = [[role.pk, role.slug in ticked] for role in changed]
-    stamp = sha256_hex(canonical_json([stamp_of(changed), str(shown.public_id), asked]))
+    stamp = digest([stamp_of(changed), str(shown.public_id), asked])
     if request.POST.get("stamp") == stamp:
         try:
             set_roles_of(shown, list(ticked), actor=actor)

@@ -28,7 +28,7 @@ from capabilities.access.roles.writes import (
     stamp_of,
 )
 from capabilities.access.roles_above import locked_roles
-from capabilities.common.previews import digest
+from capabilities.common import previews
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Role
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -79,12 +79,12 @@ def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpRe
     stored = rules_of_roles(roles.values())
     rules = {role: changed_rules(role, stored[role.pk], changes) for role in roles.values()}
     require_for_rules(member, {role: (stored[role.pk], lines) for role, lines in rules.items()})
-    stamp = f"{stamp_of(roles.values())}.{digest(sorted([*place, said] for place, said in changes.items()))}"
-    asked_stamp = request.POST.get("stamp", "")
-    moved = bool(asked_stamp) and asked_stamp.partition(".")[0] != stamp.partition(".")[0]
-    if asked_stamp == stamp and "preview" not in request.POST:
+    content = sorted([*place, said] for place, said in changes.items())
+    posted = previews.asked_of(request, stamp_of(roles.values()), content)
+    moved = posted.has_moved
+    if posted.is_shown:
         try:
-            set_rules_of_roles(rules, actor=member, stamp=stamp.partition(".")[0])
+            set_rules_of_roles(rules, actor=member, stamp=posted.state)
         except ChangeRefused as error:
             return _matrix_page(request, member, asked, changes, {"refusal": str(error)}, status=422)
         except RolesChanged:
@@ -96,7 +96,7 @@ def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpRe
         impact = impact_of_roles(lambda: set_rules_of_roles(rules, actor=member), rules)
     except ChangeRefused as error:
         return _matrix_page(request, member, asked, changes, {"refusal": str(error)}, status=422)
-    context = {"impact": impact, "stamp": stamp, "moved": MOVED if moved else ""}
+    context = {"impact": impact, "stamp": posted.stamp, "moved": MOVED if moved else ""}
     if request.htmx:
         return render(request, impact.template, context)
     return _matrix_page(request, member, asked, changes, context, status=409 if moved else 200)

@@ -42,7 +42,7 @@ from capabilities.access.roles.writes import (
 )
 from capabilities.access.roles_above import locked_roles
 from capabilities.common.pages import refused, show_refusal, status_of
-from capabilities.common.previews import digest
+from capabilities.common.previews import asked_of, digest
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Role
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -142,14 +142,12 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
             return _role_page(request, role, form, rules, members, may_change, more, stored)
-        state, told = stamp_of([role]), digest(_asked_of_role(content, members))
-        asked_state, _, asked_told = request.POST.get("stamp", "").partition(".")
-        is_shown = (asked_state, asked_told) == (state, told)
+        asked = asked_of(request, stamp_of([role]), _asked_of_role(content, members))
         is_felt = (content.mode, rules) != (role.mode, stored) or bool(members.given or members.taken)
-        moved = bool(asked_state) and asked_state != state
-        if "preview" not in request.POST and not moved and (is_shown or not is_felt):
+        moved = asked.has_moved
+        if asked.is_shown or asked.may_be_saved(is_felt=is_felt):
             try:
-                _save(role, content, members, member, may_change, stamp=state)
+                _save(role, content, members, member, may_change, stamp=asked.state)
             except ChangeRefused as error:
                 show_refusal(form, error) if may_change else messages.error(request, str(error))
                 return _role_page(request, role_or_404(slug), form, rules, members, may_change, more, stored)
@@ -163,7 +161,7 @@ def role_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         except ChangeRefused as error:
             show_refusal(form, error) if may_change else messages.error(request, str(error))
             return _role_page(request, role, form, rules, members, may_change, more, stored)
-        more |= {"impact": impact, "stamp": f"{state}.{told}", "moved": MOVED if moved else ""}
+        more |= {"impact": impact, "stamp": asked.stamp, "moved": MOVED if moved else ""}
     return _role_page(request, role, form, rules, members, may_change, more, stored)
 
 

@@ -11,9 +11,9 @@ from capabilities.catalogue.previews import impact_of_switching_off
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.common.pages import page_before
+from capabilities.common.previews import digest
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
-from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import Tool
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
@@ -51,7 +51,7 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
         impact = impact_of_switching_off(names, actor=member)
     except ChangeRefused:  # the switch itself says why
         return None
-    stamp = sha256_hex(canonical_json([names, impact.sentence]))
+    stamp = digest([names, impact.sentence])
     if not impact.changes_somebody or request.POST.get("stamp") == stamp:
         return None
     context = {"names": names, "impact": impact, "stamp": stamp, "back": page_before(request, member)}
