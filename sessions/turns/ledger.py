@@ -65,12 +65,11 @@ from sessions.turns.fencing import (
     from_now,
     hold,
     insert_events,
-    owned,
     transition,
 )
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
-from toolhub.tenants.statements import Insert, Param, Select, Update, param
+from toolhub.tenants.statements import Insert, Param, Update, param
 
 #: What others know as the ledger's, from the rooms behind it.
 __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
@@ -326,17 +325,6 @@ def finish_step(
     else:
         step.refresh_from_db()
     return turn
-
-
-_GOES_ON = Select(lambda: owned().values_list("cancel_requested_at", "may_not_go_on"))
-
-
-def check_goes_on(claim: Claim) -> None:
-    """Raise CancelRequested where the turn was stopped, or its member or agent may not go on. One query."""
-    rows = _GOES_ON.rows(turn=claim.turn_id, epoch=claim.epoch)
-    if not rows:
-        raise LeaseLost(str(claim.turn_id))
-    check_may_start(dict(zip(("cancel_requested_at", "may_not_go_on"), rows[0], strict=True)))
 
 
 # -- End --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from sessions.loop import delegation
+from sessions.loop import delegation, run
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import accepting, bell, ledger, reaping
 from sessions.turns import waiting as parking
@@ -277,7 +277,7 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "open_child": lambda claim, step: delegation.open_child(claim, step, order_to(claim)),
     "finish": lambda claim, step: ledger.finish(claim, TurnStatus.DONE, answer="zombie"),
     "finish_stopped": lambda claim, step: ledger.finish_stopped(claim),
-    "check_goes_on": lambda claim, step: ledger.check_goes_on(claim),
+    "claimed_turn": lambda claim, step: run.claimed_turn(claim),
 }
 
 
@@ -316,7 +316,7 @@ def test_nobody_writes_to_a_turn_that_has_ended(session: ChatSession, name: str)
 def test_every_write_that_takes_a_claim_is_tried_as_a_zombies() -> None:
     takes_a_claim = {
         name
-        for room in (ledger, parking, delegation)
+        for room in (ledger, parking, delegation, run)
         for name, function in vars(room).items()
         if getattr(function, "__module__", "") == room.__name__
         and not name.startswith("_")
