@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
+from capabilities.common.taken_back import is_tried
+
 T = TypeVar("T")
 
 
@@ -29,7 +31,12 @@ class Memory(Generic[T]):
         self.every.append(self)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value that is kept under the key, or a new one. Two threads may make it side by side."""
+        """The value that is kept under the key, or a new one. Two threads may make it side by side.
+
+        Where a change is only tried nothing is kept: its registry version will be another change's.
+        """
+        if is_tried():
+            return make()
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
