@@ -12,10 +12,11 @@ from enum import IntEnum
 from functools import cached_property
 
 from capabilities.contract.wire import sha256_hex
-from capabilities.models import Agent, AgentScope, LanguageModel
+from capabilities.models import Agent, AgentScope
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec
+from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import service_title
 
 
@@ -72,8 +73,7 @@ class Situation:
 
     permissions: MemberPermissions
     agent: Agent
-    #: With its provider at hand.
-    model: LanguageModel
+    model: ResolvedModel
     #: Empty where nothing was said, as on a page.
     message: str = ""
     #: For a session by delegation: keys of the tools that it was given.
@@ -82,12 +82,6 @@ class Situation:
     sent_before: Sequence[int] = ()
     #: Loads that are in conflict with what stands before them.
     left_out: frozenset[Bundle] = field(default_factory=frozenset)
-
-    @property
-    def tool_limit(self) -> int:
-        """Tools that one request to the model may carry: the model's own number, else its provider's."""
-        own = self.model.tool_limit
-        return self.model.provider.tool_limit if own is None else own
 
 
 Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
@@ -170,8 +164,8 @@ def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
 
 def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """The lowest ranked fall off. What stays keeps its place."""
-    over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.tool_limit :]}
-    reason = f"over the limit of {situation.tool_limit} tools"
+    over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.model.tool_limit :]}
+    reason = f"over the limit of {situation.model.tool_limit} tools"
     return [Verdict(each.spec.name, "limit", False, reason) for each in candidates if each.spec.tool_id in over]
 
 

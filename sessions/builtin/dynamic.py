@@ -122,7 +122,7 @@ def place_of(context: ToolContext) -> LoadTarget:
     session = ChatSession.objects.get(pk=context.session_id)
     # By the turn, where there is one: a short name may be another agent's by now.
     which = {"slug": context.agent} if context.turn_id is None else {"turns": context.turn_id}
-    return LoadTarget(session, Agent.objects.get(**which))
+    return LoadTarget(session, Agent.objects.for_display().get(**which))
 
 
 def by_model(context: ToolContext) -> By:

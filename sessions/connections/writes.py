@@ -20,11 +20,12 @@ from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolContext
 from capabilities.models import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, LanguageModel
+from capabilities.providers.resolve import resolve_model
 from capabilities.registry import registry
 from capabilities.services.writes import ShownService, secrets_of, service_values
 from sessions.loop.batch import release_connection
 from sessions.loop.execution import masked_in, run_bounded
-from sessions.loop.models.client import CallStopped, ModelCall, ModelError, endpoint_of_model, request_body
+from sessions.loop.models.client import CallStopped, ModelCall, ModelError, endpoint_of, request_body
 from sessions.models import StepStatus
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
@@ -170,7 +171,7 @@ def _service_reason(test: ConnectionTest) -> str:
 def _model_reason(test: ConnectionTest) -> str:
     model = LanguageModel.objects.select_related("provider").get(connection_tests=test)
     try:
-        endpoint = endpoint_of_model(model)
+        endpoint = endpoint_of(resolve_model(model))
         body = request_body(model.name, [{"role": "user", "content": QUESTION}], "[]")
         release_connection()
         ModelCall(endpoint, body, threading.Event(), time.monotonic() + CALL_SECONDS, tries=1).run()

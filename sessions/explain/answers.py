@@ -314,7 +314,7 @@ def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
 
 
 def _limit(inputs: Inputs, spec: ToolSpec) -> Cell:
-    limit = inputs.situation.tool_limit
+    limit = inputs.situation.model.tool_limit
     if inputs.has_room_for(spec):
         return Cell("limit", True, "", "")
     return Cell("limit", False, f"over the limit of {limit:,} tools", f"over {limit:,}", stops=True)

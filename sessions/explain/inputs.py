@@ -101,7 +101,7 @@ class Inputs:
         return self._places.get(spec.name, len(self.survivors))
 
     def has_room_for(self, spec: ToolSpec) -> bool:
-        return self.place_of(spec) < self.situation.tool_limit
+        return self.place_of(spec) < self.situation.model.tool_limit
 
     # -- With one thing changed ---------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Inputs:
     @cached_property
     def _front(self) -> frozenset[int]:
         """Keys of the survivors that the limit lets through."""
-        names = list(self.survivors)[: self.situation.tool_limit]
+        names = list(self.survivors)[: self.situation.model.tool_limit]
         return frozenset(self.gathered[name].spec.tool_id for name in names)
 
     @cached_property

@@ -427,7 +427,7 @@ def _raise_limit(blocked: Blocked) -> Iterator[Way]:
 def _with_room_for(blocked: Blocked) -> Inputs:
     agent = copy(blocked.inputs.agent)
     agent.model = copy(agent.model)
-    agent.model.tool_limit = blocked.inputs.situation.tool_limit + 1
+    agent.model.tool_limit = blocked.inputs.situation.model.tool_limit + 1
     return blocked.inputs.changed(frozenset({blocked.tool.spec.tool_id}), agent=agent)
 
 

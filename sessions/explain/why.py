@@ -64,7 +64,7 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         page.before,
         len(page.inputs.selection.tools),
         page.inputs.selection.tokens,
-        page.inputs.situation.tool_limit,
+        page.inputs.situation.model.tool_limit,
     )
 
 

@@ -10,6 +10,7 @@ from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.specs import Overrides
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
+from capabilities.providers.resolve import ResolvedModel
 from sessions.models import ChatSession
 from sessions.selection.queries import situation_of
 from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
@@ -21,6 +22,8 @@ class LoadTarget:
 
     session: ChatSession
     agent: Agent
+    #: What a running turn has resolved; without it, the agent's own.
+    model: ResolvedModel | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
 
 def reading_of(place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, offer: Offer) -> LoadInputs:
     """The same of what was read already: `offer` is all that is in reach."""
-    situation = situation_of(place.session, place.agent, permissions)
+    situation = situation_of(place.session, place.agent, permissions, model=place.model)
     usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
     return LoadInputs(place, holdings, permissions, offer, frozenset(each.spec.tool_id for each in usable))
 

@@ -82,7 +82,8 @@ def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     categories = loadable_categories(place.agent, permissions.loads).order_by()
     tools = specs(Tool.objects.filter(named, category__in=categories))
     candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
-    usable, _ = narrowed(situation_of(place.session, place.agent, permissions), candidates, LOADABLE_STAGES)
+    situation = situation_of(place.session, place.agent, permissions, model=place.model)
+    usable, _ = narrowed(situation, candidates, LOADABLE_STAGES)
     there = {each.spec.tool_id for each in reading.offer.candidates}
     return [each for each in usable if each.spec.tool_id not in there]
 

@@ -114,7 +114,7 @@ def _answer_call(
         return
     outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)
     if spec is not None:
-        outcome = execution.capped(outcome, spec, turn.agent.model.context_window)
+        outcome = execution.capped(outcome, spec, turn.model.context_window)
     _finish(turn, held, known, outcome)
 
 

@@ -57,7 +57,7 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
-    situation = situation_of(turn.session, turn.agent, reading.permissions)
+    situation = situation_of(turn.session, turn.agent, reading.permissions, model=turn.model)
     kept, _ = narrowed(situation, found, (in_scope, delegated))
     return kept[0].spec if kept else None
 
@@ -89,7 +89,7 @@ def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
         return False
     if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
         return False
-    situation = situation_of(place.session, place.agent, permissions)
+    situation = situation_of(place.session, place.agent, permissions, model=place.model)
     return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
 
 
@@ -110,4 +110,4 @@ def _loadable(name: str, message: str, **more: Any) -> Outcome:
 
 
 def _read(turn: Turn) -> LoadInputs:
-    return read_place(LoadTarget(turn.session, turn.agent))
+    return read_place(LoadTarget(turn.session, turn.agent, turn.model))

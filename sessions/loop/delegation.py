@@ -184,7 +184,7 @@ def settle(turn: Turn, held: Held) -> None:
     while waiting := list(_unsettled(turn)):
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
-                _answer(held.claim, child.parent_step, outcome_of(child, turn.agent.model.context_window))
+                _answer(held.claim, child.parent_step, outcome_of(child, turn.model.context_window))
         if any(child.is_open for child in waiting):
             _go_no_further(turn, held)
             if park(held.claim):

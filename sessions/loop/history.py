@@ -122,7 +122,7 @@ def conversation(
     own = [{"role": "user", "content": turn.message}, *step_messages(steps)]
     prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
-    room = room_for_messages(turn.agent.model.context_window, tool_tokens)
+    room = room_for_messages(turn.model.context_window, tool_tokens)
     talk = fit(head, past.blocks, own, room, past.sizes)
     if talk.parts_cut:  # all of them are out, for this once
         return talk

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from capabilities.common.tokens import count_each
 from capabilities.kinds.builtin import display
+from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
 from sessions.loop.batch import answer_calls, release_connection
 from sessions.loop.carried import Carried, carried_by
@@ -67,12 +67,13 @@ _CLAIMED = Select(
 
 
 def claimed_turn(claim: ledger.Claim) -> Turn:
-    """The turn with its session, agent, model and provider. Raises LeaseLost. One query."""
+    """The turn with its session and agent, and with its model resolved. Raises LeaseLost. One query."""
     turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
     if not turns:
         raise ledger.LeaseLost(str(claim.turn_id))
     (turn,) = turns
     turn.registry_version = vars(turn)["registry"]
+    turn.model = resolve_model(turn.agent.model, turn.agent)
     return turn
 
 
@@ -104,7 +105,7 @@ def run_turn(held: Held) -> None:
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
-    most, past, steps = max_rounds(turn), Past(turn), steps_of(turn)
+    most, past, steps = turn.model.max_rounds, Past(turn), steps_of(turn)
     while True:
         if steps.replies:
             last = steps.replies[-1]
@@ -123,11 +124,6 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             return _final(reply["text"], reply["finish_reason"], reply)
         step, turn.registry_version = ledger.record_model_step(held.claim, **reply)
         steps.replies.append(step)
-
-
-def max_rounds(turn: Turn) -> int:
-    """Model calls that this turn may take: the model's own number first, then the agent's, then the setting."""
-    return turn.agent.model.max_rounds or turn.agent.max_rounds or int(settings.TOOLHUB_MAX_ROUNDS)
 
 
 def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -163,11 +159,11 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
         "prompt_bytes": prefix.prompt_bytes,
         "prefix_bytes": prefix.prefix_bytes,
     }
-    endpoint = endpoint_of(turn.agent)
+    endpoint = endpoint_of(turn.model)
     displays = displays_of(talk.messages) if endpoint.is_offline else None
     call = ModelCall(
         endpoint=endpoint,
-        body=request_body(turn.agent.model.name, talk.messages, tool_set.wire, displays=displays),
+        body=request_body(turn.model.name, talk.messages, tool_set.wire, displays=displays),
         stopped=held.stopped,
         deadline=held.deadline(turn.deadline_at),
         on_text=draft.add,

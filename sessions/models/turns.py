@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models import Agent, ToolVersion
+from capabilities.providers.resolve import ResolvedModel
 from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
@@ -145,6 +146,8 @@ class Turn(TenantModel):
     #: whether the session has, or had, anything loaded.
     registry_version: int | None = None
     has_loads = True
+    #: In memory only, and only of a turn that a worker claimed: what its model calls go by.
+    model: ResolvedModel
 
     class Meta(TenantModel.Meta):
         constraints = (

@@ -19,6 +19,7 @@ from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offe
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import SPEC, Overrides, ToolSpec, spec_annotations
 from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
+from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
 from sessions.selection.queries import Selection, meta_tools, new_session, selected
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
@@ -178,4 +179,5 @@ class AgentTools:
         return offer_from(self._rows, self.agent, bundles, meta=meta)
 
     def _for_all(self, offer: Offer) -> list[Candidate]:
-        return narrowed(Situation(NOBODY, self.agent, self.agent.model), offer.candidates, FOR_ALL)[0]
+        situation = Situation(NOBODY, self.agent, resolve_model(self.agent.model, self.agent))
+        return narrowed(situation, offer.candidates, FOR_ALL)[0]

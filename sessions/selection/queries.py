@@ -22,6 +22,7 @@ from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.pipeline.stages import Situation, Verdict
+from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.reach import Holdings, Load, holdings_of, offer_at_hand
 from toolhub.tenants.models import Membership
@@ -39,12 +40,12 @@ class Selection(pipeline.Selection):
 
 
 def select_tools(turn: Turn) -> Selection:
-    """The tools of this turn, at the session's loads of now. Three queries at most, whatever there is: the member's
-    rights are always read, the rest is not where it is known (see `holdings_of`)."""
+    """The tools of this turn for its resolved model, at the session's loads of now. Three queries at most, whatever
+    there is: the member's rights are always read, the rest is not where it is known (see `holdings_of`)."""
     agent, holdings = turn.agent, holdings_of(turn.session, turn.agent, during=turn)
     permissions = permissions_of(turn.membership_id)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=turn.registry_version)
-    return selected(turn.session, agent, permissions, holdings, offer, turn.message)
+    return selected(turn.session, agent, permissions, holdings, offer, turn.message, model=turn.model)
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
@@ -77,10 +78,14 @@ def selected(
     holdings: Holdings,
     offer: Offer,
     message: str = "",
+    *,
+    model: ResolvedModel | None = None,
 ) -> Selection:
-    """The same of what was read already: `offer` is what is at hand, `agent` has its model and provider. No query."""
+    """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
+    the provider. No query."""
     clashing = clashing_loads(holdings, offer.clashes)
-    situation = situation_of(session, agent, permissions, message, frozenset(load.bundle for load, _ in clashing))
+    left_out = frozenset(load.bundle for load, _ in clashing)
+    situation = situation_of(session, agent, permissions, message, left_out, model=model)
     found = pipeline.select(situation, offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
@@ -99,11 +104,15 @@ def situation_of(
     permissions: MemberPermissions,
     message: str = "",
     left_out: frozenset[Any] = frozenset(),
+    *,
+    model: ResolvedModel | None = None,
 ) -> Situation:
-    """What the stages look at for an agent in a session. No query."""
+    """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
+    agent's own. No query."""
+    model = model or resolve_model(agent.model, agent)
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
-    return Situation(permissions, agent, agent.model, message, delegated, sent_before(session, agent), left_out)
+    return Situation(permissions, agent, model, message, delegated, sent_before(session, agent), left_out)
 
 
 def sent_before(session: ChatSession, agent: Agent) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
 from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on
@@ -43,6 +44,13 @@ def work_all() -> None:
         for turn_id in free:
             work_on(turn_id)
     raise AssertionError("turns go round for ever")
+
+
+def as_claimed(turn: Turn) -> Turn:
+    """The turn read anew, with its model resolved, as a worker has it. In the scope of its organisation."""
+    found = Turn.objects.select_related("session", "agent__model__provider").get(pk=turn.pk)
+    found.model = resolve_model(found.agent.model, found.agent)
+    return found
 
 
 def steps_of(turn: Turn, kind: StepKind | None = None) -> list[Step]:

@@ -31,7 +31,7 @@ from django.conf import settings
 
 from capabilities.common.text import storable
 from capabilities.egress import EgressRefused, guarded_client
-from capabilities.models import Agent, LanguageModel
+from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.replies import Reply, ReplyBuilder
 
 #: Seconds between looks at whether the turn was stopped.
@@ -87,14 +87,12 @@ class Endpoint:
         return bool(self.trusted_origin)
 
 
-def endpoint_of(agent: Agent) -> Endpoint:
-    """The address of the agent's model. Raises ModelError."""
-    return endpoint_of_model(agent.model)
-
-
-def endpoint_of_model(model: LanguageModel) -> Endpoint:
-    """Its address. A provider without one is the offline model. Raises ModelError."""
+def endpoint_of(model: ResolvedModel) -> Endpoint:
+    """Its address. A provider without one is the offline model. Raises ModelError; ValueError where the model was read
+    to be shown, without the key."""
     provider = model.provider
+    if provider.api_key is None:
+        raise ValueError(f"{provider.slug} was read without its key.")
     if not provider.is_enabled:
         raise ModelError("provider_disabled", f"The provider {provider.name} is switched off.")
     if provider.base_url:

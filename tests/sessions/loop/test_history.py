@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.models import LanguageModel
+from capabilities.providers.resolve import resolve_model
 from sessions.loop.history import (
     LEAST,
     MAX_TURNS,
@@ -29,12 +30,13 @@ from sessions.loop.steps import steps_of
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import check_request, events_of, run
+from tests.sessions.run_turns import as_claimed, check_request, events_of, run
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 
 def talk_of(turn: Turn, *, tool_tokens: int) -> Conversation:
+    turn.model = resolve_model(turn.agent.model, turn.agent)
     return conversation(turn, Past(turn), steps_of(turn).in_order(), tool_tokens=tool_tokens)
 
 
@@ -181,7 +183,7 @@ def test_a_conversation_is_one_query(bob: Membership, turns: int, django_assert_
     for _ in range(turns):
         make_turn(session, status=TurnStatus.FAILED)
     with organisation_scope(session.organisation_id):
-        turn = Turn.objects.select_related("agent__model", "session").get(pk=make_turn(session, "now").pk)
+        turn = as_claimed(make_turn(session, "now"))
 
         with django_assert_num_queries(1):
             conversation(turn, Past(turn), [], tool_tokens=0)
@@ -386,8 +388,8 @@ def test_a_cut_frees_half_so_that_the_same_turns_stand_in_front_for_long(bob: Me
         ]
         Turn.objects.bulk_create(rows)
         cuts, begins = [], []
-        for row in Turn.objects.filter(session=session).select_related("agent__model").order_by("seq"):
-            row.session = session
+        for row in Turn.objects.filter(session=session).select_related("agent__model__provider").order_by("seq"):
+            row.session, row.model = session, resolve_model(row.agent.model, row.agent)
             past = Past(row)
             talk = conversation(row, past, [], tool_tokens=0)
             remembered(row, Prefix(0, 0, {"first_turn": past.first}), None)

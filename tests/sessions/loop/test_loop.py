@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,8 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.contract.context import ToolContext
-from capabilities.models import Agent, LanguageModel, Task, Tool
+from capabilities.models import Agent, LanguageModel, Provider, Task, Tool
+from capabilities.providers.resolve import ResolvedModel, resolve_model
 from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions.loop.history import OUTCOME_UNKNOWN
@@ -128,6 +130,31 @@ def test_a_large_result_is_kept_whole_and_sent_within_the_cap(session: ChatSessi
     assert len(step.result_sent) == 8_800
     assert step.result_sent.endswith("[cut: 200,000 characters in all, the first 8,744 shown]")
     assert provider.requests[1]["messages"][-1]["content"] == step.result_sent
+
+
+def test_a_turn_goes_by_the_model_that_was_resolved_and_by_nothing_else(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows say something else in every field: who reads them again would be seen here."""
+
+    def resolved(model: LanguageModel, agent: Agent) -> ResolvedModel:
+        own = resolve_model(model, agent)
+        here = replace(own.provider, base_url=provider.url)
+        return replace(own, provider=here, name="another", tool_limit=3, max_rounds=2, context_window=2_000)
+
+    monkeypatch.setattr("sessions.loop.run.resolve_model", resolved)
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(base_url="http://127.0.0.1:9/v1")
+
+    with built_in(session, "rg", lambda context: "x" * 200_000):
+        provider.enqueue(*[Say(calls=[call("rg")])] * 3)
+
+        turn = run(session)
+
+    assert turn.error_code == "max_rounds"
+    assert [request["model"] for request in provider.requests] == ["another"] * 2
+    assert [len(request["tools"]) for request in provider.requests] == [3, 3]
+    assert len(tool_steps_of(turn)[0].result_sent) == 1_760  # 0.22 of 2,000 tokens
 
 
 # -- Limits -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from capabilities.catalogue.tools.writes import (
 from capabilities.models import Agent, Category, Tool, Toolkit
 from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import current_specs
+from capabilities.providers.resolve import resolve_model
 from capabilities.registry import registry
 from capabilities.services.writes import clear_service, save_service
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, delete_toolkit, update_toolkit
@@ -73,6 +74,7 @@ def as_claimed(session: ChatSession) -> Turn:
     session = ChatSession.objects.select_related("agent__model__provider").get(pk=session.pk)
     turn = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
     turn.membership_id = session.membership_id
+    turn.model = resolve_model(session.agent.model, session.agent)
     turn.registry_version = Organisation.objects.get(pk=session.organisation_id).registry_version
     turn.has_loads = LoadedToolkit.objects.filter(session=session).exists()
     return turn

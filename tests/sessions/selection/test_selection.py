@@ -31,7 +31,8 @@ from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import STAGES, Situation, Verdict
-from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet, Turn
+from capabilities.providers.resolve import resolve_model
+from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet
 from sessions.selection.queries import Selection, select_tools, selection_preview
 from sessions.selection.tool_sets import keep_tool_set
 from tests.cast import (
@@ -45,6 +46,7 @@ from tests.cast import (
     make_toolkit,
     make_turn,
 )
+from tests.sessions.run_turns import as_claimed
 from toolhub.tenants.models import NOWHERE, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -274,7 +276,7 @@ def test_the_active_tools_take_three_queries_however_many_they_are(
     make_many(bob.organisation, count)
     turn = make_turn(bobs)
     with organisation_scope(bob.organisation):
-        turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=turn.pk)
+        turn = as_claimed(turn)
 
         with django_assert_num_queries(3):
             selection = select_tools(turn)
@@ -292,7 +294,7 @@ def test_the_active_tools_take_three_queries_with_200_toolkits_and_20_loaded(
         Agent.objects.update(starts_with_core=False)
         LanguageModel.objects.update(tool_limit=2_000)
         load_first(bobs, 20)
-        turn = Turn.objects.select_related("agent__model__provider", "session").get(pk=make_turn(bobs).pk)
+        turn = as_claimed(make_turn(bobs))
 
         with django_assert_num_queries(3):
             selection = select_tools(turn)
@@ -382,9 +384,10 @@ RIGHTS = st.builds(
 def test_every_stage_only_removes(switches: list[bool], rights: Rights, limit: int) -> None:
     candidates = [Candidate(spec(number, is_on), "agent") for number, is_on in enumerate(switches)]
     before = [each.spec.name for each in candidates]
+    model = LanguageModel(provider=Provider(), tool_limit=limit)
 
     for stage in STAGES:
-        situation = Situation(MemberPermissions(rights, NOWHERE), Agent(), LanguageModel(tool_limit=limit))
+        situation = Situation(MemberPermissions(rights, NOWHERE), Agent(), resolve_model(model))
         verdicts = stage(situation, candidates)
         assert {verdict.tool for verdict in verdicts} <= {each.spec.name for each in candidates}
         assert all(verdict.reason for verdict in verdicts)
@@ -430,10 +433,11 @@ def test_stages_know_the_message_the_agent_and_the_model(
     with organisation_scope(bob.organisation):
         turn = make_turn(bobs, message="Add 1 and 2.")
 
-        select_tools(Turn.objects.select_related("session", "agent__model__provider").get(pk=turn.pk))
+        select_tools(as_claimed(turn))
         preview(bobs)
 
+    model = resolve_model(bobs.agent.model, bobs.agent)
     assert [(each.message, each.agent, each.model) for each in seen] == [
-        ("Add 1 and 2.", bobs.agent, bobs.agent.model),
-        ("", bobs.agent, bobs.agent.model),
+        ("Add 1 and 2.", bobs.agent, model),
+        ("", bobs.agent, model),
     ]

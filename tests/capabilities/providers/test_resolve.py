@@ -1,0 +1,71 @@
+"""The model of an agent as one value: whose word counts, and what is not in it."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
+from sessions.loop.models.client import endpoint_of
+from tests.cast import make_agent
+from toolhub.tenants.models import Organisation
+from toolhub.tenants.scope import organisation_scope
+
+OPENAI = Provider(slug="openai", name="OpenAI", base_url="https://api.openai.com/v1", api_key="sk-secret", tool_limit=9)
+
+
+def test_a_model_is_resolved_with_its_provider_and_limits() -> None:
+    model = LanguageModel(provider=OPENAI, name="gpt-5", context_window=400_000, max_rounds=7)
+
+    assert resolve_model(model, Agent(max_rounds=3)) == ResolvedModel(
+        provider=ResolvedProvider("openai", "OpenAI", "https://api.openai.com/v1", True, "sk-secret"),
+        name="gpt-5",
+        context_window=400_000,
+        tool_limit=9,
+        max_rounds=7,
+    )
+
+
+@pytest.mark.parametrize(("own", "limit"), [(None, 9), (5, 5), (0, 0), (20, 20)])
+def test_a_models_own_tool_limit_beats_its_providers(own: int | None, limit: int) -> None:
+    assert resolve_model(LanguageModel(provider=OPENAI, tool_limit=own)).tool_limit == limit
+
+
+@pytest.mark.parametrize(("own", "agents", "rounds"), [(2, 3, 2), (None, 3, 3), (None, None, 4)])
+def test_a_models_own_rounds_beat_the_agents_and_those_the_setting(
+    settings: Settings, own: int | None, agents: int | None, rounds: int
+) -> None:
+    settings.TOOLHUB_MAX_ROUNDS = 4
+
+    model = LanguageModel(provider=OPENAI, max_rounds=own)
+
+    assert resolve_model(model, Agent(max_rounds=agents)).max_rounds == rounds
+    assert resolve_model(model).max_rounds == own or 4
+
+
+def test_a_resolved_model_does_not_change_and_shows_no_key() -> None:
+    resolved = resolve_model(LanguageModel(provider=OPENAI, name="gpt-5"))
+
+    with pytest.raises(FrozenInstanceError):
+        resolved.name = "gpt-6"  # type: ignore[misc]
+    assert "sk-secret" not in repr(resolved)
+
+
+@pytest.mark.django_db
+def test_a_model_that_was_read_to_be_shown_has_no_key_and_cannot_be_called(
+    acme: Organisation, django_assert_num_queries: Any
+) -> None:
+    make_agent(acme)
+    with organisation_scope(acme):
+        agent = Agent.objects.for_display().get()
+
+        with django_assert_num_queries(0):
+            resolved = resolve_model(agent.model, agent)
+
+    assert resolved.provider.api_key is None
+    with pytest.raises(ValueError, match="without its key"):
+        endpoint_of(resolved)
