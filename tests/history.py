@@ -57,6 +57,18 @@ def copy_history(turn: Turn, members: Sequence[Membership], others: Sequence[typ
             cursor.execute("ANALYZE")
 
 
+def copy_waiting(turn: Turn, members: Sequence[Membership], waiting: int, ended: int) -> None:
+    """Copy a queued turn with its session: so many that wait, the members by turns, and so many that have ended."""
+    with system_scope():
+        owner = {"organisation": organisation_of("n.i", members), "membership": member_of("n.i", members)}
+        keys = {"id": uuid_of("n.i"), "session": uuid_of("n.i"), "seq": "1", **owner}
+        over = {"status": f"CASE WHEN n.i < {waiting} THEN t.status ELSE 'done' END"}
+        for name in ("ended_at", "claimed_at"):
+            over[name] = f"CASE WHEN n.i < {waiting} THEN NULL ELSE t.created_at END"
+        copy(ChatSession, turn.session_id, waiting + ended, {"id": uuid_of("n.i"), "parent_turn": "NULL", **owner})
+        copy(Turn, turn.pk, waiting + ended, keys | over)
+
+
 def hang_some_below_others() -> None:
     """One turn of each session was asked for by another, and a tenth of the sessions were opened for one."""
     last_step = Step.objects.filter(turn=OuterRef("pk")).order_by("-index").values("pk")[:1]

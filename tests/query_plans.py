@@ -138,3 +138,19 @@ def _nodes(
         yield Access(table, node["Index Name"], tuple(columns), is_limited, rows)
     for child in node.get("Plans", ()):
         yield from _nodes(child, sizes, table, is_limited)
+
+
+def rows_read(statement: Statement) -> float:
+    """Rows that PostgreSQL reads from tables and indexes to run the statement. It is run."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", statement.params)
+        (plan,) = cursor.fetchone()
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    return _rows_below(plan[0]["Plan"])
+
+
+def _rows_below(node: dict[str, Any]) -> float:
+    below = sum(map(_rows_below, node.get("Plans", ())))
+    removed = node.get("Rows Removed by Filter", 0)
+    own: float = (node["Actual Rows"] + removed) * node["Actual Loops"] if "Scan" in node["Node Type"] else 0
+    return below + own

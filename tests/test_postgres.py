@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
     [
         ("tests/sessions/turns/test_ledger.py", 45),
         ("tests/sessions/turns/test_ledger_machine.py", 1),
-        ("tests/test_query_plans.py", 1),
+        ("tests/test_query_plans.py", 3),
         ("tests/sessions/loop/test_delegation.py", 38),
         ("tests/sessions/selection/test_selection.py", 25),
         ("tests/sessions/schedules/test_periodic.py", 20),

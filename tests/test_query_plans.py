@@ -6,7 +6,7 @@ The statements are those that run, on a filled database; how each reads its tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from django.db import connection, transaction
@@ -25,12 +25,14 @@ from sessions.models import (
     TurnEvent,
     TurnStatus,
 )
+from sessions.turns import queue
 from sessions.worker.process import Housekeeper
 from tests.cast import make_agent, make_member, make_organisation, make_role, make_session, make_tool
-from tests.history import copy_history
-from tests.query_plans import Collector, Statement, accesses
+from tests.history import copy_history, copy_waiting
+from tests.query_plans import Collector, Statement, accesses, rows_read
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run
+from tests.sessions.steps import accepted
 from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, OrganisationRows, ask, client_of, fill
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, AuditEntry, Membership
@@ -51,6 +53,8 @@ SET_UP: tuple[type[TenantModel], ...] = (Grant, Schedule)
 WRITTEN = re.compile("session|turn|message")
 #: Rows that may be read in any way, where the database knows how many there are.
 FEW = 1_000
+#: Turns that wait, each in a session of its own, beside those that have ended.
+WAITING, ENDED = 1_500, 40_000
 #: Partial indexes over what is open, waits or is to be done: all of it may be read.
 OPEN = {
     "queued_turns_of_member",
@@ -89,6 +93,34 @@ def test_nothing_reads_a_history(provider: ScriptedOpenAI) -> None:
             cursor.execute("ANALYZE")
         connection.close()  # statistics are read as a connection opens
         assert not faults(statements), "\n".join(faults(statements))
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite never joins what asks for one value")
+@pytest.mark.parametrize("has_statistics", [False, True])
+def test_choosing_the_next_turn_compares_no_turn_with_all_others(has_statistics: bool) -> None:
+    """Before PostgreSQL has read its first statistics as well."""
+    members = list(strangers())
+    copy_waiting(accepted(make_session(members[0])), members, WAITING, ENDED)
+    table = Turn._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(f"REINDEX TABLE {table}")
+        cursor.execute("ANALYZE")
+        if not has_statistics:
+            cursor.execute("DELETE FROM pg_statistic WHERE starelid = %s::regclass", [table])
+            cursor.execute("SELECT pg_clear_relation_stats('public', %s)", [table])
+
+    statement = the_only(queue.look)
+
+    assert rows_read(statement) < 10 * WAITING
+
+
+def the_only(ask: Callable[[], object]) -> Statement:
+    """The one statement that this sends."""
+    collector = Collector()
+    with collector.collecting():
+        ask()
+    (statement,) = collector.statements.values()
+    return statement
 
 
 def run_with_a_call(session: ChatSession, provider: ScriptedOpenAI) -> Turn:

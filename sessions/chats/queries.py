@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Left, Length
+from django.db.models.lookups import GreaterThan
 from django.http import Http404
 
 from capabilities.models import Agent
@@ -18,7 +19,7 @@ from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
 from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
-from sessions.turns.ledger import earlier_open_turn
+from sessions.turns.ledger import first_open_seq
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -80,7 +81,7 @@ def shown_turns() -> QuerySet[Turn]:
     return (
         Turn.objects.select_related("session", "agent")
         .annotate(
-            waits_for_another=earlier_open_turn(),
+            waits_for_another=GreaterThan(F("seq"), first_open_seq()),
             has_other_agents=Exists(others),
             loads_dropped=Subquery(_last_event("loads_dropped")),
             tools_over_limit=Subquery(_last_event("tools_over_limit")),

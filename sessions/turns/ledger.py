@@ -20,7 +20,6 @@ from django.db.models import (
     BooleanField,
     Case,
     DurationField,
-    Exists,
     F,
     IntegerField,
     OuterRef,
@@ -37,7 +36,7 @@ from django.utils import timezone
 from capabilities.common.text import storable
 from sessions.access import Ending, may_stop, turn_ending
 from sessions.models import (
-    OPEN_STATUSES,
+    UNENDED,
     ChatSession,
     Step,
     StepKind,
@@ -79,21 +78,30 @@ __all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "
 
 
 def claimable() -> Q:
-    """Turns that a worker may take now, if no earlier turn of their session is open."""
-    free = Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
-    return free & (Q(next_attempt_at=None) | Q(next_attempt_at__lte=Now()))
+    """Turns that a worker may take now, if they are the first open ones of their sessions."""
+    return due() & (Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now()))
 
 
-def earlier_open_turn() -> Exists:
-    earlier = Turn.objects.filter(session=OuterRef("session"), seq__lt=OuterRef("seq"))
-    return Exists(earlier.filter(ended_at=None, status__in=OPEN_STATUSES))
+def due() -> Q:
+    """Turns that need not wait until a moment to come."""
+    return Q(next_attempt_at=None) | Q(next_attempt_at__lte=Now())
+
+
+def first_open_seq() -> Subquery:
+    """The number of the first open turn in a turn's session, for an outer query over turns.
+
+    A value, not NOT EXISTS: PostgreSQL makes a join of that, and, before it knows how many turns there are, compares
+    each waiting turn with each open one.
+    """
+    first = Turn.objects.filter(UNENDED, session=OuterRef("session")).order_by("seq")
+    return Subquery(first.values("seq")[:1])
 
 
 def _free() -> QuerySet[Turn]:
     """The turn with this key, if a worker may take it now."""
     few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
     waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
-    return few.exclude(earlier_open_turn()).annotate(waiting_turn=Subquery(waiting, output_field=UUIDField()))
+    return few.filter(seq=first_open_seq()).annotate(waiting_turn=Subquery(waiting, output_field=UUIDField()))
 
 
 _CLAIM = Update(

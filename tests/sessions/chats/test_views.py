@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db.models.functions import Now
 from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -483,7 +484,7 @@ def test_a_turn_behind_another_polls_and_the_first_one_streams(as_bob: Client, s
     page = as_bob.get(page_of(session)).content.decode()
     polled = as_bob.get(turn_url(second), headers=HTMX).content.decode()
     with organisation_scope(session.organisation):
-        Turn.objects.filter(pk=first.pk).update(status=TurnStatus.DONE)
+        Turn.objects.filter(pk=first.pk).update(status=TurnStatus.DONE, ended_at=Now())
     then = as_bob.get(turn_url(second), headers=HTMX).content.decode()
 
     assert re.findall(r'sse-connect="([^"]+)"', page) == [turn_url(first, "stream")]
