@@ -18,8 +18,10 @@ from capabilities.records.forms import RecordForm
 from capabilities.records.kind import Kind, State
 from capabilities.records.kinds import kind_named, kinds
 from capabilities.records.own import owner_of, remove_row
-from capabilities.records.queries import count_rows, matching, records_page, row_or_404, rows_of
+from capabilities.records.queries import count_rows, matching, row_or_404, rows_of
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.keyset import Keyset
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.pages import signed_in
 
@@ -27,16 +29,11 @@ from toolhub.tenants.pages import signed_in
 ALL = State("all", "All", Q())
 
 
-class ListAddress(forms.Form):
-    """The address of a list: words to look for, a tab, and where the page begins. What cannot be is left out."""
+class RecordsAddress(ListAddress):
+    """Words to look for, and a tab."""
 
     q = forms.CharField(required=False, max_length=100)
     state = forms.CharField(required=False, max_length=20)
-    cursor = forms.CharField(required=False, max_length=2_000)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
 @require_GET
@@ -54,7 +51,8 @@ def data_list(request: MemberRequest, org: str, kind: str) -> HttpResponse:
     """The member's rows of one kind; with the kind of their parent in the address, those that belong to one row."""
     member = member_or_404(request)
     shown_kind = kind_or_404(kind)
-    address = ListAddress(request.GET).values()
+    asked = RecordsAddress(request.GET)
+    address = asked.values()
     owner = owner_of(member)
     parent = _parent(shown_kind, member, request.GET)
     rows = rows_of(shown_kind, owner)
@@ -66,17 +64,16 @@ def data_list(request: MemberRequest, org: str, kind: str) -> HttpResponse:
         rows = rows.filter(state.rows)
     if address["q"]:
         rows = rows.filter(matching(shown_kind, address["q"]))
-    page = records_page(shown_kind, rows, address["cursor"])
+    page = Keyset(rows, shown_kind.order).page(**asked.place)
     context = {
         "kind": shown_kind,
         "parent": parent,
         "parent_kind": kind_named(shown_kind.parent_kind),
-        "lines": [line_context(shown_kind, row) for row in page.rows],
-        "next": page.next,
+        "page": page.of(lambda row: line_context(shown_kind, row)),
         "q": address["q"],
         "tabs": tabs,
         "state": state.name if state else "",
-        "is_first": not address["cursor"],
+        "is_first": not any(asked.place.values()),
         "query": _query(shown_kind, parent, address["q"], state.name if state else ""),
         "may_add": shown_kind.create is not None and member.has_access(Access.MEMBER),
     }
@@ -187,7 +184,7 @@ def _parent(kind: Kind, member: Membership, address: QueryDict) -> Any:
 
 
 def _query(kind: Kind, parent: Any, q: str, state: str) -> str:
-    """The list's address without its cursor."""
+    """The list's address without its place."""
     query = QueryDict(mutable=True)
     for name, value in ((kind.parent, parent.public_id if parent else ""), ("state", state), ("q", q)):
         if name and value:

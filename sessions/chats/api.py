@@ -17,7 +17,7 @@ from capabilities.agents.queries import agent_or_404
 from capabilities.common.api import checked_part
 from capabilities.models import Agent
 from sessions.access import check_may_touch, session_or_404
-from sessions.chats.queries import MAX_SEARCH, session_place, sessions_page
+from sessions.chats.queries import MAX_SEARCH, sessions_page
 from sessions.chats.turns_api import TurnOut, shown
 from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.api import AGENT_PARAMETER, agent_of
@@ -27,8 +27,9 @@ from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
 from sessions.turns.fencing import RETRY_AFTER
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.paging import MAX_PAGE, PAGE, PAGE_PARAMETERS, integer_parameter, only_parameters, page
+from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
 from toolhub.tenants.wire import Refused
 
 MAX_KEY = 255
@@ -132,10 +133,10 @@ class SessionList(APIView):
             member,
             everyone=True,
             q=request.query_params.get("q", "")[:MAX_SEARCH],
-            cursor=session_cursor(request),
+            after=cursor_of(request),
             limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
         )
-        return Response({"results": SessionOut(found.sessions, many=True).data, "next": found.next})
+        return Response({"results": SessionOut(found.rows, many=True).data, "next": found.after or None})
 
     @extend_schema(
         operation_id="sessions_create",
@@ -287,13 +288,6 @@ def _active_tools(member: Membership, session: ChatSession, agent: Agent) -> Res
         "verdicts": active.selection.verdicts,
     }
     return Response(ActiveToolsOut(body).data)
-
-
-def session_cursor(request: Request) -> str:
-    cursor = request.query_params.get("cursor", "")
-    if cursor and session_place(cursor) is None:
-        raise ValidationError({"cursor": "This is no cursor of ours; begin without one."})
-    return str(cursor)
 
 
 def idempotency_key(request: Request) -> str:

@@ -9,8 +9,27 @@ from typing import Any
 from django import forms
 
 from capabilities.models import Agent
-from sessions.chats.queries import agents_to_talk_to
+from sessions.chats.queries import MAX_SEARCH, agents_to_talk_to
 from sessions.turns.accepting import MAX_MESSAGE
+from toolhub.tenants.addresses import ListAddress
+
+
+class WhoseAddress(ListAddress):
+    """One's own rows, or everybody's."""
+
+    whose = forms.ChoiceField(required=False, choices=[("", "Yours"), ("all", "Everybody's")])
+
+    @property
+    def everyone(self) -> bool:
+        return self.filters["whose"] == "all"
+
+
+class SessionsAddress(WhoseAddress):
+    q = forms.CharField(required=False)
+
+    def clean_q(self) -> str:
+        """What is longer than a search is cut."""
+        return str(self.cleaned_data["q"])[:MAX_SEARCH]
 
 
 class NewSessionForm(forms.Form):

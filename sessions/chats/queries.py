@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Left, Length
 from django.db.models.lookups import GreaterThan
@@ -20,6 +19,7 @@ from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
 from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
 from sessions.turns.ledger import first_open_seq
+from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
@@ -132,17 +132,15 @@ def turn_count(session: ChatSession) -> int:
     return Turn.objects.filter(session=session).count()
 
 
-@dataclass(frozen=True)
-class SessionsPage:
-    """Some sessions, newest first; the cursor of the next page, or None."""
-
-    sessions: Sequence[ChatSession]
-    next: str | None
-
-
 def sessions_page(
-    member: Membership, *, everyone: bool = False, q: str = "", cursor: str = "", limit: int = SESSIONS_A_PAGE
-) -> SessionsPage:
+    member: Membership,
+    *,
+    everyone: bool = False,
+    q: str = "",
+    after: str = "",
+    before: str = "",
+    limit: int = SESSIONS_A_PAGE,
+) -> Page[ChatSession]:
     """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's.
 
     `q`: each of its words occurs in the title, in a message or in an answer. Those that an agent opened are found at
@@ -153,28 +151,11 @@ def sessions_page(
     for word in q.split()[:MOST_WORDS]:
         turns = Turn.objects.filter(holds_word(("message", "answer"), word), session=OuterRef("pk"))
         sessions = sessions.filter(holds_word(("title",), word) | Exists(turns))
-    place = session_place(cursor)
-    if place is not None:
-        moment, key = place
-        sessions = sessions.filter(Q(active_at__lt=moment) | Q(active_at=moment, pk__lt=key))
     last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq")
-    found = list(
-        sessions.select_related("agent", "membership__user")
-        .annotate(turn_count=Subquery(last.values("seq")[:1]), last_status=Subquery(last.values("status")[:1]))
-        .order_by("-active_at", "-pk")[: limit + 1]
+    rows = sessions.select_related("agent", "membership__user").annotate(
+        turn_count=Subquery(last.values("seq")[:1]), last_status=Subquery(last.values("status")[:1])
     )
-    page = found[:limit]
-    return SessionsPage(page, f"{page[-1].active_at.isoformat()}_{page[-1].pk}" if len(found) > limit else None)
-
-
-def session_place(cursor: str) -> tuple[datetime, UUID] | None:
-    """Where a cursor points; None for none, and for one that no page of ours has written."""
-    moment, _, key = cursor.partition("_")
-    try:
-        when = datetime.fromisoformat(moment)
-        return (when.astimezone(UTC), UUID(key)) if when.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None
+    return Keyset(rows, ("-active_at", "-pk")).page(after, before, limit=limit)
 
 
 def agents_to_talk_to() -> QuerySet[Agent]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -20,11 +19,10 @@ from capabilities.providers.environment import agents_left_behind
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.chats.examples import examples_for
 from sessions.chats.first_steps import first_steps
-from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm
+from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.chats.live import watch_turn
 from sessions.chats.queries import (
     ALL_CHARS,
-    MAX_SEARCH,
     notices_of,
     sessions_page,
     shown_turns,
@@ -92,18 +90,15 @@ def _create_session(request: MemberRequest, member: Membership) -> HttpResponse:
 
 def _session_list(request: MemberRequest, member: Membership, form: NewSessionForm, status: int = 200) -> HttpResponse:
     sees_all = member.has_right(Right.SESSIONS)
-    everyone = sees_all and request.GET.get("whose") == "all"
-    cursor = request.GET.get("cursor", "")
-    q = request.GET.get("q", "").strip()[:MAX_SEARCH]
-    kept = [("whose", "all")] if everyone else []
+    address = SessionsAddress(request.GET)
+    everyone = sees_all and address.everyone
+    q = address.filters["q"]
     context = {
-        "page": sessions_page(member, everyone=everyone, q=q, cursor=cursor),
+        **address.context(sessions_page(member, everyone=everyone, q=q, **address.place)),
         "q": q,
-        "query": urlencode([*kept, ("q", q)] if q else kept),
         "form": form,
         "sees_all": sees_all,
         "everyone": everyone,
-        "is_first": not cursor,
         "can_chat": member.has_access(Access.MEMBER),
     }
     return render(request, "sessions/chats/session_list.html", context, status=status)

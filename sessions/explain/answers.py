@@ -13,7 +13,7 @@ from django.db.models import Case, F, IntegerField, Q, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Left, Now
 
-from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
+from capabilities.catalogue.tools.search import by_match, in_order, matching
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.pipeline import stages
@@ -23,6 +23,7 @@ from capabilities.services.writes import service_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
 from sessions.selection.queries import new_session
+from toolhub.tenants.keyset import Page
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -127,12 +128,12 @@ class Reasons:
 
 @dataclass(frozen=True)
 class ReasonsPage:
-    """Some tools with their reasons; the places to go on after and before, None at either end."""
+    """Some tools with their reasons; the places to go on after and before, empty at either end."""
 
     inputs: Inputs
     tools: Sequence[Reasons]
-    after: str | None
-    before: str | None
+    after: str
+    before: str
 
 
 def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
@@ -167,8 +168,8 @@ def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     line = Left("current_version__description", LINE_CHARS)
     columns = tools.annotate(**spec_annotations(), line=line, place=_order(inputs, asked.q))
     rows = columns.values_list(*SPEC, "line", "place", named=True)
-    page = page_of(rows, asked.after, asked.before, limit=asked.limit)
-    return Page([Listed(ToolSpec(*row[: len(SPEC)]), row.line) for row in page.rows], page.after, page.before)
+    page = in_order(rows).page(asked.after, asked.before, limit=asked.limit)
+    return page.of(lambda row: Listed(ToolSpec(*row[: len(SPEC)]), row.line))
 
 
 def _order(inputs: Inputs, q: str) -> Combinable:

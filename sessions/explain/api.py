@@ -18,15 +18,14 @@ from sessions.explain.answers import STAGES, STATES, Asked
 from sessions.explain.remedies import Change
 from sessions.explain.why import MAX_MESSAGE, ROUTING, Explained, explain, subject_of
 from toolhub.tenants.api import ErrorOut, api_member, unknown
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership
 from toolhub.tenants.paging import (
     MAX_PAGE,
-    PAGE,
     PAGE_PARAMETERS,
+    cursor_of,
     integer_parameter,
     only_parameters,
-    read_cursor,
-    write_cursor,
 )
 
 
@@ -106,8 +105,7 @@ class Explain(APIView):
         reader = api_member(request)
         only_parameters(request, "cursor", "limit", *QueryIn().fields)
         limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
-        cursor = request.query_params.get("cursor")
-        after = "" if cursor is None else str(read_cursor(cursor, str))
+        after = cursor_of(request)
         form = QueryIn(data={name: value for name, value in request.query_params.items() if name in QueryIn().fields})
         form.is_valid(raise_exception=True)
         query: dict[str, Any] = dict(form.validated_data)
@@ -124,7 +122,7 @@ class Explain(APIView):
         return Response(
             {
                 "results": [explained_body(each, reader) for each in found.tools],
-                "next": write_cursor(found.after) if found.after is not None else None,
+                "next": found.after or None,
                 "member": str(subject.member.public_id),
                 "agent": subject.agent.slug,
                 "session": str(subject.session.pk) if subject.session is not None else None,

@@ -29,6 +29,7 @@ from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.places import MAX_PLACE
 
 #: Sessions of the member that the page offers, the last used first.
 SESSIONS_OFFERED = 20
@@ -64,8 +65,8 @@ class ExplainForm(forms.Form):
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)
     state = forms.ChoiceField(required=False, choices=STATE_CHOICES)
-    after = forms.CharField(required=False, max_length=80)
-    before = forms.CharField(required=False, max_length=80)
+    after = forms.CharField(required=False, max_length=MAX_PLACE)
+    before = forms.CharField(required=False, max_length=MAX_PLACE)
 
     def asked(self) -> Asked:
         return Asked(**{name: self.cleaned_data[name] for name in ("q", "category", "state", "after", "before")})

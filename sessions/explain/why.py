@@ -42,12 +42,12 @@ class Explained:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Some tools by name; the names to go on after and before. Numbers are those of everything that is sent."""
+    """Some tools; the places to go on after and before, empty at either end. Numbers are of everything that is sent."""
 
     subject: Subject
     tools: Sequence[Explained]
-    after: str | None
-    before: str | None
+    after: str
+    before: str
     sent: int
     tokens: int
     tool_limit: int

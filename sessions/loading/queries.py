@@ -18,8 +18,8 @@ from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
 from sessions.selection.queries import Selection, meta_tools, selected
 from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
+from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
-from toolhub.tenants.places import opened_place, sealed_place
 
 #: Names that a sentence tells of a list.
 NAMES_TOLD = 20
@@ -269,19 +269,6 @@ def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
     )
 
 
-@dataclass(frozen=True)
-class HistoryPage:
-    """Some loads, newest first, and where to go on ("": there are no more)."""
-
-    rows: list[LoadedToolkit]
-    older: str
-
-
-def history_page(session: ChatSession, *, before: str = "", limit: int = LOADS_A_PAGE) -> HistoryPage:
-    """One query."""
-    rows = history_of(session).order_by("-pk")
-    place = opened_place(before, int)
-    if place is not None:
-        rows = rows.filter(pk__lt=place)
-    found = list(rows[: limit + 1])
-    return HistoryPage(found[:limit], sealed_place(found[limit - 1].pk) if len(found) > limit else "")
+def history_page(session: ChatSession, *, after: str = "", before: str = "") -> Page[LoadedToolkit]:
+    """Newest first. One query."""
+    return Keyset(history_of(session), ("-pk",)).page(after, before)

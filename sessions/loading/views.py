@@ -20,6 +20,7 @@ from sessions.loading.queries import history_page, load_for, sentence_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Membership
 from toolhub.tenants.pages import signed_in
 
@@ -78,8 +79,7 @@ def session_share(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
 def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     """What was loaded, by whom or what and by which call, and why it ended; the latest first."""
     session = session_or_404(member_or_404(request), session_id)
-    before = request.GET.get("before", "")
-    context = {"session": session, "page": history_page(session, before=before), "is_first": not before}
+    context = {"session": session, "page": history_page(session, **ListAddress(request.GET).place)}
     template = "sessions/loading/_loads_history.html" if request.htmx else "sessions/loading/loads_history.html"
     return render(request, template, context)
 

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -27,12 +26,12 @@ from sessions.schedules.writes import (
     remove_schedule,
     schedule_or_404,
     schedules_page,
-    schedules_place,
     switch_schedule,
 )
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.paging import MAX_PAGE, PAGE, PAGE_PARAMETERS, integer_parameter, only_parameters
+from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters
 
 
 class ScheduleOut(serializers.Serializer[Any]):
@@ -96,13 +95,9 @@ class ScheduleList(APIView):
         """Your schedules, and with the right `sessions` everybody's, by name."""
         member = api_member(request)
         only_parameters(request, "cursor", "limit")
-        cursor = request.query_params.get("cursor", "")
-        place = schedules_place(cursor)
-        if cursor and place is None:
-            raise ValidationError({"cursor": "This is no cursor of ours; begin without one."})
         limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
-        found = schedules_page(member, everyone=True, after=place, limit=limit)
-        return Response({"results": ScheduleOut(found.schedules, many=True).data, "next": found.next})
+        found = schedules_page(member, everyone=True, after=cursor_of(request), limit=limit)
+        return Response({"results": ScheduleOut(found.rows, many=True).data, "next": found.after or None})
 
     @extend_schema(
         operation_id="schedules_create",

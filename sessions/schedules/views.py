@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent
+from sessions.chats.forms import WhoseAddress
 from sessions.chats.queries import agents_to_talk_to
 from sessions.models import Schedule
 from sessions.schedules.writes import (
@@ -28,7 +29,6 @@ from sessions.schedules.writes import (
     remove_schedule,
     schedule_or_404,
     schedules_page,
-    schedules_place,
     switch_schedule,
 )
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -95,13 +95,12 @@ def schedule_list(request: MemberRequest, org: str) -> HttpResponse:
 
 def _schedules_page(request: MemberRequest, member: Membership, form: ScheduleForm) -> HttpResponse:
     sees_all = member.has_right(Right.SESSIONS)
-    everyone = sees_all and request.GET.get("whose") == "all"
-    cursor = request.GET.get("cursor", "")
+    address = WhoseAddress(request.GET)
+    everyone = sees_all and address.everyone
     context = {
-        "page": schedules_page(member, everyone=everyone, after=schedules_place(cursor)),
+        **address.context(schedules_page(member, everyone=everyone, **address.place)),
         "sees_all": sees_all,
         "everyone": everyone,
-        "is_first": not cursor,
         "form": form,
         "can_chat": member.has_access(Access.MEMBER),
     }

@@ -6,7 +6,6 @@ right `sessions` sees everybody's, switches them off and deletes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
 
@@ -27,9 +26,8 @@ from sessions.models import Schedule
 from sessions.schedules.periodic import next_moment
 from toolhub.tenants.access import check_right
 from toolhub.tenants.audit.writes import record
+from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.models import Access, Membership, Right
-from toolhub.tenants.places import opened_place, sealed_place
-from toolhub.tenants.public_ids import public_id_of
 
 #: Schedules that a member may have.
 MOST = 20
@@ -37,7 +35,6 @@ MAX_NAME = 100
 MAX_LINE = 100
 MAX_ZONE = 64
 MAX_MESSAGE = 10_000
-SCHEDULES_A_PAGE = 50
 #: A change of one of these moves the next run.
 TIMES = ("cron", "timezone")
 
@@ -232,31 +229,11 @@ def schedule_or_404(member: Membership, public_id: UUID) -> Schedule:
     return schedule
 
 
-@dataclass(frozen=True)
-class SchedulesPage:
-    """Some schedules by name; the cursor of the next page, or None."""
-
-    schedules: Sequence[Schedule]
-    next: str | None
-
-
 def schedules_page(
-    member: Membership, *, everyone: bool = False, after: tuple[str, UUID] | None = None, limit: int = SCHEDULES_A_PAGE
-) -> SchedulesPage:
+    member: Membership, *, everyone: bool = False, after: str = "", before: str = "", limit: int = PAGE
+) -> Page[Schedule]:
     """The member's schedules, or (`everyone`, for who has the right `sessions`) the organisation's, by name."""
     rows = visible_schedules(member)
     if not everyone:
         rows = rows.filter(membership=member)
-    if after is not None:
-        name, public_id = after
-        rows = rows.filter(Q(name__gt=name) | Q(name=name, public_id__gt=public_id))
-    found = list(rows.order_by("name", "public_id")[: limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
-    return SchedulesPage(found[:limit], sealed_place(f"{last.public_id} {last.name}") if last else None)
-
-
-def schedules_place(cursor: str) -> tuple[str, UUID] | None:
-    """Where a cursor of `schedules_page` points; None for none, and for one that no page of ours has written."""
-    key, _, name = (opened_place(cursor, str) or "").partition(" ")
-    public_id = public_id_of(key)
-    return (name, public_id) if public_id is not None else None
+    return Keyset(rows, ("name", "public_id")).page(after, before, limit=limit)

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.queries import agent_or_404
@@ -31,9 +30,8 @@ from toolhub.tenants.pages import signed_in
 def tool_list(request: MemberRequest, org: str) -> HttpResponse:
     """The catalogue: by name, by tokens or by last use. An agent that is not there has no tools."""
     member = member_or_404(request)
-    form = CatalogueFilter(request.GET)
-    chosen = form.values()
-    filters = {name: chosen[name] for name in ("q", "category", "state", "agent", "sort")}
+    address = CatalogueFilter(request.GET)
+    chosen = address.values()
     agent = agent_or_404(chosen["agent"]) if chosen["agent"] else None
     order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
     page = tools_page(
@@ -42,21 +40,18 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         state=chosen["state"],
         agent=agent,
         order=order,
-        after=chosen["after"],
-        before=chosen["before"],
+        **address.place,
     )
     reach = member.reach(Right.CATALOGUE)
     for tool in page.rows:
         mark_tool(tool, may_switch=reach.covers(tool.category.name))
     context = {
         "numbers": catalogue_numbers(),
-        "page": page,
+        **address.context(page),
         "categories": categories(),
         "agent": agent,
-        "sorts": form.fields["sort"].choices,  # type: ignore[attr-defined]
-        "filters": filters,
-        "is_filtered": any(filters[name] for name in ("q", "category", "state", "agent")),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
+        "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
+        "is_filtered": any(chosen[name] for name in ("q", "category", "state", "agent")),
         "may_switch": bool(reach),
         "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),

@@ -14,6 +14,7 @@ from capabilities.contract.parameters import Parameter, parameter_rows
 from capabilities.models import Agent, Category, LanguageModel, Provider, Tool, ToolVersion
 from tests.cast import make_agent, make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
+from toolhub.tenants.places import sealed_place
 from toolhub.tenants.scope import organisation_scope
 
 TOOLS = "/o/acme/tools/"
@@ -102,8 +103,9 @@ def test_the_catalogue_of_an_empty_organisation_says_what_it_is_for(as_bob: Clie
         ("state=nonsense", ["calculator", "scribble", "uuid"]),
         ("q=c&category=utility&state=on", ["calculator"]),
         ("q=%00", ["calculator", "scribble", "uuid"]),
-        ("after=d", ["scribble", "uuid"]),
-        ("before=d", ["calculator"]),
+        ("after=0:d", ["scribble", "uuid"]),
+        ("before=0:d", ["calculator"]),
+        ("after=d", ["calculator", "scribble", "uuid"]),
     ],
 )
 def test_filters_live_in_the_address(as_bob: Client, acme: Organisation, query: str, found: list[str]) -> None:
@@ -112,6 +114,8 @@ def test_filters_live_in_the_address(as_bob: Client, acme: Organisation, query: 
     make_tool(acme, "uuid", description="Makes an identifier.")
     with organisation_scope(acme):
         Tool.objects.filter(name="uuid").update(is_enabled=False)
+
+    query = query.replace("0:d", sealed_place(["0", "d"]))
 
     page = as_bob.get(f"{TOOLS}?{query}").content
 
@@ -151,7 +155,7 @@ def test_pages_of_fifty_go_on_and_back_by_name(as_bob: Client, acme: Organisatio
     assert names_on(third)[-1] == "tool_00119"
     assert names_on(back) == names_on(second)
     assert (link(first, "prev"), link(third, "next")) == (None, None)
-    assert link(second, "next") == "?q=look&after=2%3Atool_00099"
+    assert re.fullmatch(r"\?q=look&after=[\w-]+", str(link(second, "next")))
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -11,10 +11,11 @@ from toolhub.tenants.places import opened_place, sealed_place
 
 
 def test_a_place_comes_back_as_it_was() -> None:
-    numbers, texts = [0, 7, 2**62, -1], ["", "web_search", "é" * 64]
+    numbers, texts, rows = [0, 7, 2**62, -1], ["", "web_search", "é" * 64], [[], ["2026-01-01", "\U0001f600" * 200]]
 
     assert [opened_place(sealed_place(each), int) for each in numbers] == numbers
     assert [opened_place(sealed_place(each), str) for each in texts] == texts
+    assert [opened_place(sealed_place(each), list) for each in rows] == rows
 
 
 def test_nobody_reads_the_key_in_it() -> None:

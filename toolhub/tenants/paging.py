@@ -1,4 +1,4 @@
-"""Keyset pages of the REST API: a cursor is the place of the last row, encrypted, and no row is counted."""
+"""Lists over REST: their parameters, and their pages. A cursor is the place of the last row, as pages write it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db.models import IntegerField, Model, QuerySet
+from django.db.models import Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
+from toolhub.tenants.keyset import PAGE, Keyset
 from toolhub.tenants.places import opened_place, sealed_place
 from toolhub.tenants.public_ids import public_id_of
 
 M = TypeVar("M", bound=Model)
 T = TypeVar("T", int, str)
 
-PAGE = 50
 MAX_PAGE = 200
 #: A page holds no more than this, but for a single row that does.
 MAX_BYTES = 100_000
@@ -83,36 +83,47 @@ def page(
     """
     only_parameters(request, "cursor", "limit", *filters)
     limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
-    cursor = request.query_params.get("cursor")
-    if cursor is not None:
-        is_number = isinstance(rows.model._meta.pk if key == "pk" else rows.model._meta.get_field(key), IntegerField)
-        place = read_cursor(cursor, int) if is_number else read_cursor(cursor, str)
-        rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": place})
-    ordered = rows.order_by(f"-{key}" if newest_first else key)
+    ordered = begun(request, Keyset(rows, (f"-{key}" if newest_first else key,)))
     results: list[Mapping[str, Any]] = []
-    weight, last = 0, None
+    weight, taken = 0, list[M]()
     while True:
         wanted = min(limit - len(results), at_once)
-        found = list(_behind(ordered, key, last, newest_first=newest_first)[: wanted + 1])
+        found = list(_behind(ordered, taken)[: wanted + 1])
         complete(found[:wanted])
         for row in found[:wanted]:
             body = shown(row)
             weight += len(JSON.encode(body))
             if results and weight > MAX_BYTES:
-                return {"results": results, "next": write_cursor(getattr(last, key))}
+                return {"results": results, "next": ordered.place_of(taken[-1])}
             results.append(body)
-            last = row
+            taken.append(row)
         if len(found) <= wanted:
             return {"results": results, "next": None}
         if len(results) == limit:
-            return {"results": results, "next": write_cursor(getattr(last, key))}
+            return {"results": results, "next": ordered.place_of(taken[-1])}
 
 
-def _behind(rows: QuerySet[M], key: str, last: M | None, *, newest_first: bool) -> QuerySet[M]:
-    """What comes after this row, in the order of `key`."""
-    if last is None:
-        return rows
-    return rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": getattr(last, key)})
+def _behind(ordered: Keyset[M], taken: list[M]) -> QuerySet[M]:
+    """What comes after these rows."""
+    rows = ordered.rows_behind_row(taken[-1]) if taken else ordered.rows
+    return rows.order_by(*ordered.order)
+
+
+def begun(request: Request, ordered: Keyset[M]) -> Keyset[M]:
+    """The rows behind the query's cursor. Raises ValidationError for one that no list in this order wrote."""
+    cursor = request.query_params.get("cursor")
+    rows = ordered.rows if cursor is None else ordered.rows_behind(cursor)
+    if rows is None:
+        raise no_such_cursor()
+    return Keyset(rows, ordered.order)
+
+
+def cursor_of(request: Request) -> str:
+    """The query's cursor, empty where there is none. Raises ValidationError for one that none of our lists wrote."""
+    cursor = request.query_params.get("cursor")
+    if cursor is not None and opened_place(cursor, list) is None:
+        raise no_such_cursor()
+    return str(cursor or "")
 
 
 def write_cursor(place: int | str) -> str:

@@ -14,9 +14,10 @@ from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-T = TypeVar("T", int, str)
+T = TypeVar("T", int, str, list[str])
 
-MAX_PLACE = 1_000
+#: Characters, of several texts of a row with signs that JSON writes long.
+MAX_PLACE = 4_000
 
 
 @lru_cache(maxsize=2)
@@ -25,9 +26,9 @@ def _cipher(secret: str) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(key))
 
 
-def sealed_place(place: int | str) -> str:
+def sealed_place(place: int | str | list[str]) -> str:
     """The place as text for an address, of letters, digits, - and _."""
-    return _cipher(settings.SECRET_KEY).encrypt(json.dumps(place).encode()).decode().rstrip("=")
+    return _cipher(settings.SECRET_KEY).encrypt(json.dumps(place, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
 def opened_place(text: str, kind: type[T]) -> T | None:

@@ -10,10 +10,10 @@ from django import forms
 from capabilities.access.grants.writes import MAX_REASON, GrantContent
 from capabilities.access.until import CHOICES, NEVER, UntilForm
 from capabilities.models import Category, Effect
-from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.addresses import ListAddress
 
 
-class GrantFilter(forms.Form):
+class GrantFilter(ListAddress):
     """The address of the grants: a value that cannot be is left out."""
 
     q = forms.CharField(required=False, max_length=100)
@@ -21,11 +21,6 @@ class GrantFilter(forms.Form):
     state = forms.ChoiceField(
         required=False, choices=[("", "In force or expired"), ("in_force", "In force"), ("expired", "Expired")]
     )
-    before = forms.CharField(required=False, max_length=MAX_PLACE)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
 class ToolGrantForm(UntilForm):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -11,18 +10,10 @@ from django.http import Http404
 
 from capabilities.models import Grant, Tool
 from capabilities.models.permissions import in_force
+from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
-from toolhub.tenants.places import opened_place, sealed_place
 
 GRANTS_A_PAGE = 50
-
-
-@dataclass(frozen=True)
-class GrantsPage:
-    """Some grants, newest first; where to go on, "" at the end."""
-
-    grants: Sequence[Grant]
-    next: str
 
 
 def grants_shown() -> QuerySet[Grant]:
@@ -32,8 +23,8 @@ def grants_shown() -> QuerySet[Grant]:
     )
 
 
-def grants_page(*, q: str = "", effect: str = "", state: str = "", before: str = "") -> GrantsPage:
-    """`q` is looked for in members and in names of tools and categories. One query."""
+def grants_page(*, q: str = "", effect: str = "", state: str = "", after: str = "", before: str = "") -> Page[Grant]:
+    """Newest first. `q` is looked for in members and in names of tools and categories. One query."""
     grants = grants_shown()
     if q:
         grants = grants.filter(
@@ -47,12 +38,7 @@ def grants_page(*, q: str = "", effect: str = "", state: str = "", before: str =
         grants = grants.filter(effect=effect)
     if state:
         grants = grants.filter(in_force()) if state == "in_force" else grants.exclude(in_force())
-    place = opened_place(before, int)
-    if place is not None:
-        grants = grants.filter(pk__lt=place)
-    found = list(grants.order_by("-pk")[: GRANTS_A_PAGE + 1])
-    page = found[:GRANTS_A_PAGE]
-    return GrantsPage(page, sealed_place(page[-1].pk) if len(found) > GRANTS_A_PAGE else "")
+    return Keyset(grants, ("-pk",)).page(after, before)
 
 
 def grant_numbers() -> tuple[int, int]:

@@ -7,7 +7,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.access.grants.forms import GrantFilter, GrantForm
@@ -27,21 +26,17 @@ from toolhub.tenants.pages import signed_in
 @signed_in
 def grant_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.ROLES, category=None)
-    chosen = GrantFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "effect", "state")}
+    address = GrantFilter(request.GET)
     every, in_force = grant_numbers()
-    page = grants_page(**filters, before=chosen["before"])
+    page = grants_page(**address.values())
     reach = member.reach(Right.ROLES)
-    for grant in page.grants:
+    for grant in page.rows:
         name = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
         grant.may_revoke = reach.covers(name) and not why_not_to(member, grant.membership)  # type: ignore[attr-defined]
     context = {
-        "page": page,
+        **address.context(page),
         "every": every,
         "in_force": in_force,
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
     }
     return render(request, "capabilities/access/grant_list.html", context)
 

@@ -13,10 +13,10 @@ from rest_framework.views import APIView
 from capabilities.access.members.queries import roles_of_member
 from capabilities.access.members.registry import MyTool, my_tools
 from toolhub.tenants.api import api_member
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.paging import (
     MAX_PAGE,
-    PAGE,
     PAGE_PARAMETERS,
     integer_parameter,
     only_parameters,

@@ -10,20 +10,15 @@ from capabilities.access.grants.writes import MAX_REASON
 from capabilities.access.requests.writes import MAX_HOURS, RequestContent
 from capabilities.access.until import CHOICES, UntilForm, hours_until
 from capabilities.models import Category, GrantRequest
-from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.addresses import ListAddress
 
 
-class RequestsAddress(forms.Form):
+class RequestsAddress(ListAddress):
     """The address of the requests: what the form begins with, and where the page does. A value that cannot be is left
     out."""
 
     tool = forms.CharField(required=False, max_length=64)
     category = forms.CharField(required=False, max_length=64)
-    before = forms.CharField(required=False, max_length=MAX_PLACE)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
 class HoursForm(UntilForm):

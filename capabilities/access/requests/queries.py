@@ -11,8 +11,8 @@ from django.http import Http404
 
 from capabilities.models import GrantRequest, RequestStatus, Tool
 from toolhub.tenants.authority import higher_than
+from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
-from toolhub.tenants.places import opened_place, sealed_place
 
 REQUESTS_A_PAGE = 50
 #: Requests that wait for one who may decide them, the oldest first.
@@ -72,23 +72,10 @@ def _waiting_for(member: Membership) -> QuerySet[GrantRequest]:
     return waiting.exclude(membership=member).exclude(membership__access__in=higher_than(member))
 
 
-@dataclass(frozen=True)
-class RequestsPage:
-    """Some requests, newest first; where to go on, "" at the end."""
-
-    requests: Sequence[GrantRequest]
-    next: str
-
-
-def requests_page(member: Membership, *, before: str = "") -> RequestsPage:
-    """The member's own, and what became of those that he or she may see. One query."""
+def requests_page(member: Membership, *, after: str = "", before: str = "") -> Page[GrantRequest]:
+    """Newest first: the member's own, and what became of those that he or she may see. One query."""
     shown = requests_seen_by(member).filter(Q(membership=member) | ~Q(status=RequestStatus.WAITING))
-    place = opened_place(before, int)
-    if place is not None:
-        shown = shown.filter(pk__lt=place)
-    found = list(shown.order_by("-pk")[: REQUESTS_A_PAGE + 1])
-    page = found[:REQUESTS_A_PAGE]
-    return RequestsPage(page, sealed_place(page[-1].pk) if len(found) > REQUESTS_A_PAGE else "")
+    return Keyset(shown, ("-pk",)).page(after, before)
 
 
 def waiting_request(member: Membership, tool: Tool) -> GrantRequest | None:

@@ -18,6 +18,7 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import GrantRequest
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.keyset import Place
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -28,8 +29,8 @@ def request_list(request: MemberRequest, org: str) -> HttpResponse:
     """One's own requests with a form to ask; above them, for who may decide, those that wait."""
     is_post = request.method == "POST"
     member = member_or_404(request, at_least=Access.MEMBER if is_post else Access.VIEWER)
-    address = RequestsAddress(request.GET).values()
-    form = RequestForm(request.POST if is_post else None, initial=address)
+    address = RequestsAddress(request.GET)
+    form = RequestForm(request.POST if is_post else None, initial=address.filters)
     if form.is_valid():
         try:
             asked = ask_for_grant(form.content(), member=member)
@@ -38,7 +39,7 @@ def request_list(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"You asked for {asked.tool or asked.category}. It waits for an answer here.")
             return redirect("request_list", org)
-    return _requests_page(request, member, form, before=address["before"])
+    return _requests_page(request, member, form, place=address.place)
 
 
 @require_POST
@@ -104,7 +105,7 @@ def _requests_page(
     member: Membership,
     form: RequestForm,
     *,
-    before: str = "",
+    place: Place | None = None,
     deciding: tuple[UUID, DecisionForm] | None = None,
 ) -> HttpResponse:
     may_decide = bool(member.reach(Right.ROLES))
@@ -114,13 +115,12 @@ def _requests_page(
         each.form = deciding[1] if deciding and is_it else DecisionForm(request=each)  # type: ignore[attr-defined]
     may_ask = member.has_access(Access.MEMBER)
     context = {
-        "page": requests_page(member, before=before),
+        "page": requests_page(member, **(place or Place(after="", before=""))),
         "waiting": waiting,
         "may_decide": may_decide,
         "may_ask": may_ask,
         "form": form,
         "tools": tools_to_suggest() if may_ask else (),
-        "is_first": not before,
     }
     status = status_of(deciding[1] if deciding else form)
     return render(request, "capabilities/access/request_list.html", context, status=status)

@@ -18,7 +18,7 @@ from capabilities.catalogue.categories.writes import (
     move_tool,
 )
 from capabilities.catalogue.tools.queries import brought_by
-from capabilities.catalogue.tools.search import by_match, by_tokens, matching, page_of
+from capabilities.catalogue.tools.search import by_match, by_tokens, in_order, matching
 from capabilities.catalogue.tools.writes import (
     MAX_BULK,
     MAX_INSTRUCTIONS,
@@ -31,16 +31,15 @@ from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Agent, Category, Tool, ToolVersion
 from capabilities.services.writes import is_ready
 from toolhub.tenants.api import api_member, checked, paged, unknown
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import (
     MAX_PAGE,
-    PAGE,
     PAGE_PARAMETERS,
+    begun,
     integer_parameter,
     only_parameters,
     page,
-    read_cursor,
-    write_cursor,
 )
 
 M = TypeVar("M", bound=Model)
@@ -129,14 +128,11 @@ class ToolList(APIView):
         if "agent" in wanted:
             agents = Agent.objects.filter(slug=wanted["agent"][:64])
             rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
-        cursor = request.query_params.get("cursor")
-        found = page_of(
-            rows.annotate(place=by_tokens() if sort == "tokens" else by_match(q)),
-            "" if cursor is None else str(read_cursor(cursor, str)),
-            limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),
+        place = by_tokens() if sort == "tokens" else by_match(q)
+        found = begun(request, in_order(rows.annotate(place=place))).page(
+            limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
         )
-        following = None if found.after is None else write_cursor(found.after)
-        return Response({"results": [ToolOut(row).data for row in found.rows], "next": following})
+        return Response({"results": [ToolOut(row).data for row in found.rows], "next": found.after or None})
 
 
 def _or_unknown(field: str, rows: QuerySet[M]) -> M:

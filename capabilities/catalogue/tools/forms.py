@@ -5,9 +5,10 @@ from __future__ import annotations
 from django import forms
 
 from capabilities.catalogue.tools.writes import MAX_INSTRUCTIONS
+from toolhub.tenants.addresses import ListAddress
 
 
-class CatalogueFilter(forms.Form):
+class CatalogueFilter(ListAddress):
     """The catalogue's address: what is looked for, and where the page begins. A value that cannot be is left out."""
 
     q = forms.CharField(required=False, max_length=100)
@@ -19,12 +20,6 @@ class CatalogueFilter(forms.Form):
     sort = forms.ChoiceField(
         required=False, choices=[("", "By name"), ("tokens", "Most tokens first"), ("used", "Last used first")]
     )
-    after = forms.CharField(required=False, max_length=80)
-    before = forms.CharField(required=False, max_length=80)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name, "") for name in self.fields}
 
 
 class InstructionsForm(forms.Form):

@@ -10,13 +10,13 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Left
 from django.http import Http404
 
-from capabilities.catalogue.tools.search import Page, by_match, matching, page_of
+from capabilities.catalogue.tools.search import by_match, in_order, matching
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.services.writes import is_ready
+from toolhub.tenants.keyset import PAGE, Page
 
-TOOLS_A_PAGE = 50
 #: Versions of a tool that its page lists, newest first.
 VERSIONS_SHOWN = 50
 #: Characters of a description that a list shows.
@@ -54,7 +54,7 @@ def tools_page(
     order: Combinable | None = None,
     after: str = "",
     before: str = "",
-    limit: int = TOOLS_A_PAGE,
+    limit: int = PAGE,
 ) -> Page[Tool]:
     """The tools that match, one page of them. One query; two more for an agent's.
 
@@ -71,7 +71,7 @@ def tools_page(
     if agent is not None:
         tools = tools.filter(pk__in=brought_by(agent))
     tools = tools.annotate(place=by_match(q) if order is None else order)
-    return page_of(tools, after, before, limit=limit)
+    return in_order(tools).page(after, before, limit=limit)
 
 
 def brought_by(agent: Agent) -> set[int]:
@@ -138,7 +138,7 @@ def tools_named_like(q: str) -> list[Tool]:
     tools = Tool.objects.select_related("category", "current_version").defer(
         "current_version__wire", "current_version__parameters", "current_version__description"
     )
-    return list(page_of(matching(tools, q).annotate(place=by_match(q)), limit=TOOLS_FOUND).rows)
+    return list(in_order(matching(tools, q).annotate(place=by_match(q))).page(limit=TOOLS_FOUND).rows)
 
 
 def toolkits_with(tool: Tool) -> Sequence[Toolkit]:

@@ -1,36 +1,20 @@
-"""Tools by words and in an order, one page at a time: the catalogue's list, the pickers, Explain and REST.
-
-A page begins behind a place: a number that comes first in the order, and a name among those of one number. In an
-address it is `number:name`, or the name alone where the number is 0.
-"""
+"""Tools by words and in an order, one page at a time: the catalogue's list, the pickers, Explain and REST."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from capabilities.models import Tool
+from toolhub.tenants.keyset import Keyset
 
 #: Words of a query that are looked for.
 MAX_WORDS = 8
-PLACE = re.compile(r"(?:(-?[0-9]{1,15}):)?([a-zA-Z0-9_-]{1,64})")
 
 Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class Page(Generic[Row]):
-    """Some rows, and the places to go on after and before; None at either end."""
-
-    rows: Sequence[Row]
-    after: str | None
-    before: str | None
 
 
 def words_of(q: str) -> list[str]:
@@ -70,21 +54,7 @@ def by_tokens() -> Combinable:
     return Value(0) - Coalesce(F("current_version__tokens"), Value(0))
 
 
-def page_of(tools: QuerySet[Tool, Row], after: str = "", before: str = "", *, limit: int) -> Page[Row]:
-    """One page of these tools, which are annotated with their number in an order as `place`; rows that are no tools
-    have `name` and `place` among their columns. One query. A place that none of ours wrote is left out."""
-    backwards, mark = bool(before), PLACE.fullmatch(before or after)
-    if mark is not None:
-        number, name = int(mark[1] or 0), mark[2]
-        beyond = Q(place__lt=number) if backwards else Q(place__gt=number)
-        tools = tools.filter(beyond | Q(place=number, **{"name__lt" if backwards else "name__gt": name}))
-    found = list(tools.order_by(*(("-place", "-name") if backwards else ("place", "name")))[: limit + 1])
-    rows, has_more = found[:limit], len(found) > limit
-    if backwards:
-        rows = rows[::-1]
-        return Page(rows, place_of(rows[-1]) if rows else None, place_of(rows[0]) if has_more else None)
-    return Page(rows, place_of(rows[-1]) if has_more else None, place_of(rows[0]) if mark and rows else None)
-
-
-def place_of(tool: Any) -> str:
-    return f"{tool.place}:{tool.name}" if tool.place else str(tool.name)
+def in_order(tools: QuerySet[Tool, Row]) -> Keyset[Row]:
+    """These tools by the number that they are annotated with as `place`, and by name among those of one number. Rows
+    that are no tools have `name` and `place` among their columns."""
+    return Keyset(tools, ("place", "name"))

@@ -222,7 +222,7 @@ def test_the_page_is_told_on_by_keyset(as_alice: Client, bob: Membership, web: C
         for number in range(REQUESTS_A_PAGE + 2):
             GrantRequest.objects.create(**own, reason=f"number {number}.")
 
-    older = re.search(r'href="(\?before=[\w-]+)"', as_alice.get(REQUESTS).content.decode())
+    older = re.search(r'href="(\?after=[\w-]+)"', as_alice.get(REQUESTS).content.decode())
     assert older is not None
     page = page_of(as_alice, f"{REQUESTS}{older[1]}")
     assert ("number 1." in page, "number 0." in page, "number 2." in page) == (True, True, False)

@@ -26,6 +26,7 @@ from tests.cast import (
 from tests.rest import Rest
 from tests.sessions.chats.test_views import add_step
 from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.places import sealed_place
 
 pytestmark = pytest.mark.django_db
 
@@ -46,11 +47,11 @@ def walk(**wanted: Any) -> list[str]:
     found, page = [], tools_page(**wanted, limit=2)
     while True:
         found += [tool.name for tool in page.rows]
-        if page.after is None:
+        if not page.after:
             break
         page = tools_page(**wanted, limit=2, after=page.after)
     back = [tool.name for tool in page.rows]
-    while page.before is not None:
+    while page.before:
         page = tools_page(**wanted, limit=2, before=page.before)
         back = [tool.name for tool in page.rows] + back
     assert back == found
@@ -89,10 +90,10 @@ def test_a_page_is_one_query_however_it_is_searched(django_assert_num_queries: D
             tools_page(**wanted, limit=2)
 
 
-@pytest.mark.parametrize("place", ["a:b", "-:x", "1:", "jira search", "9" * 30 + ":x"])
 @pytest.mark.usefixtures("tools")
-def test_a_place_that_is_none_begins_at_the_front(place: str) -> None:
-    assert [tool.name for tool in tools_page(after=place, limit=1).rows] == ["changelog"]
+def test_a_place_that_is_none_begins_at_the_front() -> None:
+    for place in ("a:b", "changelog", sealed_place(["issue"]), sealed_place(["x", "issue"])):
+        assert [tool.name for tool in tools_page(after=place, limit=1).rows] == ["changelog"]
 
 
 @pytest.mark.usefixtures("tools")

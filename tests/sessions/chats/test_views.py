@@ -19,6 +19,7 @@ from sessions.turns import accepting, ledger
 from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.places import sealed_place
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 HTMX = {"HX-Request": "true"}
@@ -161,17 +162,19 @@ def test_older_sessions_are_a_page_away(as_bob: Client, bob: Membership) -> None
         make_session(bob, title=f"Number {number:02}")
 
     first = as_bob.get("/o/acme/sessions/").content.decode()
-    older = re.search(r'href="(/o/acme/sessions/\?cursor=[^"]+)"', first)
+    older = re.search(r'href="(\?after=[^"]+)"', first)
     assert older is not None
-    second = as_bob.get(older[1]).content.decode()
+    second = as_bob.get(f"/o/acme/sessions/{older[1]}").content.decode()
 
     assert re.findall(r"Number \d\d", first) == [f"Number {number:02}" for number in range(30, 0, -1)]
     assert re.findall(r"Number \d\d", second) == ["Number 00"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "_", "2026-01-01_x", "9" * 500, "\x00"])
-def test_a_cursor_that_no_page_wrote_is_harmless(as_bob: Client, session: ChatSession, cursor: str) -> None:
-    assert as_bob.get("/o/acme/sessions/", {"cursor": cursor}).status_code == 200
+@pytest.mark.parametrize("place", ["x", "2026-01-01_x", ["x", "y"], "9" * 500, "\x00"])
+def test_a_place_that_no_page_wrote_is_harmless(as_bob: Client, session: ChatSession, place: str | list[str]) -> None:
+    text = place if isinstance(place, str) else sealed_place(place)
+
+    assert as_bob.get("/o/acme/sessions/", {"after": text}).status_code == 200
 
 
 @pytest.mark.parametrize("count", [1, 3])

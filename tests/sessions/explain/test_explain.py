@@ -581,7 +581,7 @@ def test_what_is_sent_comes_first_then_what_one_change_lets_through_then_the_res
     while True:
         page = asked_for(ladder, q=q, category="ladder", limit=2, after=after)
         found += [(each.reasons.spec.name, each.reasons.state) for each in page.tools]
-        if page.after is None:
+        if not page.after:
             break
         after = page.after
 

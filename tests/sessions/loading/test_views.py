@@ -330,7 +330,7 @@ def test_the_history_pages_by_place(as_bob: Client, session: ChatSession) -> Non
         add_load(session, f"kit_{number:02}")
 
     first = as_bob.get(url_of(session, "loads/")).content.decode()
-    older = re.search(r'href="([^"]+\?before=[\w-]+)"', first)
+    older = re.search(r'href="([^"]+\?after=[\w-]+)"', first)
     assert older is not None
     second = as_bob.get(older[1], headers=HTMX).content.decode()
 

@@ -6,10 +6,11 @@ from datetime import date
 
 from django import forms
 
+from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.audit.queries import AuditFilter
 
 
-class AuditFilterForm(forms.Form):
+class AuditFilterForm(ListAddress):
     """The audit's address. A day that cannot be is left out."""
 
     actor = forms.CharField(required=False, max_length=200)
@@ -18,8 +19,6 @@ class AuditFilterForm(forms.Form):
     since = forms.DateField(required=False)
     until = forms.DateField(required=False)
     q = forms.CharField(required=False, max_length=200)
-    older = forms.IntegerField(required=False, min_value=0, max_value=2**62)
-    newer = forms.IntegerField(required=False, min_value=0, max_value=2**62)
 
     def wanted(self) -> AuditFilter:
         self.full_clean()

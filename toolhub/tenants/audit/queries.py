@@ -11,10 +11,9 @@ from typing import Any
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.targets import addresses_of
-
-ENTRIES_A_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -75,38 +74,14 @@ class ShownEntry:
     address: str = ""
 
 
-@dataclass(frozen=True)
-class TrailPage:
-    """Some entries, newest first; the numbers to go on after and before, None at either end."""
-
-    entries: Sequence[ShownEntry]
-    older: int | None
-    newer: int | None
-
-
 def trail_page(
-    wanted: AuditFilter, reader: Membership, *, older: int | None, newer: int | None, limit: int = ENTRIES_A_PAGE
-) -> TrailPage:
-    """The entries below `older`, or above `newer`. One query, and one for each kind of target among them."""
-    entries = audit_entries(wanted)
-    if newer is not None:
-        found = list(entries.filter(number__gt=newer).order_by("number")[: limit + 1])
-        rows = found[:limit][::-1]
-        more_above, more_below = len(found) > limit, bool(rows)
-    else:
-        if older is not None:
-            entries = entries.filter(number__lt=older)
-        found = list(entries.order_by("-number")[: limit + 1])
-        rows = found[:limit]
-        more_above, more_below = older is not None and bool(rows), len(found) > limit
-    found_at = addresses_of(rows, reader)
-    return TrailPage(
-        [
-            ShownEntry(row, changes(row.before, row.after), found_at.get((row.target_type, row.target_id), ""))
-            for row in rows
-        ],
-        older=rows[-1].number if more_below else None,
-        newer=rows[0].number if more_above else None,
+    wanted: AuditFilter, reader: Membership, *, after: str = "", before: str = "", limit: int = PAGE
+) -> Page[ShownEntry]:
+    """The newest first. One query, and one for each kind of target among them."""
+    page = Keyset(audit_entries(wanted), ("-number",)).page(after, before, limit=limit)
+    found_at = addresses_of(page.rows, reader)
+    return page.of(
+        lambda row: ShownEntry(row, changes(row.before, row.after), found_at.get((row.target_type, row.target_id), ""))
     )
 
 

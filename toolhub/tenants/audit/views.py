@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -22,20 +21,9 @@ def audit_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.AUDIT)
     form = AuditFilterForm(request.GET)
     wanted = form.wanted()
-    older, newer = form.cleaned_data.get("older"), form.cleaned_data.get("newer")
-    filters = {
-        "actor": wanted.actor,
-        "action": wanted.action,
-        "target": wanted.target,
-        "since": wanted.since.isoformat() if wanted.since else "",
-        "until": wanted.until.isoformat() if wanted.until else "",
-        "q": wanted.q,
-    }
     context = {
-        "page": trail_page(wanted, member, older=older, newer=newer),
+        **form.context(trail_page(wanted, member, **form.place)),
         "count": member.organisation.audit_count,
-        "filters": filters,
-        "query": urlencode({name: value for name, value in filters.items() if value}),
     }
     template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
     return render(request, template, context)

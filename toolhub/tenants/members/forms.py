@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.members.invitations import offered_roles
 from toolhub.tenants.members.writes import GivenRight, accesses_to_give, category_names
 from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right
@@ -37,17 +38,11 @@ class PublicIdField(forms.ModelChoiceField):  # type: ignore[type-arg]
         return super().to_python(value)
 
 
-class MemberFilter(forms.Form):
+class MemberFilter(ListAddress):
     """The list's address. A value that cannot be is left out."""
 
     q = forms.CharField(required=False, max_length=100)
     access = forms.ChoiceField(required=False, choices=[("", "Any access"), *Access.choices])
-    after = forms.CharField(required=False, max_length=254)
-    before = forms.CharField(required=False, max_length=254)
-
-    def values(self) -> dict[str, str]:
-        self.full_clean()
-        return {name: self.cleaned_data.get(name, "") for name in self.fields}
 
 
 class AccessForm(forms.Form):

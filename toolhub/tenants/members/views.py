@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib import messages
@@ -10,10 +9,10 @@ from django.db.models import Count, Q, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from toolhub.tenants.access import MemberRequest, member_or_404, revoke_token
+from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.members.forms import AccessForm, HeldRightForm, InviteForm, MemberFilter, RightForm
 from toolhub.tenants.members.invitations import INVITATION_DAYS, invite, revoke_invitation
 from toolhub.tenants.members.resets import issue_reset_link
@@ -31,7 +30,6 @@ from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Rig
 from toolhub.tenants.pages import signed_in
 from toolhub.tenants.tokens.writes import tokens_of
 
-MEMBERS_A_PAGE = 50
 #: Invitations that the list shows, newest first.
 INVITATIONS_SHOWN = 50
 
@@ -39,17 +37,8 @@ INVITATIONS_SHOWN = 50
 # -- Members ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class MembersPage:
-    """Some members by address; the addresses to go on after and before, None at either end."""
-
-    members: list[Membership]
-    after: str | None
-    before: str | None
-
-
-def members_page(*, q: str, access: str, after: str, before: str, limit: int = MEMBERS_A_PAGE) -> MembersPage:
-    """Four queries: members with users, their rights, and their roles."""
+def members_page(*, q: str, access: str, after: str = "", before: str = "", limit: int = PAGE) -> Page[Membership]:
+    """By address. Four queries: members with users, their rights, and their roles."""
     members = current_members().prefetch_related("role_memberships__role")
     for word in q.split():
         names = (
@@ -58,36 +47,21 @@ def members_page(*, q: str, access: str, after: str, before: str, limit: int = M
         members = members.filter(names)
     if access:
         members = members.filter(access=access)
-    if before:
-        found = list(members.filter(user__email__lt=before).order_by("-user__email")[: limit + 1])
-        page = found[:limit][::-1]
-        more_before, more_after = len(found) > limit, bool(page)
-    else:
-        found = list(members.filter(user__email__gt=after).order_by("user__email")[: limit + 1])
-        page = found[:limit]
-        more_before, more_after = bool(after and page), len(found) > limit
-    return MembersPage(
-        page,
-        after=page[-1].user.email if more_after else None,
-        before=page[0].user.email if more_before else None,
-    )
+    return Keyset(members, ("user__email",)).page(after, before, limit=limit)
 
 
 @require_GET
 @signed_in
 def member_list(request: MemberRequest, org: str) -> HttpResponse:
     member_or_404(request, right=Right.MEMBERS)
-    chosen = MemberFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "access")}
+    address = MemberFilter(request.GET)
+    chosen = address.filters
     context = {
         "numbers": Membership.objects.filter(ended_at=None).aggregate(
             members=Count("pk"), admins=Count("pk", filter=Q(access=Access.ADMIN))
         ),
-        "page": members_page(q=chosen["q"], access=chosen["access"], after=chosen["after"], before=chosen["before"]),
         "accesses": Access.choices,
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
+        **address.context(members_page(q=chosen["q"], access=chosen["access"], **address.place)),
         "invitations": _shown_invitations().order_by("-pk")[:INVITATIONS_SHOWN],
     }
     return render(request, "tenants/member_list.html", context)
