@@ -14,8 +14,8 @@ from sessions.loading.writes import By, share_loads
 from sessions.models import ChatSession, LoadedToolkit
 from tests.cast import allow_toolkit, make_agent, make_category, make_role, make_tool, make_toolkit
 from tests.rest import Rest
-from tests.scripted_openai import ScriptedOpenAI, call
-from tests.sessions.loads import ask, make_loading_session
+from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.loads import answers_in, make_loading_session
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import Membership, Organisation
 
@@ -150,12 +150,13 @@ def test_a_kind_that_is_not_loaded_under_that_name_ends_nothing(session: ChatSes
 
 
 def test_the_model_names_one_of_two_by_its_kind(twins: ChatSession, provider: ScriptedOpenAI) -> None:
-    neither, one = ask(
-        twins,
-        provider,
-        call("unload_tools", {"toolkit": "ops"}, id="a"),
-        call("unload_tools", {"toolkit": "ops", "kind": "category"}, id="b"),
+    provider.enqueue(  # in two rounds: calls of one reply run side by side
+        Say(calls=[call("unload_tools", {"toolkit": "ops"}, id="a")]),
+        Say(calls=[call("unload_tools", {"toolkit": "ops", "kind": "category"}, id="b")]),
+        Say("Done."),
     )
+
+    neither, one = answers_in(run(twins))
 
     assert (neither["status"], neither["message"], one["status"]) == ("ambiguous", AMBIGUOUS, "unloaded")
     assert kinds_loaded(twins) == ["toolkit"]
