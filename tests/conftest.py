@@ -13,6 +13,8 @@ from typing import TextIO
 
 import pytest
 from django.conf import settings
+from django.db import connection, transaction
+from django.test import TransactionTestCase
 
 from capabilities.pipeline.memory import forget_everything
 from tests.cast import make_member, make_organisation
@@ -103,6 +105,27 @@ def copy_database(source: Path, target: Path) -> None:
     with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(unfinished)) as other:
         one.backup(other)
     unfinished.replace(target)
+
+
+#: Tables whose rows are made when the database is migrated, and that no test changes.
+MADE_BY_MIGRATING = {"django_content_type", "auth_permission"}
+
+
+def delete_committed_rows(_: TransactionTestCase | None = None) -> None:
+    """Empty the tables that hold rows, after a test with `transaction=True`. One query more than such tables.
+
+    Django empties every table, and then makes the rows of permissions and content types again.
+    """
+    tables = sorted(set(connection.introspection.django_table_names(only_existing=True)) - MADE_BY_MIGRATING)
+    names = [connection.ops.quote_name(table) for table in tables]
+    filled = (f"SELECT {number} WHERE EXISTS (SELECT 1 FROM {name})" for number, name in enumerate(names))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(filled))
+        for (number,) in cursor.fetchall():
+            cursor.execute(f"DELETE FROM {names[number]}")
+
+
+TransactionTestCase._fixture_teardown = delete_committed_rows  # type: ignore[attr-defined]
 
 
 #: Marks of files that take long, the longest first.
