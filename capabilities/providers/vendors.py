@@ -1,0 +1,128 @@
+"""Who is behind a provider's address, and what is known of them. Pure: constants, and a lookup by host.
+
+Addresses, and the pages where keys are made, are those of each vendor's own documentation in November 2026. The names
+of the output limit are those that each vendor documents for chat completions; where one takes both, the newer one is
+used. `prices` is the vendor's name in genai-prices 0.2.3, whose field maps read usage (`sessions/loop/models/usage`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+OutputLimit = Literal["max_tokens", "max_completion_tokens"]
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One vendor of models, or one program that serves them."""
+
+    key: str
+    name: str
+    #: What a new provider's address begins as.
+    base_url: str = ""
+    #: Where a key is made; empty where none is needed.
+    keys_url: str = ""
+    #: Hosts, or their endings where they begin with a dot. None: it is known by what a person chose only.
+    hosts: tuple[str, ...] = ()
+    output_limit: OutputLimit = "max_tokens"
+    #: Its name in genai-prices, which is "openai" for those that count as OpenAI does.
+    prices: str = "openai"
+    #: What a person has to know before the address can work.
+    note: str = ""
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.keys_url)
+
+
+_OWN_MACHINE = "It is reached only where the operator of this service allows private addresses."
+
+VENDORS: tuple[Vendor, ...] = (
+    Vendor(
+        "openai",
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "https://platform.openai.com/api-keys",
+        ("api.openai.com",),
+        "max_completion_tokens",
+    ),
+    Vendor(
+        "azure",
+        "Azure OpenAI",
+        "https://RESOURCE.openai.azure.com/openai/v1",
+        "https://ai.azure.com",
+        (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
+        "max_completion_tokens",
+        "azure",
+        "Put the name of your resource in place of RESOURCE. A model is named by its deployment.",
+    ),
+    Vendor(
+        "anthropic",
+        "Anthropic",
+        "https://api.anthropic.com/v1",
+        "https://console.anthropic.com/settings/keys",
+        ("api.anthropic.com",),
+        prices="anthropic",
+    ),
+    Vendor(
+        "google",
+        "Google Gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "https://aistudio.google.com/apikey",
+        (".googleapis.com",),
+        prices="google",
+    ),
+    Vendor(
+        "xai", "xAI", "https://api.x.ai/v1", "https://console.x.ai", ("api.x.ai",), "max_completion_tokens", "x-ai"
+    ),
+    Vendor(
+        "deepseek",
+        "DeepSeek",
+        "https://api.deepseek.com/v1",
+        "https://platform.deepseek.com/api_keys",
+        ("api.deepseek.com",),
+        prices="deepseek",
+    ),
+    Vendor(
+        "openrouter",
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "https://openrouter.ai/settings/keys",
+        ("openrouter.ai", "api.openrouter.ai"),
+        prices="openrouter",
+    ),
+    Vendor(
+        "mistral",
+        "Mistral",
+        "https://api.mistral.ai/v1",
+        "https://console.mistral.ai/api-keys",
+        ("api.mistral.ai",),
+        prices="mistral",
+    ),
+    Vendor(
+        "groq",
+        "Groq",
+        "https://api.groq.com/openai/v1",
+        "https://console.groq.com/keys",
+        ("api.groq.com",),
+        "max_completion_tokens",
+        "groq",
+    ),
+    Vendor("vllm", "vLLM", "http://localhost:8000/v1", note=_OWN_MACHINE),
+    Vendor("ollama", "Ollama", "http://localhost:11434/v1", note=_OWN_MACHINE),
+    Vendor("lmstudio", "LM Studio", "http://localhost:1234/v1", note=_OWN_MACHINE),
+    Vendor("llamacpp", "llama.cpp", "http://localhost:8080/v1", note=_OWN_MACHINE),
+)
+#: Any other OpenAI-compatible address.
+OTHER = Vendor("other", "Other")
+
+
+def vendor_of(base_url: str) -> Vendor:
+    """Who is behind the address, by its host; OTHER where nobody known is."""
+    host = (urlsplit(base_url).hostname or "").lower()
+    for vendor in VENDORS:
+        if any(host.endswith(each) if each.startswith(".") else host == each for each in vendor.hosts):
+            return vendor
+    return OTHER

@@ -1,0 +1,104 @@
+"""What a model call used, as the vendor bills it, read from whichever fields that vendor counts in.
+
+genai-prices knows most vendors' fields; what it does not know stands here. Vendors differ in three ways that change a
+bill: xAI counts reasoning beside the output and others within it; cached tokens stand in `prompt_tokens_details`, at
+the top level (Anthropic's OpenAI endpoint), or as `prompt_cache_hit_tokens` (DeepSeek before its details); and what a
+cache was written with costs more than other input (OpenAI from gpt-5.6 on).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capabilities.providers.dialects import Dialect
+from capabilities.providers.vendors import vendor_of
+
+#: Tokens that one model call can count; the largest windows hold 10 million.
+MAX_TOKENS = 20_000_000
+#: Characters of a provider's own usage object that are kept, as JSON.
+MAX_RAW = 4_000
+#: Where other vendors than genai-prices' own say how much of the input was cached, or written to a cache.
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one model call. `input` holds what was cached and written too, `output` holds reasoning."""
+
+    input: int
+    output: int
+    #: Of the input: read from the provider's cache, and written to it.
+    cached: int = 0
+    cache_written: int = 0
+    #: Of the output: what the model thought and did not say.
+    reasoning: int = 0
+    #: Whether the numbers are ours, because the provider sent none, or none that are possible.
+    is_estimated: bool = False
+    #: The provider's own object; empty where there was none, or where it was longer than MAX_RAW.
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
+    """The usage object of a reply, or of a stream's last piece. None where it does not say input and output."""
+    if not isinstance(reported, Mapping):
+        return None
+    told = _numbers(reported)
+    counted = _extracted(told, base_url, dialect)
+    if counted is None:
+        return None
+    sent, said = counted.get("input_tokens", 0), counted.get("output_tokens", 0)
+    if not 0 < sent <= MAX_TOKENS or said > MAX_TOKENS:
+        return None
+    cached = min(counted.get("cache_read_tokens") or _first(told, _CACHED), sent)
+    written = min(counted.get("cache_write_tokens") or _first(told, _WRITTEN), sent - cached)
+    return Usage(sent, said, cached, written, min(counted.get("output_reasoning_tokens", 0), said), raw=_kept(reported))
+
+
+def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
+    """What genai-prices reads of it by the vendor's own field map; None where input or output is not said."""
+    from genai_prices.data_snapshot import get_snapshot  # 30 MB, for processes that ask a model only
+
+    snapshot = get_snapshot()
+    for prices, flavour in ((vendor_of(base_url).prices, str(dialect)), ("openai", str(dialect))):
+        provider = snapshot.find_provider(None, prices, None)
+        known = {extractor.api_flavor for extractor in provider.extractors or ()}
+        if not known & {flavour, "default"}:
+            continue
+        try:
+            _, usage = provider.extract_usage(
+                {"usage": told, "model": ""}, api_flavor=flavour if flavour in known else "default"
+            )
+        except ValueError:  # a field is missing that it requires
+            continue
+        return {name: int(value) for name, value in vars(usage).items()}
+    return None
+
+
+def _numbers(reported: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without what is no count: null details (vLLM), negative or impossible numbers, words."""
+    told: dict[str, Any] = {}
+    for name, value in reported.items():
+        if isinstance(value, Mapping):
+            told[name] = {key: each for key, each in value.items() if _is_count(each)}
+        elif _is_count(value):
+            told[name] = value
+    return told
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+
+
+def _first(told: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    """The first of these that is said, at the top level or in the details of the input."""
+    details = [told, told.get("prompt_tokens_details", {}), told.get("input_tokens_details", {})]
+    return next((int(each[name]) for name in names for each in details if name in each), 0)
+
+
+def _kept(reported: Mapping[str, Any]) -> Mapping[str, Any]:
+    written = json.dumps(reported)
+    return json.loads(written) if len(written) <= MAX_RAW else {}
