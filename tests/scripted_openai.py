@@ -1,7 +1,7 @@
-"""A provider for tests: a real HTTP server that speaks the OpenAI chat-completions protocol from a script.
+"""A provider for tests: a real HTTP server that speaks OpenAI's chat completions and responses from a script.
 
-`enqueue` says what the next requests get, `requests` holds what came. A reply is a Say or a Raw; a callable is given
-the request and returns one.
+`enqueue` says what the next requests get, `requests` holds what came. A reply is a Say, told in the dialect that was
+asked in, or a Raw; a callable is given the request and returns one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,38 @@ class Say:
     )
     #: Seconds before the first byte.
     delay: float = 0.0
+    #: In responses: what the model thought, encrypted, in front of everything else.
+    reasoning: str = ""
+
+    def events(self) -> list[Json]:
+        """The reply as the events of a streamed response."""
+        output = self.output()
+        events: list[Json] = [{"type": "response.created", "response": {**_RESPONSE, "status": "in_progress"}}]
+        for place, item in enumerate(output):
+            events += _events_of(item, place)
+        ending: Json = {**_RESPONSE, "output": output, "status": "completed", "usage": _as_responses(self.usage)}
+        if self.finish_reason in ("length", "content_filter"):
+            reason = "max_output_tokens" if self.finish_reason == "length" else self.finish_reason
+            ending |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
+        events.append({"type": f"response.{ending['status']}", "response": ending})
+        return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+    def output(self) -> list[Json]:
+        """The items of the response."""
+        output: list[Json] = []
+        if self.reasoning:
+            output.append({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": self.reasoning})
+        if self.text:
+            content = [{"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}]
+            output.append(
+                {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+            )
+        for place, each in enumerate(self.calls):
+            function = each["function"]
+            output.append(
+                {"type": "function_call", "id": f"fc_{place}", "call_id": each["id"], "status": "completed", **function}
+            )
+        return output
 
     def chunks(self) -> list[Json]:
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
@@ -77,6 +109,59 @@ class Raw:
     pieces: Sequence[bytes] = ()
 
 
+_RESPONSE: Json = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "scripted",
+    "output": [],
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+}
+
+
+def _as_responses(usage: Json | None) -> Json | None:
+    """Usage under the names of responses."""
+    if usage is None:
+        return None
+    details = usage.get("prompt_tokens_details") or {}
+    return {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": details.get("cached_tokens", 0), "cache_write_tokens": 0},
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage["total_tokens"],
+    }
+
+
+def _events_of(item: Json, place: int) -> list[Json]:
+    """One item of a response as it is streamed."""
+    where: Json = {"output_index": place, "item_id": item["id"]}
+    begun, middle = {**item, "status": "in_progress"}, list[Json]()
+    if item["type"] == "message":
+        text, where = item["content"][0]["text"], {**where, "content_index": 0}
+        begun |= {"content": []}
+        middle = [
+            {"type": "response.output_text.delta", **where, "delta": piece, "logprobs": []} for piece in _pieces(text)
+        ]
+        middle.append({"type": "response.output_text.done", **where, "text": text, "logprobs": []})
+    elif item["type"] == "function_call":
+        arguments = item["arguments"]
+        begun |= {"arguments": ""}
+        middle = [
+            {"type": "response.function_call_arguments.delta", **where, "delta": piece} for piece in _pieces(arguments)
+        ]
+        middle.append(
+            {"type": "response.function_call_arguments.done", **where, "name": item["name"], "arguments": arguments}
+        )
+    else:  # of a reasoning item the first event holds less than the last
+        begun |= {"encrypted_content": "incomplete"}
+    first: Json = {"type": "response.output_item.added", "output_index": place, "item": begun}
+    last: Json = {"type": "response.output_item.done", "output_index": place, "item": item}
+    return [first, *middle, last]
+
+
 Reply = Say | Raw
 Script = Reply | Callable[[Json], Reply]
 
@@ -91,6 +176,13 @@ def sse(*events: Any, done: bool = True) -> bytes:
             text = event if isinstance(event, str) else json.dumps(event)
             parts.append(f"data: {text}\n\n".encode())
     return b"".join(parts) + (b"data: [DONE]\n\n" if done else b"")
+
+
+def _told(reply: Say, path: str) -> Raw:
+    """The reply in the dialect of the address."""
+    if path.endswith("/responses"):
+        return Raw(sse(*reply.events(), done=False), delay=reply.delay)
+    return Raw(sse(*reply.chunks()), delay=reply.delay)
 
 
 def _chunk(delta: Json, finish_reason: str | None = None) -> Json:
@@ -113,6 +205,8 @@ class ScriptedOpenAI:
         self.requests: list[Json] = []
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
+        #: The address that each request came to, below the URL.
+        self.paths: list[str] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -132,9 +226,10 @@ class ScriptedOpenAI:
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, body: bytes, headers: dict[str, str]) -> Reply:
+    def take(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         with self._lock:
             request = json.loads(body)
+            self.paths.append(path.removeprefix("/v1"))
             self.requests.append(request)
             self.bodies.append(body)
             self.headers.append(headers)
@@ -150,10 +245,11 @@ class ScriptedOpenAI:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 with suppress(BrokenPipeError, ConnectionResetError):
-                    self._answer(outer.take(body, {name.lower(): value for name, value in self.headers.items()}))
+                    headers = {name.lower(): value for name, value in self.headers.items()}
+                    self._answer(outer.take(self.path, body, headers))
 
             def _answer(self, reply: Reply) -> None:
-                raw = reply if isinstance(reply, Raw) else Raw(sse(*reply.chunks()), delay=reply.delay)
+                raw = reply if isinstance(reply, Raw) else _told(reply, self.path)
                 time.sleep(raw.delay)
                 self.close_connection = True
                 if raw.reset:

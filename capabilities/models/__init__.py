@@ -1,6 +1,16 @@
 """What tools exist, who may use them, and what the built-in ones keep. One module a noun."""
 
-from capabilities.models.agents import Agent, AgentScope, AgentTool, LanguageModel, LoadingMode, Provider
+from capabilities.models.agents import (
+    AUTO,
+    DIALECT_SETTINGS,
+    Agent,
+    AgentScope,
+    AgentTool,
+    Dialect,
+    LanguageModel,
+    LoadingMode,
+    Provider,
+)
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
@@ -23,6 +33,8 @@ from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
 __all__ = [
+    "AUTO",
+    "DIALECT_SETTINGS",
     "OPEN_CONNECTION_TESTS",
     "Agent",
     "AgentNote",
@@ -34,6 +46,7 @@ __all__ = [
     "Category",
     "ConnectionStatus",
     "ConnectionTest",
+    "Dialect",
     "Effect",
     "Entity",
     "FoodEntry",

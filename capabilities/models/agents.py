@@ -15,6 +15,33 @@ if TYPE_CHECKING:
     from capabilities.models.services import ConnectionTest
 
 
+class Dialect(models.TextChoices):
+    """How a model is spoken to."""
+
+    CHAT = "chat", "Chat completions"
+    RESPONSES = "responses", "Responses"
+
+
+#: What may be set: a dialect, or that it is chosen by what is known of the provider and the model.
+AUTO = "auto"
+DIALECT_SETTINGS = ((AUTO, "Automatic"), *Dialect.choices)
+
+
+class CallKnobs(models.Model):
+    """What each call of a model says beside its conversation. Empty: whatever stands behind counts."""
+
+    #: As the vendor names it: none, minimal, low, medium, high, ...
+    reasoning_effort = models.CharField(max_length=20, blank=True, default="")
+    #: Tokens of one reply, what the model thinks included.
+    max_output_tokens = models.PositiveIntegerField(null=True, blank=True)
+    temperature = models.FloatField(null=True, blank=True)
+    #: Whether one reply may hold several tool calls.
+    parallel_tool_calls = models.BooleanField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+
 class Provider(PublicModel):
     """An OpenAI-compatible address, and the key for it."""
 
@@ -25,6 +52,7 @@ class Provider(PublicModel):
     api_key = EncryptedTextField(blank=True, default="")
     #: Tools that one request may carry: 128 at OpenAI.
     tool_limit = models.PositiveIntegerField(default=128)
+    dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
     is_enabled = models.BooleanField(default=True)
 
     class Meta(PublicModel.Meta):
@@ -34,7 +62,7 @@ class Provider(PublicModel):
         return self.name
 
 
-class LanguageModel(PublicModel):
+class LanguageModel(CallKnobs, PublicModel):
     """One model of a provider, under the name that goes over the wire."""
 
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
@@ -45,6 +73,10 @@ class LanguageModel(PublicModel):
     tool_limit = models.PositiveIntegerField(null=True, blank=True)
     #: Model calls a turn may take; it beats an agent's own number, the setting TOOLHUB_MAX_ROUNDS stands behind both.
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
+    #: Empty: the provider's setting.
+    dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
+    #: What the provider's refusals taught, see `capabilities/providers/lessons.py`.
+    learned = models.JSONField(default=list, blank=True)
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["provider", "name"], name="model_name_once"),)
@@ -85,7 +117,7 @@ class AgentManager(TenantManager["Agent"]):
         return agents.order_by("name", "pk")
 
 
-class Agent(PublicModel):
+class Agent(CallKnobs, PublicModel):
     """What a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])

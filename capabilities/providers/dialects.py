@@ -5,19 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from django.db import models
-
+from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
 
-
-class Dialect(models.TextChoices):
-    CHAT = "chat", "Chat completions"
-    RESPONSES = "responses", "Responses"
-
-
-#: What may be set: a dialect, or that it is chosen here.
-AUTO = "auto"
-SETTINGS = ((AUTO, "Automatic"), *Dialect.choices)
 #: OpenAI's models that reason: o1, o3, o4-mini ..., and gpt-5 and later but for the chat variants. From gpt-5.4 on they
 #: refuse function tools in chat completions while they reason, which is the default (openai/openai-openapi#541).
 REASONS = re.compile(r"^(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)", re.IGNORECASE)

@@ -6,22 +6,42 @@ meanwhile counts from the next turn on. Pages and previews resolve the same valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import Agent, Dialect, LanguageModel, Provider
+from capabilities.providers.dialects import ChosenDialect, chosen_dialect
+from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, with_lesson
+from capabilities.providers.vendors import Vendor, vendor_of
+
+#: What may be set of a model's calls, on the model and on the agent: columns of both.
+KNOBS = ("reasoning_effort", "max_output_tokens", "temperature", "parallel_tool_calls")
+#: Share of the window that is left for the answer, and of that the part that an answer may take where nobody set it:
+#: the rest is for what our count of the messages may be short of the provider's.
+ANSWER_SHARE = 0.125
+ANSWER_FILL = 0.75
+#: What stands behind a model's name and makes it no other model: a date, a stage.
+_STAGE = re.compile(r"(?:[-@:](?:\d{4}-\d{2}-\d{2}|\d{6,8}|latest|preview|exp))+\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ResolvedProvider:
     """Where a model is called, and with which key."""
 
+    public_id: UUID
     slug: str
     name: str
     #: Empty for the offline model of this service.
     base_url: str
     is_enabled: bool
+    #: As it is set: a dialect, or AUTO.
+    dialect_setting: str
     #: None where the row was read without it, as pages do: such a value shows a model, and cannot call it.
     api_key: str | None = field(default=None, repr=False)
 
@@ -40,27 +60,108 @@ class ResolvedModel:
     tool_limit: int
     #: Model calls that one turn may take.
     max_rounds: int
+    #: The row, for what is learned of it.
+    public_id: UUID
+    #: Of the agent where it says so, else of the model; "" and None where neither does.
+    reasoning_effort: str = ""
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    #: Tokens of one reply.
+    max_output_tokens: int = 0
+    #: As it is set: a dialect, AUTO, or "" for the provider's setting.
+    dialect_setting: str = ""
+    lessons: tuple[Lesson, ...] = ()
+    #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
+    chosen: frozenset[str] = frozenset()
+
+    @cached_property
+    def vendor(self) -> Vendor:
+        return vendor_of(self.provider.base_url)
+
+    @cached_property
+    def chosen_dialect(self) -> ChosenDialect:
+        """How it is spoken to, and why."""
+        return chosen_dialect(
+            self.name,
+            self.provider.base_url,
+            on_model=self.dialect_setting,
+            on_provider=self.provider.dialect_setting,
+            learned=learned_dialect(self.lessons),
+        )
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.chosen_dialect.dialect
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether it is the offline model of this service."""
+        return not self.provider.base_url
+
+    @cached_property
+    def answer_reserve(self) -> int:
+        """Tokens of the window that a request leaves for its answer: no more than half."""
+        return min(max(int(self.context_window * ANSWER_SHARE), self.max_output_tokens), self.context_window // 2)
+
+    @cached_property
+    def origin(self) -> str:
+        """Which model a reply is of: its provider's row, host and name."""
+        return f"{self.provider.public_id} {urlsplit(self.provider.base_url).netloc} {self.name}"
+
+    def takes_extras_of(self, origin: str) -> bool:
+        """Whether what came unread from there goes back to this model: the same provider, and the same family."""
+        return bool(origin) and _family(origin) == _family(self.origin)
+
+    def with_lesson(self, lesson: Lesson) -> ResolvedModel:
+        return replace(self, lessons=with_lesson(self.lessons, lesson))
 
 
 def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedModel:
     """The model as this agent calls it; without one, as it is by itself. No query where the provider is at hand."""
     provider, of_agent = model.provider, agent.max_rounds if agent else None
+    knobs = {name: _knob(name, agent, model) for name in KNOBS}
     return ResolvedModel(
         provider=resolve_provider(provider),
         name=model.name,
         context_window=model.context_window,
         tool_limit=provider.tool_limit if model.tool_limit is None else model.tool_limit,
         max_rounds=model.max_rounds or of_agent or int(settings.TOOLHUB_MAX_ROUNDS),
+        public_id=model.public_id,
+        reasoning_effort=knobs["reasoning_effort"] or "",
+        temperature=knobs["temperature"],
+        parallel_tool_calls=knobs["parallel_tool_calls"],
+        max_output_tokens=knobs["max_output_tokens"] or int(model.context_window * ANSWER_SHARE * ANSWER_FILL),
+        dialect_setting=model.dialect,
+        lessons=lessons_of(model.learned),
+        chosen=frozenset(name for name, value in knobs.items() if value not in (None, "")) | _chosen_dialect(model),
     )
+
+
+def _knob(name: str, agent: Agent | None, model: LanguageModel) -> Any:
+    """The agent's, else the model's."""
+    of_agent = getattr(agent, name) if agent else None
+    return getattr(model, name) if of_agent in (None, "") else of_agent
+
+
+def _chosen_dialect(model: LanguageModel) -> frozenset[str]:
+    is_chosen = (model.dialect or model.provider.dialect) in Dialect.values
+    return frozenset({"dialect"}) if is_chosen else frozenset()
+
+
+def _family(origin: str) -> str:
+    """The origin without what does not make its model another one."""
+    return _STAGE.sub("", origin)
 
 
 def resolve_provider(provider: Provider) -> ResolvedProvider:
     """No query: a key that was not read is left out."""
     has_key = "api_key" not in provider.get_deferred_fields()
     return ResolvedProvider(
+        public_id=provider.public_id,
         slug=provider.slug,
         name=provider.name,
         base_url=provider.base_url,
         is_enabled=provider.is_enabled,
+        dialect_setting=provider.dialect,
         api_key=provider.api_key if has_key else None,
     )

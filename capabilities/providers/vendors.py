@@ -29,6 +29,8 @@ class Vendor:
     output_limit: OutputLimit = "max_tokens"
     #: Its name in genai-prices, which is "openai" for those that count as OpenAI does.
     prices: str = "openai"
+    #: Whether requests may name their conversation in `prompt_cache_key`.
+    takes_cache_key: bool = False
     #: What a person has to know before the address can work.
     note: str = ""
 
@@ -47,6 +49,7 @@ VENDORS: tuple[Vendor, ...] = (
         "https://platform.openai.com/api-keys",
         ("api.openai.com",),
         "max_completion_tokens",
+        takes_cache_key=True,
     ),
     Vendor(
         "azure",
@@ -56,7 +59,8 @@ VENDORS: tuple[Vendor, ...] = (
         (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
         "max_completion_tokens",
         "azure",
-        "Put the name of your resource in place of RESOURCE. A model is named by its deployment.",
+        takes_cache_key=True,
+        note="Put the name of your resource in place of RESOURCE. A model is named by its deployment.",
     ),
     Vendor(
         "anthropic",
@@ -74,9 +78,7 @@ VENDORS: tuple[Vendor, ...] = (
         (".googleapis.com",),
         prices="google",
     ),
-    Vendor(
-        "xai", "xAI", "https://api.x.ai/v1", "https://console.x.ai", ("api.x.ai",), "max_completion_tokens", "x-ai"
-    ),
+    Vendor("xai", "xAI", "https://api.x.ai/v1", "https://console.x.ai", ("api.x.ai",), "max_completion_tokens", "x-ai"),
     Vendor(
         "deepseek",
         "DeepSeek",

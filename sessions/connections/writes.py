@@ -25,7 +25,8 @@ from capabilities.registry import registry
 from capabilities.services.writes import ShownService, secrets_of, service_values
 from sessions.loop.batch import release_connection
 from sessions.loop.execution import masked_in, run_bounded
-from sessions.loop.models.client import CallStopped, ModelCall, ModelError, endpoint_of, request_body
+from sessions.loop.models.asking import Asking, Question
+from sessions.loop.models.client import CallStopped, ModelError
 from sessions.models import StepStatus
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
@@ -171,10 +172,9 @@ def _service_reason(test: ConnectionTest) -> str:
 def _model_reason(test: ConnectionTest) -> str:
     model = LanguageModel.objects.select_related("provider").get(connection_tests=test)
     try:
-        endpoint = endpoint_of(resolve_model(model))
-        body = request_body(model.name, [{"role": "user", "content": QUESTION}], "[]")
+        question = Question(resolve_model(model), [{"role": "user", "content": QUESTION}])
         release_connection()
-        ModelCall(endpoint, body, threading.Event(), time.monotonic() + CALL_SECONDS, tries=1).run()
+        Asking(question, threading.Event(), time.monotonic() + CALL_SECONDS, options={"tries": 1}).run()
     except ModelError as error:
         return masked_in(str(error), [model.provider.api_key] if model.provider.api_key else [])
     except CallStopped:

@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from capabilities.common.tokens import count_each
+from capabilities.providers.resolve import ResolvedModel
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
 from toolhub.tenants.statements import Select, param
 
 #: Earlier turns that are sent, at most.
 MAX_TURNS = 200
-#: Share of the window that is left for the answer.
-ANSWER_SHARE = 0.125
 #: What the model reads behind an answer that was stopped in the middle.
 CUT_OFF = "(This answer was stopped before its end.)"
 #: Characters that are left of a result, and of a call's arguments, where the window is too small for them.
@@ -48,7 +47,7 @@ class Conversation:
 
 #: In the order of the models' own columns, as `from_db` takes them.
 _OF_TURN = ("message", "status", "answer", "error_code")
-_OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "call_index", "result_sent")
+_OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "origin", "extras", "call_index", "result_sent")
 #: A row for each step of each turn, and one for a turn without steps.
 _PAST = Select(
     lambda: (
@@ -93,7 +92,7 @@ class Past:
             key, kind, *_ = of_step
             if key is not None and kind != StepKind.NOTE:
                 steps[seq].append(Step.from_db(self.turn._state.db, _OF_STEP, of_step))
-        return [turn_messages(each, steps[seq]) for seq, each in turns.items()]
+        return [turn_messages(each, steps[seq], self.turn.model) for seq, each in turns.items()]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -119,19 +118,19 @@ def conversation(
     oldest first.
     `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
     """
-    own = [{"role": "user", "content": turn.message}, *step_messages(steps)]
+    own = [{"role": "user", "content": turn.message}, *step_messages(steps, turn.model)]
     prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
-    room = room_for_messages(turn.model.context_window, tool_tokens)
+    room = room_for_messages(turn.model, tool_tokens)
     talk = fit(head, past.blocks, own, room, past.sizes)
     if talk.parts_cut:  # all of them are out, for this once
         return talk
     return replace(talk, turns_cut=past.keep(len(past.blocks) - talk.turns_cut))
 
 
-def room_for_messages(context_window: int, tool_tokens: int) -> int:
+def room_for_messages(model: ResolvedModel, tool_tokens: int) -> int:
     """Tokens that the messages of a request may take beside its tools and the answer."""
-    return int(context_window * (1 - ANSWER_SHARE)) - tool_tokens
+    return model.context_window - model.answer_reserve - tool_tokens
 
 
 def fit(
@@ -151,12 +150,12 @@ def fit(
     return Conversation(messages, len(blocks) - len(kept), parts_cut)
 
 
-def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
+def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
     """An ended turn: what the user said, what came of it, and its answer where no step holds it.
 
     The assistant has the last word in any case: some providers take no user message behind a user's or a tool's.
     """
-    messages = [{"role": "user", "content": turn.message}, *step_messages(steps)]
+    messages = [{"role": "user", "content": turn.message}, *step_messages(steps, model)]
     last = messages[-1]
     if turn.answer and turn.status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED, TurnStatus.FAILED):
         if last["role"] == "assistant" and last["content"] == turn.answer:
@@ -170,14 +169,20 @@ def turn_messages(turn: Turn, steps: Sequence[Step]) -> list[Message]:
     return messages
 
 
-def step_messages(steps: Sequence[Step]) -> list[Message]:
-    """Model calls and tool results, each call answered exactly once and right behind the message that asked for it."""
+def step_messages(steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
+    """Model calls and tool results, each call answered exactly once and right behind the message that asked for it.
+
+    What came unread with a reply (`extras`) goes back to the model that it came from, and to no other.
+    """
     answers = {(step.round, step.call_index): step for step in steps if step.kind == StepKind.TOOL}
     messages: list[Message] = []
     for step in steps:
         if step.kind != StepKind.MODEL or not (step.text or step.tool_calls):
             continue
-        messages.append(step.as_message())
+        message = step.as_message()
+        if step.extras and model.takes_extras_of(step.origin):
+            message["extras"] = json.loads(step.extras)
+        messages.append(message)
         for index, call in enumerate(step.tool_calls):
             content = _result_sent(answers.get((step.round, index)))
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})

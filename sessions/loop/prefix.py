@@ -6,13 +6,11 @@ one that differs counts as new from its first byte.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from capabilities.contract.wire import sha256_hex
-from sessions.loop.history import Message
 from sessions.models import ToolSet, Turn
 from sessions.turns.ledger import Prompt
 
@@ -26,11 +24,11 @@ class Prefix:
     marks: dict[str, Any]
 
 
-def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[Message], first_turn: int) -> Prefix:
-    """`first_turn` is the number of the oldest turn in the messages. One query where the tools changed, else none."""
-    written = [json.dumps(message, ensure_ascii=False, separators=(",", ":")) for message in messages]
-    sizes = [len(text.encode()) for text in written]
-    hashes = [sha256_hex(text)[:16] for text in written]
+def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[str], first_turn: int) -> Prefix:
+    """`messages` are as they went out, each as JSON; `first_turn` is the number of the oldest turn in them. One query
+    where the tools changed, else none."""
+    sizes = [len(text.encode()) for text in messages]
+    hashes = [sha256_hex(text)[:16] for text in messages]
     tools = len(tool_set.wire.encode())
     last_set, last_hashes = _last(turn)
     if last_set == tool_set.pk:

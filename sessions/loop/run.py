@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -16,14 +17,18 @@ from django.utils import timezone
 
 from capabilities.common.tokens import count_each
 from capabilities.kinds.builtin import display
+from capabilities.providers.learning import learn
+from capabilities.providers.lessons import Lesson
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
 from sessions.loop.batch import answer_calls, release_connection
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.drafts import Draft
 from sessions.loop.history import Conversation, Past, TooLong, conversation
-from sessions.loop.models.client import CallStopped, ModelBusy, ModelCall, ModelError, endpoint_of, request_body
-from sessions.loop.models.replies import CALL_ID, Reply, Usage
+from sessions.loop.models.asking import Asking, Question
+from sessions.loop.models.client import CallStopped, ModelBusy, ModelError
+from sessions.loop.models.replies import CALL_ID, Reply
+from sessions.loop.models.usage import Usage
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.steps import Steps, steps_of
 from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
@@ -148,37 +153,49 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     except TooLong as error:
         raise TurnFailed("context_length", str(error)) from error
     _tell_cut(turn, held, talk)
-    prefix = prefix_of(turn, tool_set, talk.messages, past.first)
-    draft = Draft(held)
-    step: dict[str, Any] = {
-        "started_at": timezone.now(),
-        "tool_set": tool_set,
-        "prompt": remembered(turn, prefix, carried.tool_ids),
-        "verdict_set": carried.verdict_set,
-        "load_count": carried.load_count,
-        "prompt_bytes": prefix.prompt_bytes,
-        "prefix_bytes": prefix.prefix_bytes,
-    }
-    endpoint = endpoint_of(turn.model)
-    displays = displays_of(talk.messages) if endpoint.is_offline else None
-    call = ModelCall(
-        endpoint=endpoint,
-        body=request_body(turn.model.name, talk.messages, tool_set.wire, displays=displays),
+    draft, started_at = Draft(held), timezone.now()
+    asking = Asking(
+        Question(
+            model=turn.model,
+            messages=talk.messages,
+            tools=tool_set.wire,
+            cache_key=str(turn.session_id),
+            displays=displays_of(talk.messages) if turn.model.is_offline else {},
+        ),
         stopped=held.stopped,
         deadline=held.deadline(turn.deadline_at),
-        on_text=draft.add,
-        on_wait=draft.pass_on,
-        on_restart=draft.restart,
+        on_lesson=partial(_learn, turn, held),
+        options={"on_text": draft.add, "on_wait": draft.pass_on, "on_restart": draft.restart},
     )
+
+    def stored(reply: Reply) -> dict[str, Any]:
+        prefix = prefix_of(turn, tool_set, asking.question.parts, past.first)
+        return {
+            "started_at": started_at,
+            "tool_set": tool_set,
+            "prompt": remembered(turn, prefix, carried.tool_ids),
+            "verdict_set": carried.verdict_set,
+            "load_count": carried.load_count,
+            "prompt_bytes": prefix.prompt_bytes,
+            "prefix_bytes": prefix.prefix_bytes,
+            **_said(turn, talk, tool_set.tokens, reply),
+        }
+
     release_connection()
     try:
-        reply = call.run()
+        return stored(asking.run())
     except CallStopped as stopped:
-        half = call.half_reply()
+        half = asking.half_reply()
         if half is None or held.reason in ("draining", "lost"):
             raise
-        raise HalfReply(step | _said(talk, tool_set.tokens, half)) from stopped
-    return step | _said(talk, tool_set.tokens, reply)
+        raise HalfReply(stored(half)) from stopped
+
+
+def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:
+    """What a refusal taught counts from this call on, and for all later ones."""
+    turn.model = turn.model.with_lesson(lesson)
+    learn(turn.model.public_id, lesson)
+    ledger.write_event(held.claim, "model_learned", {"model": turn.model.name, "learned": lesson.summary})
 
 
 def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -206,17 +223,22 @@ def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
         ledger.write_event(held.claim, "history_cut", cut)
 
 
-def _said(talk: Conversation, tool_tokens: int, reply: Reply) -> dict[str, Any]:
+def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply) -> dict[str, Any]:
     """A model step's fields of what the model said and what that cost."""
     usage = reply.usage or _estimated(talk, tool_tokens, reply)
     return {
         "text": reply.text,
         "tool_calls": stored_calls(talk, reply),
         "finish_reason": reply.finish_reason,
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "output_tokens": usage.output_tokens,
-        "usage_estimated": reply.usage is None,
+        "input_tokens": usage.input,
+        "cached_tokens": usage.cached,
+        "cache_write_tokens": usage.cache_written,
+        "output_tokens": usage.output,
+        "reasoning_tokens": usage.reasoning,
+        "usage_estimated": usage.is_estimated,
+        "raw_usage": dict(usage.raw),
+        "origin": turn.model.origin,
+        "extras": json.dumps(reply.extras, ensure_ascii=False) if reply.extras else "",
     }
 
 
@@ -235,7 +257,7 @@ def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
 def _estimated(talk: Conversation, tool_tokens: int, reply: Reply) -> Usage:
     """Our own count, for a provider that sent none."""
     sent, said = count_each([str(talk.messages), reply.text + "".join(call.arguments for call in reply.calls)])
-    return Usage(sent + tool_tokens, 0, said)
+    return Usage(sent + tool_tokens, said, is_estimated=True)
 
 
 # -- Ends -------------------------------------------------------------------------------------------------------------

@@ -249,8 +249,17 @@ class Step(TenantModel):
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
+    #: Of the input, what the provider's cache was written with; of the output, what the model thought.
+    cache_write_tokens = models.PositiveBigIntegerField(default=0)
+    reasoning_tokens = models.PositiveBigIntegerField(default=0)
     #: Whether the provider's count was missing or impossible, so that ours stands here.
     usage_estimated = models.BooleanField(default=False)
+    #: The provider's own usage object.
+    raw_usage = models.JSONField(default=dict, blank=True)
+    #: Model call: which model answered, as `ResolvedModel.origin` writes it.
+    origin = models.CharField(max_length=500, blank=True, default="")
+    #: Model call: what goes back to that model unread (signatures, encrypted reasoning), as JSON, byte for byte.
+    extras = models.TextField(blank=True, default="")
     #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection.
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     verdict_set = models.ForeignKey(VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")

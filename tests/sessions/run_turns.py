@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from uuid import uuid4
 
-from capabilities.providers.resolve import resolve_model
+from capabilities.models import AUTO
+from capabilities.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
 from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on
@@ -14,6 +16,13 @@ from tests.scripted_openai import Json
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
+
+
+def a_model(**fields: Any) -> ResolvedModel:
+    """A model of a provider, as a turn resolves it."""
+    provider = ResolvedProvider(uuid4(), "provider", "Provider", "https://api.example.org/v1", True, AUTO, "key")
+    told = {"name": "scripted", "context_window": 128_000, "tool_limit": 128, "max_rounds": 5, "public_id": uuid4()}
+    return ResolvedModel(**{"provider": provider, "max_output_tokens": 1_000, **told, **fields})
 
 
 def accept(session: ChatSession, message: str = "hello") -> Turn:

@@ -1,11 +1,13 @@
 """One model call over the openai SDK, the only file that imports it.
 
-The request's bytes are made here, once, from parts that are bytes already (tool definitions were serialised when they
-were saved), and handed to the SDK's transport as they are: `tools=[...]` would walk every schema on every call, at 37
-CPU ms a turn with 128 tools against 4.4. The SDK never retries; we do, for we know the turn's deadline.
+The request's bytes are made by the model's dialect (`chat`, `responses`) from parts that are text already (tool
+definitions were serialised when they were saved), and handed to the SDK's transport as they are: `tools=[...]` would
+walk every schema on every call, at 37 CPU ms a turn with 128 tools against 4.4. The SDK never retries; we do, for we
+know the turn's deadline.
 
 ModelError            the call failed for good; `code` goes to the turn
-└── ModelBusy         the provider asks to come back later than a thread should wait
+├── ModelBusy         the provider asks to come back later than a thread should wait
+└── ModelRefused      the provider does not take the request as it is
 CallStopped           the turn was cancelled, ran out of time, or changed hands
 """
 
@@ -19,7 +21,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -31,8 +33,13 @@ from django.conf import settings
 
 from capabilities.common.text import storable
 from capabilities.egress import EgressRefused, guarded_client
+from capabilities.models import Dialect
 from capabilities.providers.resolve import ResolvedModel
-from sessions.loop.models.replies import Reply, ReplyBuilder
+from sessions.loop.models import chat, responses
+from sessions.loop.models.chat import ChatReader
+from sessions.loop.models.refusals import REFUSED, Refusal
+from sessions.loop.models.replies import Reply, ReplyReader
+from sessions.loop.models.responses import ResponsesReader
 
 #: Seconds between looks at whether the turn was stopped.
 LOOK_EVERY = 0.2
@@ -44,6 +51,8 @@ MAX_RETRY_AFTER = 600.0
 MAX_BYTES = 8_000_000
 #: Characters of what a provider says of an error that are passed on.
 MAX_SAID = 400
+#: Characters of a refusal that are read for what it teaches.
+MAX_REFUSAL = 2_000
 #: How OpenAI, vLLM, Ollama and llama.cpp say that the messages do not fit the model's window.
 TOO_LONG = re.compile(r"context.(length|size|window)", re.IGNORECASE)
 #: The finish_reason of a reply that we stopped in the middle.
@@ -65,6 +74,14 @@ class ModelBusy(ModelError):
     def __init__(self, code: str, message: str, wait: float) -> None:
         super().__init__(code, message)
         self.wait = wait
+
+
+class ModelRefused(ModelError):
+    """The request was refused before anything was answered."""
+
+    def __init__(self, code: str, message: str, refusal: Refusal) -> None:
+        super().__init__(code, message)
+        self.refusal = refusal
 
 
 class CallStopped(Exception):
@@ -101,23 +118,6 @@ def endpoint_of(model: ResolvedModel) -> Endpoint:
     return Endpoint(offline, "offline", model.name, httpx2.URL(offline).netloc.decode())
 
 
-def request_body(
-    model: str, messages: Sequence[dict[str, Any]], tools_wire: str, *, displays: Mapping[str, str] | None = None
-) -> bytes:
-    """The bytes of a streamed chat completion. `tools_wire` is the JSON array as stored, or "[]" for none.
-
-    `displays`: each call of the messages in a line for people, by its id, for the offline model.
-    """
-    head: dict[str, Any] = {"messages": list(messages), "model": model, "stream": True}
-    head["stream_options"] = {"include_usage": True}
-    if displays:
-        head["metadata"] = dict(displays)
-    body = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
-    if tools_wire != "[]":
-        body = f'{body[:-1]},"tools":{tools_wire}}}'
-    return body.encode()
-
-
 @dataclass
 class ModelCall:
     """One call with its retries. `stopped` is set from outside.
@@ -126,6 +126,7 @@ class ModelCall:
     """
 
     endpoint: Endpoint
+    dialect: Dialect
     body: bytes
     stopped: threading.Event
     #: time.monotonic() after which nobody waits any more.
@@ -140,13 +141,13 @@ class ModelCall:
     def run(self) -> Reply:
         """The model's reply. Raises ModelError, ModelBusy or CallStopped."""
         for attempt in range(1, self.tries + 1):
-            exchange = self._exchange = _Exchange(self.endpoint, self.body, self._time_left())
+            exchange = self._exchange = _Exchange(self.endpoint, self.dialect, self.body, self._time_left())
             try:
                 return self._read(exchange)
             except _Failed as failed:
                 self._exchange = None
                 wait = self._wait_after(failed, attempt)
-                if exchange.builder.spoke:
+                if exchange.reader.spoke:
                     self.on_restart()
             finally:
                 exchange.close()
@@ -160,7 +161,7 @@ class ModelCall:
         exchange = self._exchange
         if exchange is None or not exchange.has_begun:
             return None
-        return replace(exchange.builder.build(), calls=(), finish_reason=STOPPED)
+        return replace(exchange.reader.build(), calls=(), finish_reason=STOPPED)
 
     def _wait_after(self, failed: _Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
@@ -168,6 +169,9 @@ class ModelCall:
         wait: float = random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
         if failed.wait is not None:
             wait = min(failed.wait, MAX_RETRY_AFTER)
+        if failed.refusal is not None:
+            refusal = replace(failed.refusal, words=self._without_key(failed.refusal.words, MAX_REFUSAL))
+            raise ModelRefused(failed.code, said, refusal) from failed
         if not failed.again or (failed.wait is not None and wait >= left):
             raise ModelError(failed.code, said) from failed
         if wait > MAX_WAIT:
@@ -177,10 +181,13 @@ class ModelCall:
         return wait
 
     def _said(self, failed: _Failed) -> str:
-        """What went wrong, for people: a provider may repeat our key, or say anything at all."""
+        """What went wrong, for people."""
+        return self._without_key(failed.message, MAX_SAID)
+
+    def _without_key(self, words: str, most: int) -> str:
+        """A provider may repeat our key, or say anything at all."""
         key = self.endpoint.api_key
-        message = failed.message.replace(key, "***") if len(key) >= 8 else failed.message
-        return storable(message, MAX_SAID)
+        return storable(words.replace(key, "***") if len(key) >= 8 else words, most)
 
     def _read(self, exchange: _Exchange) -> Reply:
         exchange.start()
@@ -196,7 +203,7 @@ class ModelCall:
             if isinstance(item, _Failed):
                 raise item
             if item is None:
-                return exchange.builder.build()
+                return exchange.reader.build()
             self.on_text(item)
 
     def _time_left(self) -> float:
@@ -207,11 +214,14 @@ class ModelCall:
 
 
 class _Failed(Exception):
-    """One try failed: whether another one makes sense, and after how many seconds if the provider said."""
+    """One try failed: whether another one makes sense, and after how many seconds if the provider said; or that the
+    request has to be another one."""
 
-    def __init__(self, code: str, message: str, *, again: bool, wait: float | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, *, again: bool, wait: float | None = None, refusal: Refusal | None = None
+    ) -> None:
         super().__init__(message)
-        self.code, self.message, self.again, self.wait = code, message, again, wait
+        self.code, self.message, self.again, self.wait, self.refusal = code, message, again, wait, refusal
 
 
 class _Exchange:
@@ -220,11 +230,11 @@ class _Exchange:
     `items` gets pieces of text, at the end None, or a _Failed.
     """
 
-    def __init__(self, endpoint: Endpoint, body: bytes, seconds: float) -> None:
-        self.endpoint, self.body = endpoint, body
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, body: bytes, seconds: float) -> None:
+        self.endpoint, self.dialect, self.body = endpoint, dialect, body
         # A second more than the deadline leaves, so that it is the deadline that ends the call.
         self.seconds = min(seconds + 1.0, settings.TOOLHUB_MODEL_SECONDS)
-        self.builder = ReplyBuilder()
+        self.reader: ReplyReader = _READERS[dialect](base_url=endpoint.base_url)
         self.items: queue.Queue[str | _Failed | None] = queue.Queue()
         self._response: httpx2.Response | None = None
         self._rest: Iterator[bytes] = iter(())
@@ -267,7 +277,7 @@ class _Exchange:
 
     def _exchange(self) -> None:
         response: httpx2.Response = _sdk(self.endpoint).post(
-            "/chat/completions",
+            _PATHS[self.dialect],
             cast_to=httpx2.Response,
             content=self.body,
             stream=True,
@@ -295,9 +305,9 @@ class _Exchange:
         except ValueError as error:
             raise _Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
         _raise_error_object(answer)
-        self.items.put(self.builder.add_completion(answer))
-        if not isinstance(answer, dict) or "choices" not in answer:
-            raise _Failed("provider_invalid", "The provider's answer is no chat completion.", again=True)
+        self.items.put(self.reader.add_whole(answer))
+        if not self.reader.events:
+            raise _Failed("provider_invalid", "The provider's answer is no reply of a model.", again=True)
 
     def _read_stream(self) -> None:
         ended = False
@@ -313,11 +323,11 @@ class _Exchange:
                 # To go on without this piece could change what a call says.
                 raise _Failed("provider_invalid", "Part of the provider's answer is not JSON.", again=True) from error
             _raise_error_object(chunk)
-            if text := self.builder.add_chunk(chunk):
+            if text := self.reader.add_event(chunk):
                 self.items.put(text)
-        if not self.builder.chunks:
-            raise _Failed("provider_invalid", "The provider's answer is no stream of completions.", again=True)
-        if not ended and not self.builder.finish_reason:
+        if not self.reader.events:
+            raise _Failed("provider_invalid", "The provider's answer is no stream of a reply.", again=True)
+        if not ended and not self.reader.finish_reason:
             raise _Failed("provider_reset", "The provider's answer broke off.", again=True)
 
 
@@ -357,12 +367,21 @@ def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
 
 def _raise_error_object(answer: Any) -> None:
     """An error that came with status 200, alone or in the middle of a stream."""
-    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict):
+        return
+    response = answer.get("response")
+    error = answer if answer.get("type") == "error" else answer.get("error")
+    if answer.get("type") == "response.failed":
+        error = (response.get("error") if isinstance(response, dict) else None) or "it failed"
     if not error:
         return
+    if isinstance(error, dict) and isinstance(error.get("error"), dict):
+        error = error["error"]
     message = error.get("message") if isinstance(error, dict) else error
     code = error.get("code") if isinstance(error, dict) else None
     again = not (isinstance(code, int) and 400 <= code < 500 and code not in RETRIED_STATUSES)
+    if isinstance(code, str) and TOO_LONG.search(code):
+        raise _Failed("context_length", f"The provider reported: {message}", again=False)
     raise _Failed("provider_error", f"The provider reported: {message}", again=again)
 
 
@@ -390,13 +409,23 @@ def _status_failure(error: openai.APIStatusError) -> _Failed:
     if status in RETRIED_STATUSES or status >= 500:
         wait = retry_after(error.response.headers)
         return _Failed("provider_error", f"The provider failed ({status}): {said}", again=True, wait=wait)
-    code = "context_length" if TOO_LONG.search(f"{error.code} {said}") else "provider_rejected"
-    return _Failed(code, f"The provider rejected the request ({status}): {said}", again=False)
+    told = f"The provider rejected the request ({status}): {said}"
+    if TOO_LONG.search(f"{error.code} {said}"):
+        return _Failed("context_length", told, again=False)
+    refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
+    return _Failed("provider_rejected", told, again=False, refusal=refusal if status in REFUSED else None)
 
 
 def _words_of(error: openai.APIStatusError) -> str:
     message = error.body.get("message") if isinstance(error.body, dict) else None
     return message if isinstance(message, str) else str(error.message)
+
+
+def _all_words_of(error: openai.APIStatusError) -> str:
+    """The whole of what was answered: some servers say which parameter they refuse beside the message only."""
+    words = _words_of(error)
+    details = error.body if isinstance(error.body, dict | list) else ""
+    return words if words and isinstance(details, dict) and "message" in details else f"{words} {details}"
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:
@@ -422,6 +451,10 @@ def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException 
             return error
         error, seen = error.__cause__ or error.__context__, seen + 1
     return None
+
+
+_READERS: dict[Dialect, type[ReplyReader]] = {Dialect.CHAT: ChatReader, Dialect.RESPONSES: ResponsesReader}
+_PATHS = {Dialect.CHAT: chat.PATH, Dialect.RESPONSES: responses.PATH}
 
 
 @lru_cache(maxsize=64)

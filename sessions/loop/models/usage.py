@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from capabilities.providers.dialects import Dialect
+from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
 
 #: Tokens that one model call can count; the largest windows hold 10 million.
@@ -39,7 +39,7 @@ class Usage:
     #: Whether the numbers are ours, because the provider sent none, or none that are possible.
     is_estimated: bool = False
     #: The provider's own object; empty where there was none, or where it was longer than MAX_RAW.
-    raw: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
@@ -60,7 +60,8 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
 
 def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
     """What genai-prices reads of it by the vendor's own field map; None where input or output is not said."""
-    from genai_prices.data_snapshot import get_snapshot  # 30 MB, for processes that ask a model only
+    # It takes 30 MB, which only a process spends that asks a model.
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 -- leaf
 
     snapshot = get_snapshot()
     for prices, flavour in ((vendor_of(base_url).prices, str(dialect)), ("openai", str(dialect))):

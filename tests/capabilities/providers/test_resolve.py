@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import AUTO, Agent, LanguageModel, Provider
 from capabilities.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from sessions.loop.models.client import endpoint_of
 from tests.cast import make_agent
@@ -22,11 +22,15 @@ def test_a_model_is_resolved_with_its_provider_and_limits() -> None:
     model = LanguageModel(provider=OPENAI, name="gpt-5", context_window=400_000, max_rounds=7)
 
     assert resolve_model(model, Agent(max_rounds=3)) == ResolvedModel(
-        provider=ResolvedProvider("openai", "OpenAI", "https://api.openai.com/v1", True, "sk-secret"),
+        provider=ResolvedProvider(
+            OPENAI.public_id, "openai", "OpenAI", "https://api.openai.com/v1", True, AUTO, "sk-secret"
+        ),
         name="gpt-5",
         context_window=400_000,
         tool_limit=9,
         max_rounds=7,
+        public_id=model.public_id,
+        max_output_tokens=37_500,
     )
 
 

@@ -30,7 +30,7 @@ from sessions.loop.steps import steps_of
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import as_claimed, check_request, events_of, run
+from tests.sessions.run_turns import a_model, as_claimed, check_request, events_of, run
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -49,6 +49,9 @@ def answered(round: int, call_index: int, status: StepStatus = StepStatus.DONE, 
     return Step(kind=StepKind.TOOL, status=status, round=round, call_index=call_index, result_sent=result)
 
 
+MODEL = a_model()
+
+
 def ended(status: TurnStatus = TurnStatus.DONE, answer: str = "", error_code: str = "") -> Turn:
     return Turn(message="hello", status=status, answer=answer, error_code=error_code)
 
@@ -60,7 +63,7 @@ def result(messages: list[dict[str, Any]]) -> Any:
 def test_an_answered_turn_is_told_as_it_was() -> None:
     steps = [asked(1, "a", "b", text="One moment."), answered(1, 1), answered(1, 0), asked(2, text="Done.")]
 
-    messages = turn_messages(ended(answer="Done."), steps)
+    messages = turn_messages(ended(answer="Done."), steps, MODEL)
 
     assert [(message["role"], message["content"]) for message in messages] == [
         ("user", "hello"),
@@ -86,7 +89,7 @@ def test_an_answered_turn_is_told_as_it_was() -> None:
 def test_each_call_is_told_what_became_of_it(step: Step | None, told: str) -> None:
     steps = [asked(1, "a"), *([step] if step else [])]
 
-    assert result(turn_messages(ended(answer="Well."), steps)) == told
+    assert result(turn_messages(ended(answer="Well."), steps, MODEL)) == told
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_each_call_is_told_what_became_of_it(step: Step | None, told: str) -> No
 )
 @pytest.mark.parametrize("steps", [[], [asked(1, "a")], [asked(1, "a"), answered(1, 0)]])
 def test_a_turn_without_a_last_word_of_the_model_gets_one(turn: Turn, last: str, steps: list[Step]) -> None:
-    messages = turn_messages(turn, steps)
+    messages = turn_messages(turn, steps, MODEL)
 
     assert messages[-1] == {"role": "assistant", "content": last}
     check_request(json.dumps({"messages": messages}).encode())
@@ -122,7 +125,7 @@ def test_steps_of_any_shape_give_messages_that_a_provider_takes(shapes: Any, sta
         steps.append(asked(round, *(uuid4().hex for _ in calls), text=text))
         steps += [answered(round, index, *each) for index, each in reversed(list(enumerate(calls))) if each]
 
-    messages = turn_messages(ended(TurnStatus(status), answer), steps)
+    messages = turn_messages(ended(TurnStatus(status), answer), steps, MODEL)
 
     check_request(json.dumps({"messages": messages}).encode())
     assert (messages[0]["role"], messages[-1]["role"]) == ("user", "assistant")
@@ -309,7 +312,7 @@ def test_no_request_is_larger_than_the_window_less_the_answer_s_reserve(
         ids = [f"c{number}_{index}" for index in range(len(results))]
         own.append(calling(*ids, arguments=json.dumps({"text": "y " * arguments}), text="z " * (arguments % 500)))
         own += [resulting(id, "word " * size) for id, size in zip(ids, results, strict=True)]
-    room = room_for_messages(window, tool_tokens)
+    room = room_for_messages(a_model(context_window=window, max_output_tokens=0), tool_tokens)
 
     try:
         talk = fit(head, blocks, own, room)

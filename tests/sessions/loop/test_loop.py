@@ -140,7 +140,9 @@ def test_a_turn_goes_by_the_model_that_was_resolved_and_by_nothing_else(
     def resolved(model: LanguageModel, agent: Agent) -> ResolvedModel:
         own = resolve_model(model, agent)
         here = replace(own.provider, base_url=provider.url)
-        return replace(own, provider=here, name="another", tool_limit=3, max_rounds=2, context_window=2_000)
+        return replace(
+            own, provider=here, name="another", tool_limit=3, max_rounds=2, context_window=2_000, max_output_tokens=50
+        )
 
     monkeypatch.setattr("sessions.loop.run.resolve_model", resolved)
     with organisation_scope(session.organisation_id):
@@ -154,6 +156,7 @@ def test_a_turn_goes_by_the_model_that_was_resolved_and_by_nothing_else(
     assert turn.error_code == "max_rounds"
     assert [request["model"] for request in provider.requests] == ["another"] * 2
     assert [len(request["tools"]) for request in provider.requests] == [3, 3]
+    assert [request["max_tokens"] for request in provider.requests] == [50, 50]
     assert len(tool_steps_of(turn)[0].result_sent) == 1_760  # 0.22 of 2,000 tokens
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from capabilities.contract.wire import canonical_json, tool_wire
-from capabilities.models import Provider
+from capabilities.models import Dialect, Provider
+from sessions.loop.models.asking import Question
 from sessions.loop.models.client import (
     MAX_RETRY_AFTER,
     CallStopped,
@@ -31,18 +32,18 @@ from sessions.loop.models.client import (
     ModelError,
     _http_client,
     _sdk,
-    request_body,
     retry_after,
     sse_data,
 )
-from sessions.loop.models.replies import Reply, Usage
+from sessions.loop.models.replies import Reply
+from sessions.loop.models.usage import Usage
 from sessions.loop.run import displays_of
 from sessions.models import ChatSession, Turn, TurnStatus
 from sessions.turns import ledger
 from sessions.worker.process import watch_held, work_on
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
-from tests.sessions.run_turns import accept, events_of, run, work
+from tests.sessions.run_turns import a_model, accept, events_of, run, work
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -59,6 +60,11 @@ MESSAGES: list[Json] = [
 ]
 PARAMETERS = {"type": "object", "required": ["x"], "properties": {"x": {"type": "number", "description": "Grün"}}}
 WIRE = "[" + ",".join(tool_wire(name, f"Does {name}.", PARAMETERS) for name in ("add", "take-away")) + "]"
+
+
+def request_body(model: str, messages: Sequence[Json], tools: str, displays: Mapping[str, str] | None = None) -> bytes:
+    """What a turn sends to the model."""
+    return Question(a_model(name=model), messages, tools, displays=displays or {}).body
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,6 +95,7 @@ def ask(
     begun = time.monotonic()
     model_call = ModelCall(
         Endpoint(provider.url, KEY, "scripted"),
+        Dialect.CHAT,
         request_body("scripted", MESSAGES, "[]"),
         stopped or threading.Event(),
         begun + seconds,
@@ -118,11 +125,13 @@ def test_the_request_on_the_wire_is_the_sdks_own(provider: ScriptedOpenAI, wire:
     stopped = threading.Event()
     ModelCall(
         Endpoint(provider.url, KEY, "scripted"),
+        Dialect.CHAT,
         request_body("scripted", MESSAGES, wire),
         stopped,
         time.monotonic() + 10,
     ).run()
-    arguments: Json = {"model": "scripted", "messages": MESSAGES, "stream_options": {"include_usage": True}}
+    options = {"stream_options": {"include_usage": True}, "max_tokens": 1_000}
+    arguments: Json = {"model": "scripted", "messages": MESSAGES, **options}
     if wire != "[]":
         arguments["tools"] = json.loads(wire)
     with openai.OpenAI(base_url=provider.url, api_key=KEY, max_retries=0) as sdk:
@@ -166,7 +175,7 @@ def test_a_reply_is_read_as_it_is_streamed(provider: ScriptedOpenAI) -> None:
     assert asked.reply is not None
     assert asked.reply.text == "Hello there"
     assert [(each.id, each.name, each.arguments) for each in asked.reply.calls] == [("a", "add", '{"x": 1}')]
-    assert (asked.reply.finish_reason, asked.reply.usage) == ("tool_calls", Usage(100, 60, 10))
+    assert (asked.reply.finish_reason, asked.reply.usage) == ("tool_calls", Usage(100, 10, 60))
 
 
 class KeepingServer:
@@ -215,7 +224,7 @@ def test_the_connection_of_a_whole_answer_carries_the_next_call() -> None:
     with KeepingServer() as server:
         for _ in range(3):
             body = request_body("m", MESSAGES, "[]")
-            ModelCall(Endpoint(server.url, KEY, "m"), body, threading.Event(), time.monotonic() + 9).run()
+            ModelCall(Endpoint(server.url, KEY, "m"), Dialect.CHAT, body, threading.Event(), time.monotonic() + 9).run()
             time.sleep(0.15)
 
         assert server.connections == 1

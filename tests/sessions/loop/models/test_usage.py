@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from capabilities.providers.dialects import Dialect
+from capabilities.models import Dialect
 from sessions.loop.models.usage import MAX_RAW, Usage, usage_of
 
-#: Vendor: its address, the dialect, the usage object as its API sends it, and (input, cached, written, output, reasoning).
+#: Vendor: its address, the dialect, the usage object as its API sends it, and what is counted of it: input, cached,
+#: written, output, reasoning.
 REPORTED: dict[str, tuple[str, Dialect, dict[str, Any], tuple[int, int, int, int, int]]] = {
     "openai_chat": (
         "https://api.openai.com/v1",

@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, Call, Reply, ReplyBuilder, Usage
+from sessions.loop.models.chat import ChatReader
+from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, Call, Reply
+from sessions.loop.models.usage import Usage
 from tests.scripted_openai import Json, Say, call, chunk
 from tests.sessions.run_turns import check_text
 
 
 def built(*chunks: Any) -> Reply:
-    builder = ReplyBuilder()
+    reader = ChatReader()
     for each in chunks:
-        builder.add_chunk(each)
-    return builder.build()
+        reader.add_event(each)
+    return reader.build()
 
 
 def pieces(*calls: Any) -> Json:
@@ -28,16 +30,16 @@ def test_a_streamed_reply_is_put_together() -> None:
     reply = built(*Say("Hello there", calls=[call("add", {"x": 1}, id="a"), call("sub", id="b")]).chunks())
 
     assert reply == Reply(
-        "Hello there", (Call("a", "add", '{"x": 1}'), Call("b", "sub", "{}")), "tool_calls", Usage(100, 60, 10)
+        "Hello there", (Call("a", "add", '{"x": 1}'), Call("b", "sub", "{}")), "tool_calls", Usage(100, 10, 60)
     )
 
 
 def test_a_whole_completion_is_the_same_reply_as_its_stream() -> None:
     calls = [call("add", {"x": 1}, id="a"), call("sub", id="b")]
     said = Say("Hello there", calls=calls)
-    builder = ReplyBuilder()
+    reader = ChatReader()
 
-    text = builder.add_completion(
+    text = reader.add_whole(
         {
             "choices": [{"message": {"content": "Hello there", "tool_calls": calls}, "finish_reason": "tool_calls"}],
             "usage": said.usage,
@@ -45,7 +47,7 @@ def test_a_whole_completion_is_the_same_reply_as_its_stream() -> None:
     )
 
     assert text == "Hello there"
-    assert builder.build() == built(*said.chunks())
+    assert reader.build() == built(*said.chunks())
 
 
 @pytest.mark.parametrize(
@@ -87,11 +89,11 @@ def test_pieces_find_their_call(chunks: list[Json], calls: list[tuple[str, str, 
 @pytest.mark.parametrize(
     ("usage", "kept"),
     [
-        ({"prompt_tokens": 5, "completion_tokens": 2}, Usage(5, 0, 2)),
+        ({"prompt_tokens": 5, "completion_tokens": 2}, Usage(5, 2, 0)),
         ({"prompt_tokens": 5, "completion_tokens": 0}, Usage(5, 0, 0)),
-        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}}, Usage(5, 3, 2)),
-        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(5, 5, 2)),
-        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(5, 0, 2)),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}}, Usage(5, 2, 3)),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(5, 2, 5)),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(5, 2, 0)),
         ({"prompt_tokens": True, "completion_tokens": 2}, None),
         ({"prompt_tokens": 5}, None),
         ({"prompt_tokens": 5, "completion_tokens": 10**9}, None),
@@ -134,4 +136,4 @@ def test_no_chunk_of_any_shape_raises(chunks: list[Any]) -> None:
 
     check_text([reply.text, reply.finish_reason])
     for each in chunks:
-        ReplyBuilder().add_completion(each)
+        ChatReader().add_whole(each)

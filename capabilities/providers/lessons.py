@@ -1,0 +1,107 @@
+"""What a provider's refusals taught of one model, as it is stored with the model: applied to each request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from capabilities.models import Dialect
+
+#: Lessons that one model can hold; more would mean that it cannot be spoken to.
+MAX_LESSONS = 12
+#: Characters of the provider's words that are kept.
+MAX_BECAUSE = 400
+
+
+class Teaches(StrEnum):
+    #: The model is spoken to in the dialect `value`.
+    DIALECT = "dialect"
+    #: The parameter `name` is not sent.
+    OMIT = "omit"
+    #: The parameter `name` is called `value`.
+    RENAME = "rename"
+    #: The number in the parameter `name` is `value` at most.
+    AT_MOST = "at_most"
+    #: Replies of other models are sent with the field `name`, which this one always wants.
+    FILL = "fill"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One thing learned. `because` are the provider's words, text from outside; `at` is a moment as ISO 8601."""
+
+    teaches: Teaches
+    name: str
+    value: str = ""
+    because: str = ""
+    at: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.teaches}:{self.name}"
+
+    @property
+    def summary(self) -> str:
+        """In words of people."""
+        match self.teaches:
+            case Teaches.DIALECT:
+                return f"It is spoken to in {Dialect(self.value).label}."
+            case Teaches.OMIT:
+                return f"{self.name} is not sent."
+            case Teaches.RENAME:
+                return f"{self.name} is sent as {self.value}."
+            case Teaches.AT_MOST:
+                return f"{self.name} is {int(self.value):,} at most."
+            case Teaches.FILL:
+                return f"Replies of other models are sent with {self.name}."
+
+    def as_json(self) -> dict[str, str]:
+        return {name: str(value) for name, value in asdict(self).items()}
+
+
+def lessons_of(stored: object) -> tuple[Lesson, ...]:
+    """Those that are stored, without what is none."""
+    rows = stored if isinstance(stored, list) else []
+    lessons = [_lesson(row) for row in rows if isinstance(row, Mapping)]
+    return tuple(lesson for lesson in lessons if lesson is not None)
+
+
+def _lesson(row: Mapping[str, Any]) -> Lesson | None:
+    told = {name: row[name] for name in ("name", "value", "because", "at") if isinstance(row.get(name), str)}
+    if row.get("teaches") not in list(Teaches) or not told.get("name"):
+        return None
+    lesson = Lesson(Teaches(row["teaches"]), **told)
+    if lesson.teaches is Teaches.DIALECT and lesson.value not in Dialect.values:
+        return None
+    return None if lesson.teaches is Teaches.AT_MOST and not lesson.value.isdecimal() else lesson
+
+
+def with_lesson(lessons: Iterable[Lesson], new: Lesson) -> tuple[Lesson, ...]:
+    """A newer one takes the place of one of the same key; the oldest fall where there are too many."""
+    return (*(each for each in lessons if each.key != new.key), new)[-MAX_LESSONS:]
+
+
+def learned_dialect(lessons: Iterable[Lesson]) -> str:
+    """The dialect that a refusal named, or ""."""
+    return next((each.value for each in lessons if each.teaches is Teaches.DIALECT), "")
+
+
+def fills(lessons: Iterable[Lesson]) -> frozenset[str]:
+    return frozenset(each.name for each in lessons if each.teaches is Teaches.FILL)
+
+
+def corrected(parameters: Mapping[str, Any], lessons: Iterable[Lesson]) -> dict[str, Any]:
+    """The parameters of a request as the model takes them."""
+    sent = dict(parameters)
+    for lesson in lessons:
+        if lesson.name not in sent:
+            continue
+        if lesson.teaches is Teaches.OMIT:
+            del sent[lesson.name]
+        elif lesson.teaches is Teaches.RENAME:
+            sent[lesson.value] = sent.pop(lesson.name)
+        elif lesson.teaches is Teaches.AT_MOST:
+            sent[lesson.name] = min(sent[lesson.name], int(lesson.value))
+    return sent

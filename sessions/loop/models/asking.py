@@ -1,0 +1,134 @@
+"""A model asked in its own dialect. What a refusal teaches is learned on the way, and the question is put again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from capabilities.models import Dialect
+from capabilities.providers.lessons import Lesson, corrected, fills
+from capabilities.providers.resolve import ResolvedModel
+from sessions.loop.models import chat, responses
+from sessions.loop.models.client import ModelCall, ModelError, ModelRefused, endpoint_of
+from sessions.loop.models.refusals import lesson_of, refused_parameter
+from sessions.loop.models.replies import Reply
+from sessions.loop.models.requests import CallSettings
+
+#: What one call may learn: a model that refuses more is not asked again.
+MAX_LESSONS_A_CALL = 4
+DIALECTS: dict[Dialect, ModuleType] = {Dialect.CHAT: chat, Dialect.RESPONSES: responses}
+#: The names under which what a person set goes out, and what it is called on the pages.
+_SENT_AS = {
+    "reasoning_effort": ("reasoning effort", frozenset({"reasoning_effort", "reasoning"})),
+    "max_output_tokens": (
+        "most output tokens",
+        frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"}),
+    ),
+    "temperature": ("temperature", frozenset({"temperature"})),
+    "parallel_tool_calls": ("parallel tool calls", frozenset({"parallel_tool_calls"})),
+    "dialect": ("dialect", frozenset({"dialect"})),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a model: its messages as `history` makes them, and the definitions of its tools as stored."""
+
+    model: ResolvedModel
+    messages: Sequence[Mapping[str, Any]]
+    tools: str = "[]"
+    #: Names the conversation for the provider's prompt cache.
+    cache_key: str = ""
+    #: For the offline model: each call of the messages in a line for people, by its id.
+    displays: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """The messages as they go out, each as JSON, in order."""
+        parts: list[str] = self._dialect.parts(self.messages, fills(self.model.lessons))
+        return parts
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """What goes out beside messages and tools."""
+        model = self.model
+        settings = CallSettings(
+            model=model.name,
+            max_output_tokens=model.max_output_tokens,
+            vendor=model.vendor,
+            reasoning_effort=model.reasoning_effort,
+            temperature=model.temperature,
+            parallel_tool_calls=model.parallel_tool_calls if self.tools != "[]" else None,
+            cache_key=self.cache_key if model.vendor.takes_cache_key else "",
+        )
+        told = corrected(self._dialect.parameters(settings), model.lessons)
+        return told | {"metadata": dict(self.displays)} if self.displays else told
+
+    @cached_property
+    def body(self) -> bytes:
+        body: bytes = self._dialect.body(self.parts, self._dialect.tools_of(self.tools), self.parameters)
+        return body
+
+    @property
+    def _dialect(self) -> ModuleType:
+        return DIALECTS[self.model.dialect]
+
+
+@dataclass
+class Asking:
+    """One question, put until there is a reply. `question` is how it was put last."""
+
+    question: Question
+    stopped: threading.Event
+    #: time.monotonic() after which nobody waits any more.
+    deadline: float
+    #: Gets what a refusal taught, before the question is put again.
+    on_lesson: Callable[[Lesson], None] = lambda lesson: None
+    #: More of ModelCall's.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _call: ModelCall | None = None
+
+    def run(self) -> Reply:
+        """The model's reply. Raises ModelError, ModelBusy or CallStopped."""
+        endpoint, learned = endpoint_of(self.question.model), set[str]()
+        while True:
+            model = self.question.model
+            self._call = ModelCall(
+                endpoint, model.dialect, self.question.body, self.stopped, self.deadline, **self.options
+            )
+            try:
+                return self._call.run()
+            except ModelRefused as refused:
+                lesson = self._lesson_of(refused)
+                if lesson is None or lesson.key in learned or len(learned) == MAX_LESSONS_A_CALL:
+                    raise self._explained(refused) from refused
+                learned.add(lesson.key)
+            self.on_lesson(lesson)
+            self.question = replace(self.question, model=model.with_lesson(lesson))
+
+    def half_reply(self) -> Reply | None:
+        """What had come of the reply when the call was stopped; None if the provider had not begun to answer."""
+        return self._call.half_reply() if self._call is not None else None
+
+    def _lesson_of(self, refused: ModelRefused) -> Lesson | None:
+        model = self.question.model
+        chosen = frozenset[str]().union(*(_SENT_AS[name][1] for name in model.chosen))
+        return lesson_of(refused.refusal, model.dialect, self.question.parameters, chosen=chosen)
+
+    def _explained(self, refused: ModelRefused) -> ModelError:
+        """The refusal; where it is of what a person set, with the name of that."""
+        sent = refused_parameter(refused.refusal, self.question.parameters)
+        model = self.question.model
+        for name in sorted(model.chosen):
+            label, names = _SENT_AS[name]
+            if sent in names:
+                value = getattr(model, name, "")
+                return ModelError(
+                    "setting_refused",
+                    f"{refused} The {label} is set to {value}: change it on the page of the model or of the agent.",
+                )
+        return refused

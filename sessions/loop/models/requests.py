@@ -1,0 +1,28 @@
+"""What one model call is made of, whatever its dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from capabilities.providers.vendors import OTHER, Vendor
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """What a request says beside its conversation and tools. What is None or "" is not said, so that the model's own
+    default counts."""
+
+    model: str
+    max_output_tokens: int
+    vendor: Vendor = OTHER
+    reasoning_effort: str = ""
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    #: Names the conversation for the provider's prompt cache.
+    cache_key: str = ""
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """Those fields that say something."""
+    return {name: value for name, value in fields.items() if value is not None and value != ""}

@@ -1,0 +1,117 @@
+"""Servers that refuse as vendors do: what each wants is checked before its script goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from tests.scripted_openai import Json, Raw, Reply, Say, Script
+
+#: What a vendor finds wrong with a request at this path: its answer, or None where the script goes on.
+Check = Callable[[str, Json], Raw | None]
+
+
+def refusal(message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> Raw:
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return Raw(json.dumps({"error": error}).encode(), status, {"Content-Type": "application/json"})
+
+
+def openai_with_reasoning(path: str, request: Json) -> Raw | None:
+    """gpt-5.6: no tools in chat completions while it reasons; a call whose thoughts are missing is refused."""
+    if path == "/chat/completions":
+        if "max_tokens" in request:
+            return refusal(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. "
+                "Use 'max_completion_tokens' instead.",
+                param="max_tokens",
+                code="unsupported_parameter",
+            )
+        if request.get("tools"):
+            return refusal(
+                "Function tools with reasoning_effort are not supported for gpt-5.6-terra in /v1/chat/completions. "
+                "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+                param="reasoning_effort",
+            )
+        return None
+    if request.get("store") is not False or "reasoning.encrypted_content" not in request.get("include", ()):
+        return refusal("This organization keeps nothing.", param="store")
+    for before, item in zip([{}, *request["input"]], request["input"], strict=False):
+        if (
+            item.get("type") == "function_call"
+            and "id" in item
+            and before.get("type")
+            not in (
+                "reasoning",
+                "function_call",
+                "message",
+            )
+        ):
+            return refusal(
+                f"Item '{item['id']}' of type 'function_call' was provided without its required 'reasoning' item."
+            )
+    return None
+
+
+def gemini(path: str, request: Json) -> Raw | None:
+    """Gemini 3: the first call of each reply wants its thought signature back."""
+    if path != "/chat/completions":
+        return refusal("Not found.", status=404)
+    for place, message in enumerate(request["messages"]):
+        calls = message.get("tool_calls") or []
+        if calls and not calls[0].get("extra_content", {}).get("google", {}).get("thought_signature"):
+            return refusal(
+                f"Function call is missing a thought_signature in functionCall parts. Message {place}, "
+                f"function call `{calls[0]['function']['name']}`."
+            )
+    return None
+
+
+def deepseek(path: str, request: Json) -> Raw | None:
+    """Thinking mode: replies with calls want their thoughts back; there is no other dialect."""
+    if path != "/chat/completions":
+        return refusal("Not found.", status=404)
+    for message in request["messages"]:
+        if message.get("tool_calls") and "reasoning_content" not in message:
+            return refusal("The `reasoning_content` in the thinking mode must be passed back to the API.")
+    return None
+
+
+def without_max_tokens(path: str, request: Json) -> Raw | None:
+    """A server that knows the newer name of the limit only."""
+    if "max_tokens" in request:
+        return refusal("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", param="max_tokens")
+    return None
+
+
+def without_stream_options(path: str, request: Json) -> Raw | None:
+    """A server with strict requests, which says so as FastAPI does."""
+    if "stream_options" in request:
+        found = {"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}
+        return Raw(json.dumps({"detail": [found]}).encode(), 422, {"Content-Type": "application/json"})
+    return None
+
+
+def with_a_small_limit(path: str, request: Json) -> Raw | None:
+    """A model whose replies are short."""
+    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+        if request.get(name, 0) > 4096:
+            return refusal(
+                f"{name} is too large: {request[name]}. This model supports at most 4096 completion tokens.",
+                param=name,
+                code="invalid_value",
+            )
+    return None
+
+
+def takes_all(path: str, request: Json) -> Raw | None:
+    return None
+
+
+def answering(check: Check, path: Callable[[], str], *replies: Reply) -> Script:
+    """A script for any number of requests: those that the vendor refuses take no reply away."""
+    left: Iterator[Reply] = iter(replies)
+
+    def answer(request: Json) -> Reply:
+        return check(path(), request) or next(left, Say("OK."))
+
+    return answer
