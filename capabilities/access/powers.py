@@ -127,7 +127,7 @@ def read_powers(members: Collection[Membership], since: datetime) -> dict[int, M
 def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
     """What these roles alone give. Two queries."""
     nowhere = dict.fromkeys(sorted(CATEGORY_RIGHTS), NOWHERE)
-    return MemberPowers(permissions_with_roles(roles), (), nowhere, _tools(), since)
+    return MemberPowers(permissions_with_roles(role.pk for role in roles), (), nowhere, _tools(), since)
 
 
 def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState]]:

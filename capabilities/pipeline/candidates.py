@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from django.db.models import FilteredRelation, Q
+from django.db.models import FilteredRelation, Q, QuerySet
 
-from capabilities.contract.loading import RESERVED_TOOLS
-from capabilities.models import Agent, AgentToolkit, Tool
+from capabilities.contract.loading import META_TOOLS, RESERVED_TOOLS
+from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitTool
 from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
 
@@ -138,6 +139,28 @@ def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str
     return _offers.get((agent.organisation_id, at, agent.pk, tuple(bundles), tuple(meta)), read)
 
 
+@dataclass(frozen=True)
+class InReach:
+    """The tools that an agent has or could load, and the meta-tools, by category and name; and every way to them."""
+
+    rows: Mapping[int, Row]
+    offer: Offer
+
+
+#: Few: what reaches ten thousand tools takes 20 MB.
+_reaches: Memory[InReach] = Memory(3)
+
+
+def reach_of(agent: Agent, bundles: Sequence[Bundle], *, at: int | None = None) -> InReach:
+    """What these bundles and the agent itself bring. Queries as `offer_of`. Nobody may change its rows."""
+
+    def read() -> InReach:
+        rows = rows_of(agent, bundles, sorted(META_TOOLS))
+        return InReach({row.spec.tool_id: row for row in rows}, offer_from(rows, agent, bundles))
+
+    return read() if at is None else _reaches.get((agent.organisation_id, at, agent.pk, tuple(bundles)), read)
+
+
 def offer_from(rows: Sequence[Row], agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
     """The same of what was read already; rows that none of these sides brings do no harm."""
     return Offer(tuple(_ways_in(agent, rows, bundles, meta)))
@@ -151,45 +174,50 @@ def candidates_for(agent: Agent) -> list[Candidate]:
 def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = ()) -> list[Row]:
     """The tools that any of these sides brings, by category and name: as they are re-worded, their order stays.
 
-    One query.
+    One query. It reads the lines of all toolkits that hold one of these tools: to look for each tool in each of 200
+    toolkits costs a database more.
     """
-    # Never empty: a join on nothing would empty the whole query. No row has the key 0.
-    kits = [0, *(each.toolkit_id for each in bundles if each.toolkit_id is not None)]
-    wanted = Q(own__isnull=False) | Q(kit__isnull=False)
-    if agent.starts_with_core:
-        wanted |= Q(category__is_core=True)
-    categories = {key for each in bundles for key in each.category_ids}
-    singles = {each.tool_id for each in bundles if each.tool_id is not None}
-    if categories:
-        wanted |= Q(category__in=categories)
-    if singles:
-        wanted |= Q(pk__in=singles)
-    if meta:
-        wanted |= Q(name__in=meta)
-    tools = (
-        Tool.objects.filter(current_version__isnull=False)
-        .annotate(
-            own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)),
-            kit=FilteredRelation("toolkit_tools", condition=Q(toolkit_tools__toolkit__in=kits)),
-            **spec_annotations(),
-        )
-        .filter(wanted)
-    )
+    kits = {each.toolkit_id for each in bundles if each.toolkit_id is not None}
+    tools = Tool.objects.annotate(
+        own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)), **spec_annotations()
+    ).filter(pk__in=_brought_by(agent, bundles, kits, meta), current_version__isnull=False)
     found: dict[int, Row] = {}
     for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars in tools.values_list(
         *SPEC,
         "category__is_core",
         "own__position",
         "own__is_deferred",
-        "kit__toolkit_id",
-        "kit__position",
-        "kit__timeout",
-        "kit__max_result_chars",
+        "toolkit_tools__toolkit_id",
+        "toolkit_tools__position",
+        "toolkit_tools__timeout",
+        "toolkit_tools__max_result_chars",
     ):
-        row = found.setdefault(columns[0], Row(ToolSpec(*columns), is_core, place, bool(is_deferred)))
-        if kit is not None:
+        row = found.get(columns[0])
+        if row is None:
+            row = found[columns[0]] = Row(ToolSpec(*columns), is_core, place, bool(is_deferred))
+        if kit in kits:
             row.kits[kit] = (kit_place, (timeout, chars))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
+
+
+def _brought_by(
+    agent: Agent, bundles: Sequence[Bundle], kits: Collection[int], meta: Sequence[str]
+) -> QuerySet[Any, Any]:
+    """Keys of the tools that any of these sides brings, each side by its own index."""
+    categories = {key for each in bundles for key in each.category_ids}
+    singles = {each.tool_id for each in bundles if each.tool_id is not None}
+    sides: list[QuerySet[Any, Any]] = []
+    if kits:
+        sides.append(ToolkitTool.objects.filter(toolkit__in=kits).values_list("tool_id"))
+    if agent.starts_with_core:
+        sides.append(Tool.objects.filter(category__in=Category.objects.filter(is_core=True)).values_list("pk"))
+    if categories:
+        sides.append(Tool.objects.filter(category__in=categories).values_list("pk"))
+    if singles:
+        sides.append(Tool.objects.filter(pk__in=singles).values_list("pk"))
+    if meta:
+        sides.append(Tool.objects.filter(name__in=meta).values_list("pk"))
+    return AgentTool.objects.filter(agent=agent).values_list("tool_id").union(*sides)
 
 
 def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db import connection
 from django.db.models import Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value
 from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool
+from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import is_meta_tool
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 from toolhub.tenants.statements import Select, param
@@ -37,23 +39,77 @@ def permissions_of(membership: Membership | int) -> MemberPermissions:
 
     Nothing for one who was removed or may not sign in.
     """
-    member = membership.pk if isinstance(membership, Membership) else membership
-    return _permissions(row[:-1] for row in _RIGHTS.rows(member=member))
+    return _permissions(row[:-1] for row in _RIGHTS.rows(member=_key(membership)))
+
+
+_rules: Memory[tuple[RoleRules, ...]] = Memory(256)
+
+
+def permissions_at_version(membership: Membership | int) -> tuple[MemberPermissions, int | None]:
+    """The same with the organisation's registry version, for whatever is asked again and again: turns, calls, pages.
+
+    The member's roles, grants and rights are read each time, in one query and with them the version; the rules of these
+    roles, which may be thousands, once at each version. In a transaction all of it is read, and the version is None:
+    what the transaction wrote may be undone, and its version become another change's.
+    """
+    if connection.in_atomic_block:
+        return permissions_of(membership), None
+    rows = [row[:-1] for row in _OWN_RIGHTS.rows(member=_key(membership))]
+    own = _permissions(row for row in rows if row[0] != "role")
+    roles = sorted(row[3] for row in rows if row[0] == "role")
+    version, organisation = next(((row[3], row[4]) for row in rows if row[0] == "access"), (None, None))
+    if version is None or not roles:
+        return own, version
+    rules = _rules.get((organisation, version, *roles), lambda: permissions_with_roles(roles).rights.roles)
+    return replace(own, rights=replace(own.rights, roles=rules)), version
+
+
+def _key(membership: Membership | int) -> int:
+    return membership.pk if isinstance(membership, Membership) else membership
 
 
 def permissions_of_each(members: Collection[int]) -> dict[int, MemberPermissions]:
     """The same of several members, by key. One query."""
     rows: dict[int, list[Any]] = {member: [] for member in members}
-    for *row, member in _rights("__in", members):
+    for *row, member in _rights(_with_rules("__in", members), "__in", members):
         rows[member].append(row)
     return {member: _permissions(of_member) for member, of_member in rows.items()}
 
 
-def _rights(lookup: str, members: Any) -> QuerySet[Any, Any]:
-    """A row for each role, rule, grant and right of these members, who are found by this lookup of their keys."""
-    theirs = Q(**{f"membership{lookup}": members}, membership__user__is_active=True, membership__ended_at=None)
-    # From the rules' side of the join, so that a role without rules is still there.
-    roles: QuerySet[Any, Any] = RoleMembership.objects.filter(theirs).values_list(
+#: In a union with its type: PostgreSQL guesses the one of a bare NULL as text.
+_NOTHING = Cast(Value(None), IntegerField())
+
+
+def _rights(roles: QuerySet[Any, Any], lookup: str, members: Any) -> QuerySet[Any, Any]:
+    """These rows of roles, and one for each grant and right of these members, who are found by this lookup of their
+    keys; and one with their access, the registry version and the organisation."""
+    theirs = _of_members(lookup, members)
+    unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
+    grants = Grant.objects.filter(theirs, unexpired).values_list(
+        Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect", "membership_id"
+    )
+    delegated = AdminRight.objects.filter(theirs, right=Right.LOAD_CATEGORIES).values_list(
+        Value("right"), "category", Value(""), _NOTHING, _NOTHING, Value(""), "membership_id"
+    )
+    access = Membership.objects.filter(**{f"pk{lookup}": members}, user__is_active=True, ended_at=None).values_list(
+        Value("access"),
+        "access",
+        Value(""),
+        "organisation__registry_version",
+        "organisation_id",
+        Value(""),
+        "pk",
+    )
+    return roles.union(grants, delegated, access, all=True)
+
+
+def _of_members(lookup: str, members: Any) -> Q:
+    return Q(**{f"membership{lookup}": members}, membership__user__is_active=True, membership__ended_at=None)
+
+
+def _with_rules(lookup: str, members: Any) -> QuerySet[Any, Any]:
+    """A row for each rule of their roles, and one for a role without rules."""
+    return RoleMembership.objects.filter(_of_members(lookup, members)).values_list(
         Value("role"),
         "role__slug",
         "role__mode",
@@ -62,33 +118,34 @@ def _rights(lookup: str, members: Any) -> QuerySet[Any, Any]:
         "role__rules__effect",
         "membership_id",
     )
-    unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
-    grants = Grant.objects.filter(theirs, unexpired).values_list(
-        Value("grant"), Value(""), Value(""), "category_id", "tool_id", "effect", "membership_id"
+
+
+def _without_rules(lookup: str, members: Any) -> QuerySet[Any, Any]:
+    """A row for each of their roles, by key."""
+    return RoleMembership.objects.filter(_of_members(lookup, members)).values_list(
+        Value("role"), Value(""), Value(""), "role_id", _NOTHING, Value(""), "membership_id"
     )
-    nothing = Cast(Value(None), IntegerField())  # with its type: PostgreSQL guesses the one of a bare NULL as text
-    delegated = AdminRight.objects.filter(theirs, right=Right.LOAD_CATEGORIES).values_list(
-        Value("right"), "category", Value(""), nothing, nothing, Value(""), "membership_id"
-    )
-    access = Membership.objects.filter(**{f"pk{lookup}": members}, user__is_active=True, ended_at=None).values_list(
-        Value("access"), "access", Value(""), nothing, nothing, Value(""), "pk"
-    )
-    return roles.union(grants, delegated, access, all=True)
 
 
-_RIGHTS = Select(lambda: _rights("", param(Membership, "id", "member")))
+def _one() -> tuple[str, Any]:
+    return "", param(Membership, "id", "member")
 
 
-def permissions_with_roles(roles: Iterable[Role]) -> MemberPermissions:
-    """What somebody with these roles, and nothing else, may use. One query."""
+_RIGHTS = Select(lambda: _rights(_with_rules(*_one()), *_one()))
+_OWN_RIGHTS = Select(lambda: _rights(_without_rules(*_one()), *_one()))
+
+
+def permissions_with_roles(roles: Iterable[int]) -> MemberPermissions:
+    """What somebody with these roles, by key, and nothing else may use. One query."""
     columns = ("slug", "mode", "rules__category_id", "rules__tool_id", "rules__effect")
-    rows = Role.objects.filter(pk__in=[role.pk for role in roles]).values_list(*columns)
+    rows = Role.objects.filter(pk__in=list(roles)).values_list(*columns)
     return _permissions(("role", *row) for row in rows)
 
 
 def may_use(membership: Membership | int, tool: Permittable) -> Permission:
-    """Whether the member may use the tool now. Asked again for every call. One query."""
-    return permissions_of(membership).decide(tool)
+    """Whether the member may use the tool now. Asked again for every call. One query, or two, as
+    `permissions_at_version` says."""
+    return permissions_at_version(membership)[0].decide(tool)
 
 
 def may_use_nothing(membership: Membership | int) -> bool:
@@ -98,7 +155,7 @@ def may_use_nothing(membership: Membership | int) -> bool:
 
 def permission_for(membership: Membership | int, tool: Tool) -> Permission:
     """The same of a row. One query."""
-    return may_use(membership, key_of(tool))
+    return permissions_of(membership).decide(key_of(tool))
 
 
 def key_of(tool: Tool) -> ToolKey:

@@ -69,7 +69,7 @@ class ToolSpec:
             return source.removesuffix(self.category) + self.category_title
         return source
 
-    @property
+    @cached_property
     def is_meta(self) -> bool:
         """Whether it is one of the tools that load others."""
         return is_meta_tool(self.name, self.kind)

@@ -115,7 +115,8 @@ def narrowed(
         looked_at = stage(situation, candidates)
         verdicts += looked_at
         gone = {verdict.tool for verdict in looked_at if not verdict.kept}
-        candidates = [each for each in candidates if each.spec.name not in gone]
+        if gone:
+            candidates = [each for each in candidates if each.spec.name not in gone]
     return list(candidates), verdicts
 
 

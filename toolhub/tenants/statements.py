@@ -134,12 +134,13 @@ class Select(_Statement):
         return [compiled.instance(row) for row in compiled.rows(values | {SCOPE: current_scope()})]
 
     def _compile(self) -> _Compiled:
-        compiler = self.queryset().query.get_compiler(connection=connection)
+        query = self.queryset().query
+        compiler = query.get_compiler(connection=connection)
         sql, params = compiler.as_sql()
         shown = compiler.select[: compiler.col_count]
         converters = _converters(compiler, [expression for expression, _, _ in shown])
         info = compiler.klass_info
-        if info is None:
+        if info is None or not query.default_cols:  # columns of their own, of which some may be expressions
             return _Compiled(sql, tuple(params), converters)
         columns = (info["select_fields"][0], info["select_fields"][-1] + 1)
         return _Compiled(
