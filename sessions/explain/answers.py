@@ -5,15 +5,15 @@ No rule is written here a second time: verdicts come from the stages of `selecti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
-from django.db.models import Case, F, IntegerField, Q, Value, When
-from django.db.models.expressions import Combinable
+from django.db.models import F, IntegerField, Q, Value
 from django.db.models.functions import Cast, Left, Now
 
-from capabilities.catalogue.tools.search import by_match, in_order, matching
+from capabilities.catalogue.tools.search import by_match, matching
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.pipeline import stages
@@ -23,7 +23,7 @@ from capabilities.services.writes import service_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
 from sessions.selection.queries import new_session
-from toolhub.tenants.keyset import Page
+from toolhub.tenants.keyset import Page, page_of_sorted
 from toolhub.tenants.models import Membership
 
 TOOLS_A_PAGE = 50
@@ -137,7 +137,7 @@ class ReasonsPage:
 
 
 def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
-    """Five queries, whatever there is. Without a session: what a new one would begin with.
+    """Eight queries at most, whatever there is. Without a session: what a new one would begin with.
 
     `agent` comes with its model and provider at hand.
     """
@@ -152,35 +152,41 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
 
 def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
-    """What is sent comes first, then what one change lets through, what is offered, and the rest."""
+    """What is sent comes first, then what one change lets through, what is offered, and the rest. Two queries: the
+    names in their order, then the tools of the page."""
     tools = matching(Tool.objects.filter(current_version__isnull=False), asked.q)
     if asked.tool:
         tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
-    others = inputs.sent | inputs.loadable
-    if asked.state == "stopped":
-        tools = tools.filter(pk__in=inputs.offered - others)
-    elif asked.state == "not_offered":
-        tools = tools.exclude(pk__in=inputs.offered | others)
-    elif asked.state:
-        tools = tools.filter(pk__in=inputs.sent if asked.state == "sent" else inputs.loadable)
-    line = Left("current_version__description", LINE_CHARS)
-    columns = tools.annotate(**spec_annotations(), line=line, place=_order(inputs, asked.q))
-    rows = columns.values_list(*SPEC, "line", "place", named=True)
-    page = in_order(rows).page(asked.after, asked.before, limit=asked.limit)
-    return page.of(lambda row: Listed(ToolSpec(*row[: len(SPEC)]), row.line))
-
-
-def _order(inputs: Inputs, q: str) -> Combinable:
-    groups = Case(
-        When(pk__in=inputs.sent, then=Value(0)),
-        When(pk__in=_nearly_sent(inputs), then=Value(1)),
-        When(pk__in=inputs.offered, then=Value(2)),
-        default=Value(3),
-        output_field=IntegerField(),
+    names = tools.annotate(match=by_match(asked.q)).values_list("pk", "name", "match")
+    group_of = _groups(inputs)
+    found = sorted(
+        (group_of(key) * MATCHES + match, name, key)
+        for key, name, match in names
+        if asked.state in ("", _state_of(inputs, key))
     )
-    return groups * Value(MATCHES) + by_match(q)
+    page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
+    keys = [key for _, _, key in page.rows]
+    columns = Tool.objects.filter(pk__in=keys).annotate(
+        **spec_annotations(), line=Left("current_version__description", LINE_CHARS)
+    )
+    by_key = {row[0]: Listed(ToolSpec(*row[:-1]), row[-1]) for row in columns.values_list(*SPEC, "line")}
+    return Page([by_key[key] for key in keys if key in by_key], page.after, page.before)
+
+
+def _groups(inputs: Inputs) -> Callable[[int], int]:
+    """The number of a tool's group, by its key."""
+    nearly = _nearly_sent(inputs)
+
+    def group_of(key: int) -> int:
+        if key in inputs.sent:
+            return 0
+        if key in nearly:
+            return 1
+        return 2 if key in inputs.offered else 3
+
+    return group_of
 
 
 def _nearly_sent(inputs: Inputs) -> set[int]:

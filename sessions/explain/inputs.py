@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from capabilities.contract.loading import META_TOOLS
 from capabilities.models import Agent, LoadingMode
-from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from, rows_of
-from capabilities.pipeline.permissions import MemberPermissions, permissions_of
+from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
+from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import Situation, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
 from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
+from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of, in_reach
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,8 @@ class Inputs:
     holdings: Holdings
     #: Every tool that the agent has or could load, and the meta-tools, by key.
     rows: Mapping[int, Row]
+    #: Every way to these tools; None where it is to be found anew, of rows that were changed.
+    offer: Offer | None = None
 
     @cached_property
     def is_constant(self) -> bool:
@@ -55,7 +56,7 @@ class Inputs:
     def reading(self) -> LoadInputs:
         """What could be loaded, as whoever loads would find it."""
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
-        offer = offer_from(list(self.rows.values()), self.agent, bundles)
+        offer = self.offer or offer_from(list(self.rows.values()), self.agent, bundles)
         return reading_of(LoadTarget(self.session, self.agent), self.holdings, self.permissions, offer)
 
     @cached_property
@@ -116,7 +117,7 @@ class Inputs:
         keep = sorted((self._front | self._meta | keys) & self.rows.keys(), key=self._positions.__getitem__)
         rows = {key: row(self.rows[key]) for key in keep}
         holdings = replace(self.holdings, loads=self.lasting_loads)
-        return replace(self, **{"rows": rows, "holdings": holdings, **fields})
+        return replace(self, **{"rows": rows, "holdings": holdings, "offer": None, **fields})
 
     @cached_property
     def _front(self) -> frozenset[int]:
@@ -148,12 +149,11 @@ class Inputs:
 
 
 def read_inputs(session: ChatSession, agent: Agent) -> Inputs:
-    """Three queries, whatever there is. `agent` comes with its model and provider at hand."""
-    holdings = holdings_of(session, agent)
-    bundles = list(dict.fromkeys([*holdings.bundles, *holdings.loadable]))
-    rows = rows_of(agent, bundles, sorted(META_TOOLS))
-    permissions = permissions_of(session.membership_id)
-    return Inputs(session, agent, permissions, holdings, {row.spec.tool_id: row for row in rows})
+    """Queries as `select_tools`. `agent` comes with its model and provider at hand."""
+    permissions, at = permissions_at_version(session.membership_id)
+    holdings = holdings_of(session, agent, at=at)
+    reach = in_reach(agent, holdings, at=at)
+    return Inputs(session, agent, permissions, holdings, reach.rows, reach.offer)
 
 
 def is_same(one: Bundle | None, other: Bundle) -> bool:

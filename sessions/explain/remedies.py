@@ -301,7 +301,7 @@ def _with_own(blocked: Blocked, place: int | None) -> Inputs | None:
         return None
     row = replace(inputs.rows.get(spec.tool_id) or Row(spec, False, None, False), place=place, is_deferred=False)
     found = inputs.changed()
-    return replace(found, rows={**found.rows, spec.tool_id: row})
+    return replace(found, rows={**found.rows, spec.tool_id: row}, offer=None)
 
 
 def _of_agent(

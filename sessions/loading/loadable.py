@@ -7,13 +7,13 @@ from typing import Any
 
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
-from capabilities.pipeline.permissions import MemberPermissions, permissions_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.specs import Overrides
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models import ChatSession
 from sessions.selection.queries import situation_of
-from sessions.selection.reach import Holdings, bundles_sent, holdings_of, offer_in_reach
+from sessions.selection.reach import Holdings, bundles_sent, holdings_of, in_reach
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class LoadInputs:
 
 
 def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
-    """Three queries, whatever there is. `more` is looked at too, as if it could be loaded."""
-    holdings = holdings_of(place.session, place.agent)
-    permissions = permissions_of(place.session.membership_id)
-    return reading_of(place, holdings, permissions, offer_in_reach(place.agent, holdings, more))
+    """Queries as `select_tools`. `more` is looked at too, as if it could be loaded."""
+    permissions, at = permissions_at_version(place.session.membership_id)
+    holdings = holdings_of(place.session, place.agent, at=at)
+    return reading_of(place, holdings, permissions, in_reach(place.agent, holdings, more, at=at).offer)
 
 
 def reading_of(place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, offer: Offer) -> LoadInputs:

@@ -10,7 +10,7 @@ from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
 from capabilities.pipeline.candidates import Bundle, Offer, offer_of
-from capabilities.pipeline.permissions import permissions_of
+from capabilities.pipeline.permissions import permissions_at_version
 from sessions.access import may_change_loads
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
@@ -124,13 +124,13 @@ class NoSuchPart(Exception):
 def loads_of(
     session: ChatSession, agent: Agent, categories: Iterable[Bundle] = (), *, part: LoadablePart = FIRST_PART
 ) -> Loads:
-    """Three queries. `agent` comes with its model and provider at hand. Raises NoSuchPart."""
+    """Queries as `select_tools`. `agent` comes with its model and provider at hand. Raises NoSuchPart."""
     place, more = LoadTarget(session, agent), tuple(categories)
-    holdings = holdings_of(session, agent)
-    permissions = permissions_of(session.membership_id)
+    permissions, at = permissions_at_version(session.membership_id)
+    holdings = holdings_of(session, agent, at=at)
     asked, next_after = _part_of([*holdings.loadable, *more], frozenset(holdings.bundles), part)
     sides = list(dict.fromkeys([*holdings.bundles, *asked]))
-    offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, permissions))
+    offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, permissions), at=at)
     reading = reading_of(place, holdings, permissions, offer)
     loaded = [(each.bundle, _line(reading, each.bundle, each)) for each in holdings.loads]
     loaded += [(each, _line(reading, each, None, is_loaded=True)) for each in holdings.new_initial]

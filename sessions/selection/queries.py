@@ -20,7 +20,7 @@ from capabilities.contract.loading import (
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
-from capabilities.pipeline.permissions import MemberPermissions, permissions_of
+from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.stages import Situation, Verdict
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
@@ -40,35 +40,32 @@ class Selection(pipeline.Selection):
 
 
 def select_tools(turn: Turn) -> Selection:
-    """The tools of this turn for its resolved model, at the session's loads of now. Three queries at most, whatever
-    there is: the member's rights are always read, the rest is not where it is known (see `holdings_of`)."""
-    agent, holdings = turn.agent, holdings_of(turn.session, turn.agent, during=turn)
-    permissions = permissions_of(turn.membership_id)
-    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=turn.registry_version)
+    """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever there
+    is; two where this process has read the organisation at this registry version: the member's rights, and the loads."""
+    agent, at = turn.agent, turn.registry_version
+    permissions, _ = permissions_at_version(turn.membership_id)
+    holdings = holdings_of(turn.session, agent, during=turn, at=at)
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
     return selected(turn.session, agent, permissions, holdings, offer, turn.message, model=turn.model)
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
-    """The tools that a turn of this session would carry now. Three queries."""
+    """The tools that a turn of this session would carry now. Queries as `select_tools`."""
     agent = agent or session.agent
-    return _select(session, agent, permissions_of(session.membership_id), holdings_of(session, agent), message)
+    permissions, at = permissions_at_version(session.membership_id)
+    holdings = holdings_of(session, agent, at=at)
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
+    return selected(session, agent, permissions, holdings, offer, message)
 
 
 def starting_selection(member: Membership, agent: Agent) -> Selection:
-    """The tools that the first turn of a new session would carry for this member. Three queries."""
+    """The tools that the first turn of a new session would carry for this member. Queries as `select_tools`."""
     return selection_preview(new_session(member, agent), agent)
 
 
 def new_session(member: Membership, agent: Agent) -> ChatSession:
     """A session that nobody has written to yet, and that is not stored."""
     return ChatSession(organisation_id=member.organisation_id, membership=member, agent=agent)
-
-
-def _select(
-    session: ChatSession, agent: Agent, permissions: MemberPermissions, holdings: Holdings, message: str
-) -> Selection:
-    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions))
-    return selected(session, agent, permissions, holdings, offer, message)
 
 
 def selected(

@@ -14,7 +14,7 @@ from django.db.models import BooleanField, Case, Exists, IntegerField, OuterRef,
 from django.db.models.functions import Cast
 
 from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode
-from capabilities.pipeline.candidates import Bundle, Offer, offer_of
+from capabilities.pipeline.candidates import Bundle, InReach, Offer, offer_of, reach_of
 from capabilities.pipeline.memory import Memory
 from sessions.models import ChatSession, LoadedToolkit, Turn, UnloadReason
 from toolhub.tenants.models import EVERY_CATEGORY, Access, AdminRight, Right
@@ -70,18 +70,18 @@ class Holdings:
 _configured: Memory[list[Any]] = Memory(256)
 
 
-def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = None) -> Holdings:
+def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = None, at: int | None = None) -> Holdings:
     """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over.
 
-    A claimed turn knows the registry version, and whether the session has loads: then none for what was read before at
-    that version, and none for loads where there are none.
+    `at` a registry version of the organisation, what the agent may load is read once, in a query of its own. A claimed
+    turn knows whether its session has loads: where it has none, they are not read.
     """
-    if during is None or during.registry_version is None:
+    if at is None:
         rows: Iterable[Any] = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)
         return _holdings(agent, rows)
-    key = (agent.organisation_id, during.registry_version, agent.pk)
+    key = (agent.organisation_id, at, agent.pk)
     rows = _configured.get(key, lambda: list(_allowed(agent).union(_deferred(agent), all=True)))
-    if during.has_loads:
+    if during is None or during.has_loads:
         rows = [*rows, *_loaded(session, agent, during)]
     return _holdings(agent, rows)
 
@@ -96,10 +96,10 @@ def bundles_sent(agent: Agent, holdings: Holdings) -> list[Bundle]:
     return holdings.initial if agent.loading_mode == LoadingMode.CONSTANT else holdings.bundles
 
 
-def offer_in_reach(agent: Agent, holdings: Holdings, more: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
+def in_reach(agent: Agent, holdings: Holdings, more: Sequence[Bundle] = (), *, at: int | None = None) -> InReach:
     """All that the agent has or could load: what is loaded, then every allowed toolkit and deferred tool, then `more`.
-    One query."""
-    return offer_of(agent, list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more])), meta=meta)
+    One query, or as `reach_of` says of `at`."""
+    return reach_of(agent, list(dict.fromkeys([*holdings.bundles, *holdings.loadable, *more])), at=at)
 
 
 def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
@@ -107,7 +107,7 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
 
     A session by delegation reaches no more than it was given.
     """
-    offer = offer_in_reach(agent, holdings_of(session, agent))
+    offer = in_reach(agent, holdings_of(session, agent)).offer
     found = {each.spec.tool_id for each in offer.candidates}
     return found if session.delegated_tools is None else found & set(session.delegated_tools)
 

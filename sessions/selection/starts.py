@@ -41,7 +41,7 @@ class Start:
 
 
 def start_of(agent: Agent, member: Membership) -> Start:
-    """Four queries. `agent` comes with its model and provider at hand."""
+    """One query, and those of `select_tools`. `agent` comes with its model and provider at hand."""
     selection = starting_selection(member, agent)
     sources = {each.tool: each.reason for each in selection.verdicts if each.stage == "gather"}
     return Start(
