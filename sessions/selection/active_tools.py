@@ -37,8 +37,8 @@ class ActiveTools:
 def compute_definitions(
     session: ChatSession, member: Membership | None = None, agent: Agent | None = None
 ) -> ActiveTools:
-    """Queries as `select_tools`. `member` is the session's own, and need not be said; for anybody else there is a ValueError.
-    `agent` is the session's first where none is given."""
+    """Queries as `select_tools`. `member` is the session's own, and need not be said; for anybody else there is a
+    ValueError. `agent` is the session's first where none is given."""
     if member is not None and member.pk != session.membership_id:
         raise ValueError("A session's tools are those of its own member.")
     selection = selection_preview(session, agent)

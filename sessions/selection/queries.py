@@ -40,8 +40,9 @@ class Selection(pipeline.Selection):
 
 
 def select_tools(turn: Turn) -> Selection:
-    """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever there
-    is; two where this process has read the organisation at this registry version: the member's rights, and the loads."""
+    """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
+    there is; where this process has read the organisation at this registry version two: the member's rights, and the
+    loads."""
     agent, at = turn.agent, turn.registry_version
     permissions, _ = permissions_at_version(turn.membership_id)
     holdings = holdings_of(turn.session, agent, during=turn, at=at)

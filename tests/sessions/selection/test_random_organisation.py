@@ -10,6 +10,7 @@ import pytest
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Effect, RoleMode, RoleRule, Tool, ToolkitTool
 from capabilities.pipeline.permissions import permission_for
 from capabilities.pipeline.stages import Verdict
+from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, LoadedToolkit, Turn
 from sessions.selection.queries import select_tools, selection_preview
 from tests.cast import (
@@ -111,6 +112,7 @@ def test_the_selection_has_the_verdicts_of_asking_tool_by_tool(seed: int) -> Non
     with organisation_scope(session.organisation_id):
         session = ChatSession.objects.select_related("agent__model__provider").get(pk=session.pk)
         turn = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
+        turn.model = resolve_model(session.agent.model, session.agent)
         turn.membership_id, turn.has_loads = session.membership_id, True
         stored = select_tools(turn)
         turn.registry_version = Organisation.objects.get(pk=session.organisation_id).registry_version
