@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,8 +14,10 @@ from capabilities.models import Grant, Role, RoleMembership, Tool
 from capabilities.pipeline.permissions import members_permitted, permissions_of, tool_key
 from toolhub.tenants.models import Membership
 
-TOOLS_A_PAGE = 50
-GRANTS_SHOWN = 100
+#: Each has a form of its own on the page.
+TOOLS_A_PAGE = 25
+GRANTS_SHOWN = 20
+CATEGORIES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class UsableTools:
     tools: Sequence[UsableTool]
     next: str
     categories: Sequence[UsableCategory]
+
+    @property
+    def largest(self) -> Sequence[UsableCategory]:
+        """The categories of which the member may use the most, by title."""
+        found = sorted(self.categories, key=lambda each: (-each.allowed, -each.tokens, each.title))
+        return sorted(found[:CATEGORIES_SHOWN], key=lambda each: each.title)
 
     @property
     def count(self) -> int:
@@ -107,15 +115,23 @@ def roles_of_member(member: Membership) -> Sequence[Role]:
     return list(Role.objects.filter(role_memberships__membership=member).order_by("name", "pk"))
 
 
-def grants_of_member(member: Membership) -> Sequence[Grant]:
-    """Newest first, with whether each is `in_force`. One query."""
+def grants_of_member(member: Membership) -> tuple[Sequence[Grant], bool]:
+    """The newest first, with whether each is `in_force`; and whether there are more. One query."""
     now = Grant.objects.in_force().filter(pk=OuterRef("pk"))
     grants = (
         Grant.objects.filter(membership=member)
         .select_related("tool__category", "category")
         .annotate(in_force=Exists(now))
     )
-    return list(grants.order_by("-pk")[:GRANTS_SHOWN])
+    found = list(grants.order_by("-pk")[: GRANTS_SHOWN + 1])
+    return found[:GRANTS_SHOWN], len(found) > GRANTS_SHOWN
+
+
+def grants_on(tools: Iterable[UsableTool], member: Membership) -> Mapping[str, Grant]:
+    """The member's own grants in force on these tools, by the tool's name; of several the newest. One query."""
+    names = [tool.name for tool in tools]
+    grants = Grant.objects.in_force().filter(membership=member, tool__name__in=names)
+    return {each.tool.name: each for each in grants.select_related("tool__category").order_by("pk") if each.tool}
 
 
 USERS_SHOWN = 50

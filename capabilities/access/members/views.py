@@ -17,6 +17,7 @@ from capabilities.access.members.forms import UsableFilter
 from capabilities.access.members.queries import (
     UsableTool,
     grants_of_member,
+    grants_on,
     roles_of_member,
     shown_member_or_404,
     usable_tools,
@@ -118,11 +119,11 @@ def _page(
         only_allowed=chosen["show"] != "all" and not chosen["q"],
         after=chosen["after"],
     )
-    grants = grants_of_member(shown)
-    own = {grant.tool.name: grant for grant in grants if grant.tool is not None and grant.in_force}  # type: ignore[attr-defined]
+    grants, has_more_grants = grants_of_member(shown)
+    own = grants_on(page.tools, shown)
     why_locked = why_not_to(actor, shown)
     reach = actor.reach(Right.ROLES) if not why_locked else NOWHERE
-    for grant in grants:
+    for grant in (*grants, *own.values()):
         of = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
         grant.may_revoke = reach.covers(of)  # type: ignore[attr-defined]
     roles = list(Role.objects.order_by("name", "pk"))
@@ -138,6 +139,8 @@ def _page(
         "roles": roles if may_set_roles else [role for role in roles if role.slug in held],
         "may_set_roles": may_set_roles,
         "grants": grants,
+        "has_more_grants": has_more_grants,
+        "more_categories": len(page.categories) - len(page.largest),
         "rights": shown.admin_rights.order_by("right", "category"),
         "filters": filters,
         "is_filtered": any(filters.values()),
