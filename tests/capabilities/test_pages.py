@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from capabilities.access.members.queries import USERS_SHOWN
 from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
 from capabilities.agents.writes import own_tools
 from capabilities.models import (
@@ -451,6 +452,24 @@ def test_who_may_use_a_tool_is_told_with_the_reason(as_alice: Client, alice: Mem
     assert "denied@example.com" not in page
     assert "nobody@example.com" not in page
     assert "<html" not in part
+
+
+def test_who_may_use_a_tool_is_shown_in_pages_and_found_by_name(as_alice: Client, acme: Organisation) -> None:
+    make_tool(acme)
+    for number in range(USERS_SHOWN + 1):
+        make_role(acme, make_member(acme, f"member{number:03}"))
+    address = f"{ACME}tools/calculator/members/"
+
+    first = as_alice.get(address)
+    second = as_alice.get(address, {"after": first.context["page"].after})
+    found = as_alice.get(address, {"q": "MEMBER050"})
+    missing = as_alice.get(address, {"q": "nobody"})
+
+    shown = [[each.member.user.email for each in answer.context["page"].rows] for answer in (first, second, found)]
+    assert [len(each) for each in shown] == [USERS_SHOWN, 1, 1]
+    assert shown[1] == shown[2] == ["member050@example.com"]
+    assert "Nobody whose name or address has this in it" in text_of(missing.content)
+    assert "before=" in second.content.decode()
 
 
 # -- Set-up -----------------------------------------------------------------------------------------------------------

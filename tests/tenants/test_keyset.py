@@ -9,7 +9,7 @@ from django.db.models import Value
 from pytest_django import DjangoAssertNumQueries
 
 from tests.cast import make_member
-from toolhub.tenants.keyset import Keyset
+from toolhub.tenants.keyset import Keyset, Page, page_of_sorted
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.places import opened_place, sealed_place
 
@@ -90,3 +90,37 @@ def test_a_page_is_one_query_forwards_and_backwards(
         page = members.page(page.after, limit=2)
     with django_assert_num_queries(1):
         members.page(before=page.before, limit=2)
+
+
+# -- Rows that no query puts in order ---------------------------------------------------------------------------------
+
+SORTED = [(0, "b"), (0, "c"), (1, "a"), (2, "d"), (2, "e")]
+
+
+def of_sorted(after: str = "", before: str = "", limit: int = 2) -> Page[tuple[int, str]]:
+    return page_of_sorted(SORTED, tuple, after, before, limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
+def test_each_sorted_row_stands_on_one_page_forwards_and_backwards(limit: int) -> None:
+    pages = [of_sorted(limit=limit)]
+    while pages[-1].after:
+        pages.append(of_sorted(pages[-1].after, limit=limit))
+    back = [pages[-1]]
+    while back[0].before:
+        back.insert(0, of_sorted(before=back[0].before, limit=limit))
+
+    assert [row for each in pages for row in each.rows] == SORTED
+    assert [each.rows for each in back] == [each.rows for each in pages]
+
+
+def test_a_place_of_another_kind_of_rows_begins_at_the_first() -> None:
+    for place in ("x", sealed_place(7), sealed_place(["0", "b"]), sealed_place(["b"]), sealed_place([0, "b", 1])):  # type: ignore[list-item]
+        assert of_sorted(place).rows == of_sorted(before=place).rows == SORTED[:2]
+    assert page_of_sorted([], tuple, of_sorted().after) == Page([])
+
+
+def test_a_sorted_row_that_is_gone_loses_no_other() -> None:
+    first = of_sorted()
+
+    assert page_of_sorted([(0, "b"), (1, "a")], tuple, first.after).rows == [(1, "a")]

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch
+from django.db.models import Exists, OuterRef, Prefetch, Q
 from django.http import Http404
 
 from capabilities.contract.permission import Permission
 from capabilities.models import Grant, Role, RoleMembership, Tool
 from capabilities.pipeline.permissions import members_permitted, permissions_of, tool_key
+from toolhub.tenants.keyset import Keyset, Page, page_of_sorted
 from toolhub.tenants.models import Membership
 
 #: Each has a form of its own on the page.
@@ -45,10 +46,9 @@ class UsableCategory:
 
 @dataclass(frozen=True)
 class UsableTools:
-    """Some tools by name, after which to go on (empty at the end), and every category in numbers."""
+    """One page of tools by name, and every category in numbers."""
 
-    tools: Sequence[UsableTool]
-    next: str
+    page: Page[UsableTool]
     categories: Sequence[UsableCategory]
 
     @property
@@ -78,11 +78,17 @@ def shown_member_or_404(member_id: UUID) -> Membership:
 
 
 def usable_tools(
-    member: Membership, *, q: str = "", category: str = "", only_allowed: bool = True, after: str = ""
+    member: Membership,
+    *,
+    q: str = "",
+    category: str = "",
+    only_allowed: bool = True,
+    after: str = "",
+    before: str = "",
 ) -> UsableTools:
     """`q` is looked for in names. The numbers are of the whole catalogue. Two queries."""
     permissions = permissions_of(member)
-    rows = Tool.objects.order_by("name").values_list(
+    rows = Tool.objects.values_list(
         "pk",
         "category_id",
         "name",
@@ -99,15 +105,18 @@ def usable_tools(
         _, count, allowed, sum_of = totals.get(of_category, (title, 0, 0, 0))
         counted = (allowed + 1, sum_of + (tokens or 0)) if answer.allowed else (allowed, sum_of)
         totals[of_category] = (title, count + 1, *counted)
-        is_asked = q.lower() in name.lower() and category in ("", of_category) and (answer.allowed or not only_allowed)
-        if is_asked and name > after and len(found) <= TOOLS_A_PAGE:
+        is_asked = q.lower() in name.lower() and category in ("", of_category)
+        if is_asked and (answer.allowed or not only_allowed):
             found.append(UsableTool(name, of_category, title, tokens or 0, is_enabled, answer))
-    page = found[:TOOLS_A_PAGE]
+    found.sort(key=_by_name)
     return UsableTools(
-        page,
-        page[-1].name if len(found) > TOOLS_A_PAGE else "",
+        page_of_sorted(found, _by_name, after, before, limit=TOOLS_A_PAGE),
         sorted((UsableCategory(name, *rest) for name, rest in totals.items()), key=lambda each: each.title),
     )
+
+
+def _by_name(tool: UsableTool) -> tuple[str]:
+    return (tool.name,)
 
 
 def roles_of_member(member: Membership) -> Sequence[Role]:
@@ -145,10 +154,15 @@ class Reader:
     reason: str
 
 
-def members_who_may_use(tool: Tool) -> tuple[Sequence[Reader], bool]:
-    """The first members who may use the tool, by address, and whether there are more. Four queries, for any number."""
+def members_who_may_use(tool: Tool, *, q: str = "", after: str = "", before: str = "") -> Page[Reader]:
+    """The members who may use the tool, by address; `q` is looked for in addresses and names. Four queries, for any
+    number."""
     permitted = members_permitted(tool)
     roles = RoleMembership.objects.filter(role__in=list(permitted.opening)).order_by("role__slug")
     members = permitted.members.select_related("user").prefetch_related(Prefetch("role_memberships", roles))
-    found = list(members.order_by("user__email")[: USERS_SHOWN + 1])
-    return [Reader(each, permitted.reason(each)) for each in found[:USERS_SHOWN]], len(found) > USERS_SHOWN
+    if q:
+        members = members.filter(
+            Q(user__email__icontains=q) | Q(user__first_name__icontains=q) | Q(user__last_name__icontains=q)
+        )
+    page = Keyset(members, ("user__email",)).page(after, before, limit=USERS_SHOWN)
+    return page.of(lambda member: Reader(member, permitted.reason(member)))

@@ -101,7 +101,8 @@ def member_grant(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
 def _back(request: MemberRequest, shown: Membership) -> HttpResponse:
     """The page as it was filtered."""
     response = redirect("member_tools", shown.organisation.slug, shown.public_id)
-    query = UsableFilter(request.GET).query()
+    address = UsableFilter(request.GET)
+    query = urlencode({name: value for name, value in address.values().items() if value})
     if query:
         response["Location"] += f"?{query}"
     return response
@@ -110,17 +111,17 @@ def _back(request: MemberRequest, shown: Membership) -> HttpResponse:
 def _page(
     request: MemberRequest, actor: Membership, shown: Membership, more: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    chosen = UsableFilter(request.GET).values()
-    filters = {name: chosen[name] for name in ("q", "category", "show")}
-    page = usable_tools(
+    address = UsableFilter(request.GET)
+    filters = address.filters
+    usable = usable_tools(
         shown,
-        q=chosen["q"],
-        category=chosen["category"],
-        only_allowed=chosen["show"] != "all" and not chosen["q"],
-        after=chosen["after"],
+        q=filters["q"],
+        category=filters["category"],
+        only_allowed=filters["show"] != "all" and not filters["q"],
+        **address.place,
     )
     grants, has_more_grants = grants_of_member(shown)
-    own = grants_on(page.tools, shown)
+    own = grants_on(usable.page.rows, shown)
     why_locked = why_not_to(actor, shown)
     reach = actor.reach(Right.ROLES) if not why_locked else NOWHERE
     for grant in (*grants, *own.values()):
@@ -134,17 +135,15 @@ def _page(
     may_set_roles = actor.has_right(Right.ROLES) and not why_locked
     context = {
         "shown": shown,
-        "page": page,
-        "lines": [_line(tool, own.get(tool.name), reach.covers(tool.category)) for tool in page.tools],
+        **address.context(usable.page),
+        "usable": usable,
+        "lines": [_line(tool, own.get(tool.name), reach.covers(tool.category)) for tool in usable.page.rows],
         "roles": roles if may_set_roles else [role for role in roles if role.slug in held],
         "may_set_roles": may_set_roles,
         "grants": grants,
         "has_more_grants": has_more_grants,
-        "more_categories": len(page.categories) - len(page.largest),
+        "more_categories": len(usable.categories) - len(usable.largest),
         "rights": shown.admin_rights.order_by("right", "category"),
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "query": urlencode({name: value for name, value in filters.items() if value}),
         "may_see_roles": bool(actor.reach(Right.ROLES)),
         "why_locked": why_locked,
         "may_see_member": actor.has_right(Right.MEMBERS),

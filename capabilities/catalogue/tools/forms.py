@@ -22,6 +22,12 @@ class CatalogueFilter(ListAddress):
     )
 
 
+class ReaderFilter(ListAddress):
+    """The address of who may use a tool."""
+
+    q = forms.CharField(required=False, max_length=100)
+
+
 class InstructionsForm(forms.Form):
     """Instructions of one tool. Their length is checked as it is stored: a browser counts line ends twice."""
 

@@ -12,7 +12,7 @@ from capabilities.access.members.queries import members_who_may_use
 from capabilities.access.requests.queries import waiting_request
 from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
-from capabilities.catalogue.tools.forms import InstructionsForm
+from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled, set_tools_enabled
 from capabilities.common.pages import page_before, refused, show_refusal, status_of
@@ -95,11 +95,12 @@ def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
     tool = shown_tool_or_404(name)
     if not member.has_right(Right.ROLES, tool.category.name):
         raise PermissionDenied("This needs the admin right roles.")
-    readers, has_more = members_who_may_use(tool)
+    address = ReaderFilter(request.GET)
+    page = members_who_may_use(tool, **address.values())
     template = (
         "capabilities/catalogue/_tool_members.html" if request.htmx else "capabilities/catalogue/tool_members.html"
     )
-    return render(request, template, {"tool": tool, "readers": readers, "has_more": has_more})
+    return render(request, template, {"tool": tool, **address.context(page)})
 
 
 @require_POST

@@ -92,7 +92,7 @@ def test_all_surfaces_agree_with_what_is_asked_when_a_call_runs(in_acme: Organis
         told: dict[str, dict[str, bool]] = {
             "execution": {name: refusal_to(member.pk, spec) is None for name, spec in specs.items()},
             "tool page": {
-                tool.name: member in [each.member for each in members_who_may_use(tool)[0]] for tool in tools
+                tool.name: member in [each.member for each in members_who_may_use(tool).rows] for tool in tools
             },
             "queryset": {tool.name: member in members_permitted(tool).members for tool in tools},
             "member page": {each.name: each.answer.allowed for each in every_tool_of(member)},
@@ -111,7 +111,7 @@ def test_all_surfaces_agree_with_what_is_asked_when_a_call_runs(in_acme: Organis
 
 
 def every_tool_of(member: Membership) -> Sequence[UsableTool]:
-    return usable_tools(member, only_allowed=False).tools
+    return usable_tools(member, only_allowed=False).page.rows
 
 
 def may_ask(member: Membership, tool: Tool) -> bool:
