@@ -70,7 +70,7 @@ class TurnOut(serializers.Serializer[Turn]):
 class StepOut(serializers.Serializer[Any]):
     index = serializers.IntegerField()
     kind = serializers.CharField()
-    status = serializers.CharField()
+    status = serializers.CharField(help_text="`pending`: a call that has not begun.")
     round = serializers.IntegerField()
     text = serializers.CharField()
     tool = serializers.CharField(source="tool_name")

@@ -19,7 +19,7 @@ from sessions.loop.execution import Outcome
 from sessions.loop.models.client import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.steps import Steps
-from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn
+from sessions.models import Step, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
 from sessions.turns.held import Held
@@ -31,21 +31,23 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
     Raises CancelRequested where the turn was stopped meanwhile, or may not go on.
     """
     known = steps.of_round(step.round)
+    if missing := [place for place in range(len(step.tool_calls)) if place not in known]:
+        steps.calls += ledger.add_calls(held.claim, step, missing)
+        known = steps.of_round(step.round)
     most = 0 if at_limit or step.finish_reason == "length" else int(settings.TOOLHUB_CALLS_PER_ROUND)
-    open_calls = [index for index in range(len(step.tool_calls)) if _is_open(known.get(index))]
-    beyond = [index for index in open_calls if index >= most and index not in known]
+    unanswered = [known[place] for place in sorted(known) if known[place].is_unanswered]
+    beyond = [each for each in unanswered if each.call_index >= most and each.status == StepStatus.PENDING]
     if beyond:
         outcome = execution.failure(_why_not_run(step, at_limit), status=StepStatus.REFUSED)
-        refused = [_call_fields(step, index) for index in beyond]
-        steps.calls += ledger.add_refused_steps(held.claim, refused, outcome.result)
-    to_run = [index for index in open_calls if index not in beyond]
+        ledger.refuse_steps(held.claim, beyond, outcome.result)
+    to_run = [each for each in unanswered if each.is_unanswered]
     if not to_run:
         return
     names = _selected(turn, step.tool_set)
 
-    def answer(index: int) -> None:
+    def answer(call: Step) -> None:
         try:
-            _answer_call(turn, held, step, steps, index, known.get(index), names)
+            _answer_call(turn, held, step, steps, call, names)
         finally:
             release_connection()
 
@@ -53,13 +55,9 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
         answer(to_run[0])
         return
     with ThreadPoolExecutor(min(len(to_run), settings.TOOLHUB_PARALLEL_CALLS), "tool-calls") as pool:
-        running = [pool.submit(contextvars.copy_context().run, _closing(answer), index) for index in to_run]
+        running = [pool.submit(contextvars.copy_context().run, _closing(answer), each) for each in to_run]
     for each in running:
         each.result()
-
-
-def _is_open(step: Step | None) -> bool:
-    return step is None or step.status == StepStatus.STARTED
 
 
 def _why_not_run(step: Step, at_limit: bool) -> str:
@@ -87,28 +85,28 @@ def _answer_call(
     held: Held,
     step: Step,
     steps: Steps,
-    index: int,
-    known: Step | None,
+    known: Step,
     names: dict[str, ToolSpec],
 ) -> None:
-    """One call: its intent on record first, then the run, then the outcome."""
+    """One call: its intent on record first, then the run, then the outcome. One that is pending is run; one that had
+    begun when a worker died is run again only if its tool says that it may."""
     if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
         raise CallStopped
-    if known is not None and Turn.objects.filter(parent_step=known).exists():
+    has_begun = known.status == StepStatus.STARTED
+    if has_begun and Turn.objects.filter(parent_step=known).exists():
         steps.was_delegated = True
         return  # another agent has it
-    raw = step.tool_calls[index]
+    raw = step.tool_calls[known.call_index]
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
     wanted = meant(turn, call, names)
     spec = wanted.spec
-    fields = _call_fields(step, index) | _meant_fields(turn, wanted)
+    fields = _meant_fields(turn, wanted)
     if spec is not None and delegation.is_delegation(spec) and wanted.answer is None:
         steps.was_delegated = True
         delegation.hand_over(turn, held, spec, wanted.call, known, **fields)
         return
-    if known is None:
-        known = ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
-        steps.calls.append(known)
+    if not has_begun:
+        ledger.start_step(held.claim, known, **fields)
     elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
         _finish(turn, held, known, execution.outcome_unknown())
         return
@@ -158,18 +156,6 @@ def _meant_fields(turn: Turn, wanted: ResolvedCall) -> dict[str, Any]:
     if wanted.through:
         fields |= {"tool_name": call.name[:200], "arguments": call.arguments, "called_through": wanted.through}
     return fields
-
-
-def _call_fields(step: Step, index: int) -> dict[str, Any]:
-    call = step.tool_calls[index]
-    return {
-        "kind": StepKind.TOOL,
-        "round": step.round,
-        "call_index": index,
-        "tool_call_id": call["id"],
-        "tool_name": call.get("raw_name", call["name"])[:200],
-        "arguments": call.get("raw_arguments", call["arguments"]),
-    }
 
 
 def _closing(work: Any) -> Any:

@@ -11,7 +11,7 @@ from capabilities.models import LoadingMode
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
-from sessions.models import Step, StepKind, StepStatus, ToolSet, Turn, VerdictSet
+from sessions.models import Step, StepKind, ToolSet, Turn, VerdictSet
 from sessions.selection.queries import Selection, select_tools
 from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
 from sessions.turns import ledger
@@ -76,4 +76,4 @@ def _tell(held: Held, selection: Selection) -> None:
 
 def _say_once(turn: Turn, held: Held, text: str) -> None:
     if not Step.objects.filter(turn=turn, kind=StepKind.NOTE, text=text).exists():
-        ledger.add_step(held.claim, "note", kind=StepKind.NOTE, status=StepStatus.DONE, text=text)
+        ledger.add_note(held.claim, text)

@@ -60,20 +60,19 @@ def is_delegation(spec: ToolSpec | None) -> TypeGuard[ToolSpec]:
 # -- Hand over --------------------------------------------------------------------------------------------------------
 
 
-def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, known: Step | None, **fields: Any) -> None:
+def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, step: Step, **fields: Any) -> None:
     """Open a child turn for a call, which stays open until the child has ended; or answer it with why there is none.
 
-    `known` is the call's step where a worker before this one got so far, `fields` what a new one is made of. What
-    `known` has begun is gone on with: without a child, nothing has happened yet.
+    `fields` are what the call's step says from its begin on. One that has begun without a child is gone on with:
+    nothing has happened yet.
     """
-    if known is not None and Turn.objects.filter(parent_step=known).exists():
-        return
     order = order_of(turn, spec, call)
     if isinstance(order, Order):
-        if open_child(held.claim, known, order, **fields) is not None:
+        if open_child(held.claim, step, order, **fields) is not None:
             return
         order = _used_up()
-    step = known or ledger.add_step(held.claim, "tool_started", status=StepStatus.STARTED, **fields)
+    if step.status == StepStatus.PENDING:
+        ledger.start_step(held.claim, step, **fields)
     _answer(held.claim, step, order)
 
 
@@ -126,8 +125,8 @@ def tools_to_pass_on(turn: Turn) -> list[int]:
     return sorted(reach)
 
 
-def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> Turn | None:
-    """Store the intent of the call (unless `step` is it), the child session and its turn, in one transaction.
+def open_child(claim: Claim, step: Step, order: Order, **fields: Any) -> Turn | None:
+    """Begin the call (unless it has begun), and store the child session and its turn, in one transaction.
 
     None, and nothing stored, where the tree of turns has all the children that one message may have: the turn at the
     top is held meanwhile, so that calls side by side cannot pass the limit together. A call that has its child keeps
@@ -136,12 +135,13 @@ def open_child(claim: Claim, step: Step | None, order: Order, **fields: Any) -> 
     with transaction.atomic():
         root_id = root_of(order.turn)
         hold(root_id)
-        there = Turn.objects.filter(parent_step=step).first() if step is not None else None
+        is_pending = step.status == StepStatus.PENDING
+        there = None if is_pending else Turn.objects.filter(parent_step=step).first()
         if there is None and delegated_turns(root_id) >= settings.TOOLHUB_CHILDREN_PER_TURN:
             fence(claim, HELD)
             return None
-        if step is None:
-            step = ledger.add_step(claim, "tool_started", status=StepStatus.STARTED, **fields)
+        if is_pending:
+            ledger.start_step(claim, step, **fields)
         else:
             check_may_start(fence(claim, HELD))
         return there or _insert_child(step, order)

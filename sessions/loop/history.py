@@ -13,6 +13,7 @@ from typing import Any
 from capabilities.common.tokens import count_each
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
+from sessions.turns.endings import NOT_RUN
 from toolhub.tenants.statements import Select, param
 
 #: Earlier turns that are sent, at most.
@@ -23,7 +24,6 @@ CUT_OFF = "(This answer was stopped before its end.)"
 LEAST = 200
 #: How a cut in a message ends.
 SHORTENED = re.compile(r"\n\[cut to fit the model's window: the first [\d,]+ of (?P<whole>[\d,]+) characters\]\Z")
-NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 #: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
 OUTCOME_UNKNOWN = json.dumps(
     {"error": "outcome_unknown", "detail": "interrupted; it may have happened; do not repeat without checking"}
@@ -190,7 +190,7 @@ def step_messages(steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
 
 
 def _result_sent(step: Step | None) -> str:
-    if step is None:
+    if step is None or step.status == StepStatus.PENDING:
         return NOT_RUN
     if step.status in (StepStatus.STARTED, StepStatus.UNKNOWN):
         return step.result_sent or OUTCOME_UNKNOWN

@@ -127,8 +127,9 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
         reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
         if not reply["tool_calls"]:
             return _final(reply["text"], reply["finish_reason"], reply)
-        step, turn.registry_version = ledger.record_model_step(held.claim, **reply)
+        step, calls, turn.registry_version = ledger.record_model_step(held.claim, **reply)
         steps.replies.append(step)
+        steps.calls += calls
 
 
 def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class Steps:
     """Model calls and tool calls of a held turn, each in its order."""
 
     replies: list[Step] = field(default_factory=list)
-    #: Those of one reply that run side by side are in the order in which they began.
+    #: Each reply's in their order, from the moment that the reply is stored.
     calls: list[Step] = field(default_factory=list)
     #: Whether a call of the last reply was given to another agent: then its step is answered elsewhere.
     was_delegated: bool = False

@@ -6,6 +6,7 @@ from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
     OPEN_STATUSES,
+    UNANSWERED,
     UNENDED,
     Step,
     StepKind,
@@ -22,6 +23,7 @@ __all__ = [
     "KEPT",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
+    "UNANSWERED",
     "UNENDED",
     "ChatSession",
     "LoadSource",

@@ -216,7 +216,9 @@ class StepKind(models.TextChoices):
 class StepStatus(models.TextChoices):
     """Where a step stands."""
 
-    #: The intent is written; the call may be under way.
+    #: The model asked for the call, and it has not begun: after a crash it is simply run.
+    PENDING = "pending", "Waiting"
+    #: The intent is written; the call may be under way, or may have happened.
     STARTED = "started", "Running"
     DONE = "done", "Done"
     #: The call was made and answered with an error, or could not be made.
@@ -225,6 +227,10 @@ class StepStatus(models.TextChoices):
     REFUSED = "refused", "Refused"
     #: A crash hit between the start and the result of a call that is not repeated.
     UNKNOWN = "unknown", "Outcome unknown"
+
+
+#: A call in one of these has no answer yet.
+UNANSWERED = (StepStatus.PENDING, StepStatus.STARTED)
 
 
 class Step(TenantModel):
@@ -305,6 +311,10 @@ class Step(TenantModel):
         """Why each tool is or is not in the selection that this model call is the first round of; else nothing. One
         query, unless `verdict_set` is at hand."""
         return self.verdict_set.verdicts if self.verdict_set is not None else []
+
+    @property
+    def is_unanswered(self) -> bool:
+        return self.status in UNANSWERED
 
     @property
     def seconds(self) -> float | None:

@@ -29,6 +29,7 @@ TURN_STATES = {
     TurnStatus.EXPIRED: "bad",
 }
 STEP_STATES = {
+    StepStatus.PENDING: "wait",
     StepStatus.STARTED: "run",
     StepStatus.DONE: "ok",
     StepStatus.FAILED: "bad",

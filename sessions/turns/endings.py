@@ -4,6 +4,7 @@ next turn itself."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,15 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from sessions.access import Ending
-from sessions.models import OPEN_STATUSES, Step, StepStatus, Turn, TurnStatus
+from sessions.models import OPEN_STATUSES, UNANSWERED, Step, StepStatus, Turn, TurnStatus
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import hold, insert_event, owned
 from sessions.turns.waiting import open_children, resume
 
 #: Nobody runs a turn in one of these.
 UNHELD = (TurnStatus.QUEUED, TurnStatus.WAITING_CHILD)
+#: What the model reads, in a later turn, of a call that never began.
+NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 PARENT_ENDED = "The turn that asked for it has ended."
 
 
@@ -58,7 +61,7 @@ AFTERMATH = ("has_open_steps", "has_open_children")
 
 def _aftermath() -> dict[str, Any]:
     return {
-        "has_open_steps": Exists(Step.objects.filter(turn=OuterRef("pk"), status=StepStatus.STARTED)),
+        "has_open_steps": Exists(Step.objects.filter(turn=OuterRef("pk"), status__in=UNANSWERED)),
         "has_open_children": Exists(Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)),
     }
 
@@ -99,7 +102,9 @@ def stop_children(turn_id: UUID, why: str) -> None:
 
 
 def close_open_steps(turn_id: UUID) -> None:
-    """Calls that a dead turn leaves behind: what they did is not known."""
+    """Calls that a dead turn leaves behind: those that had begun may have happened, the others never will."""
+    refused = {"status": StepStatus.REFUSED, "result": NOT_RUN, "result_sent": NOT_RUN, "ended_at": Now()}
+    Step.objects.filter(turn_id=turn_id, status=StepStatus.PENDING).update(**refused)
     Step.objects.filter(turn_id=turn_id, status=StepStatus.STARTED).update(status=StepStatus.UNKNOWN, ended_at=Now())
 
 

@@ -7,7 +7,7 @@ the database's, so that workers need not agree on the hour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -174,14 +174,13 @@ def release(claim: Claim, *, wait: float = 0.0) -> None:
 
 _DRAFT = transition(draft=None, draft_event=F("last_event"))
 _RESTART = transition(last_event=NEXT_EVENT, draft="")
-_START = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP)
+_MORE_CALLS = transition(last_step=F("last_step") + Param("calls", IntegerField()))
 #: A finished step proves that the turn does not kill its worker: the count of attempts begins anew.
 _DONE_AT_ONCE = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP, attempts=1)
 _DONE = transition(last_event=NEXT_EVENT, attempts=1)
-_REFUSED = transition(last_event=NEXT_EVENT, last_step=F("last_step") + Param("calls", IntegerField()))
 #: What a model's reply changes in its turn, whether the turn goes on or ends with it.
 _REPLY: dict[str, Any] = {
-    "last_step": NEXT_STEP,
+    "last_step": NEXT_STEP + Param("calls", IntegerField()),
     "rounds": F("rounds") + 1,
     "input_tokens": F("input_tokens") + param(Turn, "input_tokens"),
     "cached_tokens": F("cached_tokens") + param(Turn, "cached_tokens"),
@@ -193,9 +192,17 @@ _REPLY: dict[str, Any] = {
 _MODEL = transition(last_event=NEXT_EVENT, **_REPLY)
 
 #: The columns of a new step, by the names of their fields.
-_STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name not in ("id", "ended_at")}
-_STARTED_STEP = Insert(Step, dict.fromkeys(_STEP))
-_ENDED_STEP = Insert(Step, dict.fromkeys(_STEP) | {"ended_at": Now()})
+_STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name != "id"}
+_STEPS = Insert(Step, dict.fromkeys(_STEP))
+#: Steps that one statement inserts, at most.
+STEPS_AT_ONCE = 33
+_STARTED = Update(
+    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.PENDING),
+    dict.fromkeys(
+        ("status", "epoch", "started_at", "tool_name", "arguments", "called_through", "tool_version", "display")
+    ),
+    ("id",),
+)
 _OUTCOME = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.STARTED),
     dict.fromkeys(("status", "result", "result_sent", "is_malformed")) | {"ended_at": Now()},
@@ -235,48 +242,75 @@ def restart_draft(claim: Claim) -> None:
         add_event(claim, fence(claim, _RESTART), "attempt_restarted", {"epoch": claim.epoch})
 
 
-def add_step(claim: Claim, event: str, **fields: Any) -> Step:
-    """Store the turn's next step, finished or as an intent, with its event, in one transaction.
-
-    Raises CancelRequested for an intent of a turn that was cancelled, or whose member or agent may not go on: what
-    begins after that never happens.
-    """
-    is_intent = fields["status"] == StepStatus.STARTED
+def add_note(claim: Claim, text: str) -> Step:
+    """Store what there is to know as the turn's next step, with its event, in one transaction."""
     with transaction.atomic():
-        turn = fence(claim, _START if is_intent else _DONE_AT_ONCE)
-        if is_intent:
-            check_may_start(turn)
-        step = _insert_step(claim, turn, **fields)
-        add_event(claim, turn, event, {"step": step.index})
+        turn = fence(claim, _DONE_AT_ONCE)
+        step = _new_step(claim, index=turn["last_step"], kind=StepKind.NOTE, status=StepStatus.DONE, text=text)
+        _insert_steps([step])
+        add_event(claim, turn, "note", {"step": step.index})
     return step
 
 
 def record_model_step(
     claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, prompt: Prompt | None = None, **fields: Any
-) -> tuple[Step, int]:
-    """Store what the model said, before anything acts on it, and add its tokens to the turn's.
+) -> tuple[Step, list[Step], int]:
+    """Store what the model said, before anything acts on it, with each call that it asks for as a pending step behind
+    it, and add its tokens to the turn's.
 
-    Returns the step, and the organisation's registry version at that moment.
+    Returns the step, those of its calls, and the organisation's registry version at that moment.
     """
     with transaction.atomic():
-        turn = fence(claim, _MODEL, **_usage(fields))
-        step = _insert_reply(claim, turn, prompt, started_at=started_at, tool_set=tool_set, **fields)
-        add_event(claim, turn, "model", _of_reply(step))
-    return step, turn["registry"]
+        asked = len(fields["tool_calls"])
+        turn = fence(claim, _MODEL, **_of_turn(fields, calls=asked))
+        index = turn["last_step"] - asked
+        reply = _reply(claim, turn, prompt, index=index, started_at=started_at, tool_set=tool_set, **fields)
+        calls = _calls_of(claim, reply, range(asked), index + 1)
+        _insert_steps([reply, *calls])
+        add_event(claim, turn, "model", _of_reply(reply))
+    return reply, calls, turn["registry"]
 
 
-def _usage(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reply adds to its turn's count."""
+def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
+    """Store the calls at these places of a stored reply as pending: a release that stored none left the turn."""
+    with transaction.atomic():
+        turn = fence(claim, _MORE_CALLS, calls=len(places))
+        calls = _calls_of(claim, reply, places, turn["last_step"] - len(places) + 1)
+        _insert_steps(calls)
+    return calls
+
+
+def _of_turn(fields: Mapping[str, Any], *, calls: int) -> dict[str, Any]:
+    """What a reply with so many calls adds to its turn's counts."""
     tokens = {name: fields[name] for name in ("input_tokens", "cached_tokens", "output_tokens")}
-    return tokens | {"usage_estimated": fields.get("usage_estimated", False)}
+    return tokens | {"usage_estimated": fields.get("usage_estimated", False), "calls": calls}
 
 
-def _insert_reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **fields: Any) -> Step:
-    """One query, and one for the prompt."""
-    step = _insert_step(claim, turn, round=turn["rounds"], kind=StepKind.MODEL, status=StepStatus.DONE, **fields)
+def _reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **fields: Any) -> Step:
+    """The step of a reply, in front of those of its calls, to be inserted. One query for the prompt."""
     if prompt is not None:
         _PROMPT.rows(session=turn["session_id"], last_prompt=prompt.last_prompt, tool_order=prompt.tool_order)
-    return step
+    return _new_step(claim, round=turn["rounds"], kind=StepKind.MODEL, status=StepStatus.DONE, **fields)
+
+
+def _calls_of(claim: Claim, reply: Step, places: Iterable[int], first: int) -> list[Step]:
+    """The calls at these places of a reply as pending steps, numbered from `first` on, to be inserted."""
+    found = []
+    for index, place in enumerate(places, first):
+        call = reply.tool_calls[place]
+        step = _new_step(
+            claim,
+            index=index,
+            kind=StepKind.TOOL,
+            status=StepStatus.PENDING,
+            round=reply.round,
+            call_index=place,
+            tool_call_id=call["id"],
+            tool_name=call.get("raw_name", call["name"])[:200],
+            arguments=call.get("raw_arguments", call["arguments"]),
+        )
+        found.append(step)
+    return found
 
 
 def _of_reply(step: Step) -> dict[str, Any]:
@@ -284,38 +318,53 @@ def _of_reply(step: Step) -> dict[str, Any]:
     return {"step": step.index, "round": step.round, "chars": len(step.text)}
 
 
-def _insert_step(claim: Claim, turn: Mapping[str, Any], **fields: Any) -> Step:
-    """One query."""
+def _new_step(claim: Claim, **fields: Any) -> Step:
+    now = timezone.now()
     own = {"organisation_id": claim.organisation_id, "turn_id": claim.turn_id, "epoch": claim.epoch}
-    step = Step(**{"index": turn["last_step"], "started_at": timezone.now(), **own, **fields})
-    statement = _STARTED_STEP if step.status == StepStatus.STARTED else _ENDED_STEP
-    (step.pk,) = statement.rows({name: getattr(step, column) for name, column in _STEP.items()})
-    step._state.adding = False
+    step = Step(**{"started_at": now, **own, **fields})
+    if not step.is_unanswered:
+        step.ended_at = now
     return step
 
 
-def add_refused_steps(claim: Claim, calls: Sequence[Mapping[str, Any]], result: str) -> list[Step]:
-    """Store calls that are not run, all with the same answer, in one transaction."""
+def _insert_steps(steps: Sequence[Step]) -> None:
+    """One query for each `STEPS_AT_ONCE`."""
+    for begin in range(0, len(steps), STEPS_AT_ONCE):
+        batch = steps[begin : begin + STEPS_AT_ONCE]
+        rows = ({name: getattr(step, column) for name, column in _STEP.items()} for step in batch)
+        for step, key in zip(batch, _STEPS.rows(*rows), strict=True):
+            step.pk, step._state.adding = key, False
+
+
+def start_step(claim: Claim, step: Step, **fields: Any) -> None:
+    """Write down that a pending call begins now, with what is known of it only now: from here on a crash leaves its
+    outcome unknown. One transaction.
+
+    Raises CancelRequested for a turn that was cancelled, or whose member or agent may not go on: what would begin after
+    that never happens.
+    """
     with transaction.atomic():
-        turn = fence(claim, _REFUSED, calls=len(calls))
-        first = turn["last_step"] - len(calls) + 1
-        steps = [
-            Step(
-                organisation_id=claim.organisation_id,
-                turn_id=claim.turn_id,
-                index=index,
-                epoch=claim.epoch,
-                status=StepStatus.REFUSED,
-                result=result,
-                result_sent=result,
-                ended_at=timezone.now(),
-                **fields,
-            )
-            for index, fields in enumerate(calls, first)
-        ]
-        Step.objects.bulk_create(steps)
-        add_event(claim, turn, "tools_refused", {"step": first, "calls": len(calls)})
-    return steps
+        turn = fence(claim, EVENT)
+        check_may_start(turn)
+        begun = {"status": StepStatus.STARTED, "epoch": claim.epoch, "started_at": timezone.now(), **fields}
+        columns = {name: begun.get(_STEP[name], getattr(step, _STEP[name])) for name in _STARTED.changes}
+        if not _STARTED.rows(step=step.pk, **columns):
+            raise LedgerError(f"Step {step.index} was not pending.")
+        add_event(claim, turn, "tool_started", {"step": step.index})
+    for name, value in begun.items():
+        setattr(step, name, value)
+
+
+def refuse_steps(claim: Claim, steps: Sequence[Step], result: str) -> None:
+    """Answer pending calls that are not run, all with the same answer, in one transaction."""
+    refused = {"status": StepStatus.REFUSED, "result": result, "result_sent": result, "ended_at": timezone.now()}
+    with transaction.atomic():
+        turn = fence(claim, EVENT)
+        Step.objects.filter(pk__in=[step.pk for step in steps], status=StepStatus.PENDING).update(**refused)
+        add_event(claim, turn, "tools_refused", {"step": steps[0].index, "calls": len(steps)})
+    for step in steps:
+        for name, value in refused.items():
+            setattr(step, name, value)
 
 
 def finish_step(
@@ -363,8 +412,8 @@ def finish(
 ) -> None:
     """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
 
-    `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle: it
-    is stored with what it cost.
+    `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle,
+    without calls: it is stored with what it cost.
     """
     end = {"status": status, "answer": answer, "error_code": error_code, "error_message": storable(error_message)}
     said = {"error_code": error_code} if error_code else {}
@@ -374,8 +423,9 @@ def finish(
             turn = fence(claim, _ENDED, **end)
             events = [(str(status), said)]
         else:
-            turn = fence(claim, _ENDED_WITH_REPLY, **_usage(reply), **end)
-            step = _insert_reply(claim, turn, **{"prompt": None, **reply})
+            turn = fence(claim, _ENDED_WITH_REPLY, **_of_turn(reply, calls=0), **end)
+            step = _reply(claim, turn, **{"prompt": None, "index": turn["last_step"], **reply})
+            _insert_steps([step])
             events = [("model", _of_reply(step)), (str(status), said)]
         insert_events(claim.organisation_id, claim.turn_id, turn["last_event"], *events)
         follow_up(claim.turn_id, turn, claim.parent_id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.utils import timezone
 
-from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn
+from sessions.models import ChatSession, Step, StepStatus, Turn
 from sessions.turns import accepting, ledger
 from sessions.turns.ledger import Claim
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -39,18 +40,24 @@ def reread(turn: Turn) -> Turn:
         return Turn.objects.get(pk=turn.pk)
 
 
-def start_call(claim: Claim, *, round: int = 1, call_index: int = 0) -> Step:
+def add_call(claim: Claim, *, round: int = 1, call_index: int = 0, name: str = "calculator") -> Step:
+    """A pending call, as a reply of this round has it that is not on record."""
+    call = {"id": f"call_{round}_{call_index}", "name": name, "arguments": "{}"}
+    reply = Step(round=round, tool_calls=[call] * (call_index + 1))
     with organisation_scope(claim.organisation_id):
-        return ledger.add_step(
-            claim,
-            "tool_started",
-            kind=StepKind.TOOL,
-            status=StepStatus.STARTED,
-            round=round,
-            call_index=call_index,
-            tool_call_id=f"call_{round}_{call_index}",
-            tool_name="calculator",
-        )
+        (step,) = ledger.add_calls(claim, reply, [call_index])
+    return step
+
+
+def start_call(claim: Claim, *, round: int = 1, call_index: int = 0) -> Step:
+    """A call that has begun: one that a reply left pending, else a new one; where it may not begin, none is stored."""
+    with organisation_scope(claim.organisation_id), transaction.atomic():
+        pending = Step.objects.filter(
+            turn=claim.turn_id, round=round, call_index=call_index, status=StepStatus.PENDING
+        ).first()
+        step = pending or add_call(claim, round=round, call_index=call_index)
+        ledger.start_step(claim, step)
+    return step
 
 
 def end_call(claim: Claim, step: Step) -> None:
@@ -60,7 +67,7 @@ def end_call(claim: Claim, step: Step) -> None:
 
 def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledger.Prompt | None = None) -> Step:
     with organisation_scope(claim.organisation_id):
-        step, _ = ledger.record_model_step(
+        step, _, _ = ledger.record_model_step(
             claim,
             started_at=timezone.now(),
             tool_set=None,

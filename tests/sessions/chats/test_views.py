@@ -61,6 +61,15 @@ def delegate(member: Membership, right: Right) -> None:
         AdminRight.objects.create(organisation=member.organisation, membership=member, right=right)
 
 
+def test_a_call_that_has_not_begun_waits_and_shows_no_result_and_no_time(as_bob: Client, session: ChatSession) -> None:
+    turn = make_turn(session, status=TurnStatus.RUNNING)
+    add_step(turn, status=StepStatus.PENDING, tool_name="task_add", arguments='{"title": "milk"}')
+
+    (step,) = re.findall(rb'<li class="step">.*?</li>', as_bob.get(page_of(session)).content, re.DOTALL)
+
+    assert text_of(step).strip() == "task_add Waiting Arguments { &quot;title&quot;: &quot;milk&quot; }"
+
+
 # -- Home and list ----------------------------------------------------------------------------------------------------
 
 

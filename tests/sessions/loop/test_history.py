@@ -13,7 +13,6 @@ from capabilities.providers.resolve import resolve_model
 from sessions.loop.history import (
     LEAST,
     MAX_TURNS,
-    NOT_RUN,
     OUTCOME_UNKNOWN,
     SHORTENED,
     Conversation,
@@ -28,6 +27,7 @@ from sessions.loop.history import (
 from sessions.loop.prefix import Prefix, remembered
 from sessions.loop.steps import steps_of
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.turns.endings import NOT_RUN
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import a_model, as_claimed, check_request, events_of, run
@@ -78,6 +78,7 @@ def test_an_answered_turn_is_told_as_it_was() -> None:
     ("step", "told"),
     [
         (None, NOT_RUN),
+        (answered(1, 0, StepStatus.PENDING, ""), NOT_RUN),
         (answered(1, 0, StepStatus.STARTED, ""), OUTCOME_UNKNOWN),
         (answered(1, 0, StepStatus.UNKNOWN, ""), OUTCOME_UNKNOWN),
         (answered(1, 0, StepStatus.UNKNOWN, "who knows"), "who knows"),

@@ -22,9 +22,13 @@ from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus, VerdictSet
+from sessions.turns import ledger
+from sessions.turns.endings import NOT_RUN
+from sessions.worker.process import work_on
 from tests.cast import make_member, make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of, tool_steps_of, work
+from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Access
 from toolhub.tenants.scope import organisation_scope
 
@@ -309,13 +313,15 @@ def test_no_more_calls_run_at_once_than_the_setting_says(
 # -- After a crash ----------------------------------------------------------------------------------------------------
 
 
-def crashed(turn: Turn, *, after: int, started: Sequence[int] = ()) -> Turn:
-    """The turn as a dead worker leaves it behind its first `after` steps; those in `started` have no outcome yet."""
+def crashed(turn: Turn, *, after: int, started: Sequence[int] = (), pending: Sequence[int] = ()) -> Turn:
+    """The turn as a dead worker leaves it behind its first `after` steps; those in `started` have no outcome yet, those
+    in `pending` have not begun."""
     with organisation_scope(turn.organisation_id):
         Step.objects.filter(turn=turn, index__gt=after).delete()
-        Step.objects.filter(turn=turn, index__in=started).update(
-            status=StepStatus.STARTED, result="", result_sent="", ended_at=None
-        )
+        for status, indexes in ((StepStatus.STARTED, started), (StepStatus.PENDING, pending)):
+            Step.objects.filter(turn=turn, index__in=indexes).update(
+                status=status, result="", result_sent="", ended_at=None
+            )
         Turn.objects.filter(pk=turn.pk).update(
             status=TurnStatus.RUNNING,
             answer="",
@@ -341,19 +347,78 @@ def added(session: ChatSession, provider: ScriptedOpenAI) -> Turn:
     calls = [call("task_create", {"title": "milk"}, id="a"), call("calculator", SUM, id="b")]
     provider.enqueue(Say(calls=calls), Say("Done."))
     turn = run(session)
-    # Which of the two began first is chance.
-    with organisation_scope(session.organisation_id):
-        Step.objects.filter(turn=turn, kind=StepKind.TOOL).update(index=F("call_index") + 100)
-        Step.objects.filter(turn=turn, kind=StepKind.TOOL).update(index=F("call_index") + 2)
     provider.requests.clear()
     provider.enqueue(Say("Well."))
     return turn
 
 
+class Killed(BaseException):
+    """The worker is gone at once: nothing of ours catches it."""
+
+
+@pytest.mark.parametrize(
+    ("has_begun", "left", "then", "tasks"),
+    [(False, StepStatus.PENDING, StepStatus.DONE, ["milk"]), (True, StepStatus.STARTED, StepStatus.UNKNOWN, [])],
+)
+def test_a_call_that_had_not_begun_is_no_crash_and_is_simply_run(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    has_begun: bool,
+    left: StepStatus,
+    then: StepStatus,
+    tasks: list[str],
+) -> None:
+    """Killed on either side of the one write between the two states; the tool may never be repeated."""
+    provider.enqueue(Say(calls=[call("task_create", {"title": "milk"})]), Say("Done."))
+    turn, real = accept(session), ledger.start_step
+
+    def start_step(*args: Any, **fields: Any) -> None:
+        if has_begun:
+            real(*args, **fields)
+        raise Killed
+
+    monkeypatch.setattr(ledger, "start_step", start_step)
+    with pytest.raises(Killed):
+        work_on(turn.pk)
+    monkeypatch.undo()
+    assert [(step.status, step.tool_name) for step in tool_steps_of(turn)] == [(left, "task_create")]
+    expire_lease(turn.pk)
+
+    turn = work(turn)
+
+    assert (turn.status, turn.answer, [step.status for step in tool_steps_of(turn)]) == ("done", "Done.", [then])
+    assert tasks_of(session) == tasks
+    assert len(provider.requests) == 2
+
+
+def test_a_reply_is_stored_with_its_calls_as_pending_and_none_stays_so(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.enqueue(Say(calls=[call("calculator", SUM, id=f"c{each}") for each in range(40)]), Say("Done."))
+    seen: list[Step] = []
+    real = ledger.record_model_step
+
+    def record(*args: Any, **fields: Any) -> Any:
+        recorded = real(*args, **fields)
+        seen.extend(Step.objects.filter(kind=StepKind.TOOL).order_by("index"))
+        return recorded
+
+    monkeypatch.setattr(ledger, "record_model_step", record)
+
+    turn = run(session)
+
+    assert [(step.index, step.status, step.tool_call_id, step.arguments) for step in seen] == [
+        (number + 2, StepStatus.PENDING, f"c{number}", json.dumps(SUM)) for number in range(40)
+    ]
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE] * 32 + [StepStatus.REFUSED] * 8
+    assert turn.last_step == 42
+
+
 def test_a_call_that_may_not_be_repeated_has_an_unknown_outcome_after_a_crash(
     added: Turn, session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    turn = work(crashed(added, after=2, started=[2]))
+    turn = work(crashed(added, after=3, started=[2], pending=[3]))
 
     assert (turn.status, turn.answer) == (TurnStatus.DONE, "Well.")
     assert [(step.status, step.result_sent == OUTCOME_UNKNOWN) for step in tool_steps_of(turn)] == [
@@ -380,12 +445,21 @@ def test_a_call_that_only_reads_is_run_again_after_a_crash(
 def test_a_stored_reply_is_acted_on_without_asking_the_model_again(
     added: Turn, session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    turn = work(crashed(added, after=1))
+    turn = work(crashed(added, after=3, pending=[2, 3]))
 
     assert (turn.status, turn.answer, turn.rounds) == (TurnStatus.DONE, "Well.", 2)
     assert [message["role"] for message in provider.requests[0]["messages"]][-2:] == ["tool", "tool"]
     assert len(provider.requests) == 1
     assert tasks_of(session) == ["milk", "milk"]  # the first one is the test's, from before the rows were taken back
+
+
+def test_a_reply_that_an_earlier_release_stored_without_its_calls_is_acted_on(
+    added: Turn, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    turn = work(crashed(added, after=1))
+
+    assert (turn.status, turn.answer, len(provider.requests)) == (TurnStatus.DONE, "Well.", 1)
+    assert [(step.index, step.status) for step in tool_steps_of(turn)] == [(2, StepStatus.DONE), (3, StepStatus.DONE)]
 
 
 def test_a_stored_answer_is_the_answer_without_asking_the_model_again(added: Turn, provider: ScriptedOpenAI) -> None:
@@ -407,10 +481,11 @@ def test_past_the_deadline_no_call_begins(added: Turn, session: ChatSession, pro
     with organisation_scope(session.organisation_id):
         Turn.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
 
-    turn = work(crashed(added, after=1))
+    turn = work(crashed(added, after=3, pending=[2, 3]))
 
     assert (turn.status, turn.error_code, provider.requests) == (TurnStatus.EXPIRED, "deadline", [])
-    assert (tool_steps_of(turn), tasks_of(session)) == ([], ["milk"])
+    assert [(step.status, step.result_sent) for step in tool_steps_of(turn)] == [(StepStatus.REFUSED, NOT_RUN)] * 2
+    assert tasks_of(session) == ["milk"]
 
 
 def test_a_turn_goes_on_with_the_tools_that_it_began_with(

@@ -20,6 +20,7 @@ from sessions.worker import process as worker
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import (
     accepted,
+    add_call,
     change,
     claimed,
     end_call,
@@ -264,11 +265,11 @@ def order_to(claim: Claim) -> delegation.Order:
 
 WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "write_event": lambda claim, step: ledger.write_event(claim, "note", {}),
-    "add_step": lambda claim, step: start_call(claim, round=2),
+    "add_note": lambda claim, step: ledger.add_note(claim, "Look."),
+    "add_calls": lambda claim, step: add_call(claim, round=2),
+    "start_step": lambda claim, step: ledger.start_step(claim, step),
     "record_model_step": lambda claim, step: record_model(claim),
-    "add_refused_steps": lambda claim, step: ledger.add_refused_steps(
-        claim, [{"kind": StepKind.TOOL, "round": 3, "call_index": 0}], "no"
-    ),
+    "refuse_steps": lambda claim, step: ledger.refuse_steps(claim, [step], "no"),
     "keep_draft": lambda claim, step: ledger.keep_draft(claim, "so far"),
     "restart_draft": lambda claim, step: ledger.restart_draft(claim),
     "finish_step": lambda claim, step: end_call(claim, step),
@@ -393,11 +394,12 @@ def test_a_released_turn_is_free_at_once_without_a_wait(session: ChatSession) ->
 def test_steps_and_events_count_without_gaps(session: ChatSession) -> None:
     turn = accepted(session)
     claim = claimed(turn)
-    record_model(claim, calls=2)
-    end_call(claim, start_call(claim))
     with organisation_scope(turn.organisation_id):
-        refused = [{"kind": StepKind.TOOL, "round": 1, "call_index": index} for index in (1, 2)]
-        ledger.add_refused_steps(claim, refused, "no")
+        record_model(claim, calls=3)
+        first, *others = Step.objects.filter(turn=turn, kind=StepKind.TOOL).order_by("index")
+        ledger.start_step(claim, first)
+        end_call(claim, first)
+        ledger.refuse_steps(claim, others, "no")
     record_model(claim)
     finish(claim)
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Count, F, Max
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -24,12 +25,12 @@ from hypothesis.stateful import (
 )
 
 from sessions.loop import delegation
-from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.models import OPEN_STATUSES, UNANSWERED, ChatSession, Step, StepKind, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.ledger import Claim, LeaseLost
 from tests.cast import make_agent, make_session
-from tests.sessions.steps import accepted, change, end_call, expire_lease, record_model, start_call
+from tests.sessions.steps import accepted, add_call, change, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
@@ -246,12 +247,19 @@ class LedgerMachine(RuleBasedStateMachine):
         def act(claim: Claim, expected: Expected) -> None:
             turn = Turn.objects.select_related("session", "agent").get(pk=claim.turn_id)
             order = delegation.Order(turn, turn.agent, "Do it.", ())
-            call = {"kind": StepKind.TOOL, "round": expected.steps + 1, "tool_name": "spawn_agent"}
+
+            def open_child() -> Turn | None:
+                with transaction.atomic():
+                    step = add_call(claim, round=expected.steps + 1, name="spawn_agent")
+                    child = delegation.open_child(claim, step, order)
+                    transaction.set_rollback(child is None)
+                    return child
+
             if expected.cancelled and expected.owned_by(claim):
                 with pytest.raises(ledger.CancelRequested):
-                    delegation.open_child(claim, None, order, **call)
+                    open_child()
                 return
-            child = delegation.open_child(claim, None, order, **call)
+            child = open_child()
             if child is None:
                 return  # the whole tree has the children that one message may have
             step = child.parent_step
@@ -339,7 +347,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def an_ended_turn_has_no_open_step(self) -> None:
         with system_scope():
-            left = Step.objects.filter(kind=StepKind.TOOL, status=StepStatus.STARTED)
+            left = Step.objects.filter(kind=StepKind.TOOL, status__in=UNANSWERED)
             assert not left.exclude(turn__status__in=OPEN_STATUSES).exists()
 
 

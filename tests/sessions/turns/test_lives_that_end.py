@@ -145,7 +145,7 @@ def test_a_change_during_the_first_round_lets_no_call_of_it_run(
     provider.enqueue(Say(calls=(call("task_create", {"title": "buy milk"}),)))
     real = ledger.record_model_step
 
-    def record(*args: Any, **more: Any) -> tuple[Step, int]:
+    def record(*args: Any, **more: Any) -> tuple[Step, list[Step], int]:
         recorded = real(*args, **more)
         change(session.membership, alice)
         return recorded
@@ -156,7 +156,7 @@ def test_a_change_during_the_first_round_lets_no_call_of_it_run(
 
     assert ended(turn) == (how(code), code)
     assert len(provider.requests) == 1
-    assert [step.kind for step in steps_of(turn)] == ["model"]
+    assert [(step.kind, step.status) for step in steps_of(turn)] == [("model", "done"), ("tool", "refused")]
 
 
 @pytest.mark.django_db(transaction=True)
