@@ -18,6 +18,8 @@ from toolhub.tenants.statements import Select, param
 
 #: Earlier turns that are sent, at most.
 MAX_TURNS = 200
+#: Tokens of a message beside its text.
+FRAME = 4
 #: What the model reads behind an answer that was stopped in the middle.
 CUT_OFF = "(This answer was stopped before its end.)"
 #: Characters that are left of a result, and of a call's arguments, where the window is too small for them.
@@ -99,12 +101,19 @@ class Past:
         """Tokens of each block."""
         return _tokens(self.blocks)
 
+    @cached_property
+    def most(self) -> int:
+        """At least the tokens of all blocks, without counting them."""
+        return _most_tokens(self.blocks)
+
     def keep(self, count: int) -> int:
         """Leave out all but the newest so many, from now on. Returns how many are left out that were not before."""
         first = self.turn.seq - count
         left_out, self.first = first - self.first, first
-        self.blocks = self.blocks[len(self.blocks) - count :]
-        self.sizes = self.sizes[len(self.sizes) - count :]
+        if count < len(self.blocks):
+            self.sizes = self.sizes[len(self.blocks) - count :]
+            self.blocks = self.blocks[len(self.blocks) - count :]
+            self.most = _most_tokens(self.blocks)
         return left_out
 
 
@@ -122,7 +131,10 @@ def conversation(
     prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
     room = room_for_messages(turn.model, tool_tokens)
-    talk = fit(head, past.blocks, own, room, past.sizes)
+    if len(past.blocks) <= MAX_TURNS and past.most + _most_tokens([head, own]) <= room:
+        talk = _whole(head, past.blocks, own)
+    else:
+        talk = fit(head, past.blocks, own, room, past.sizes)
     if talk.parts_cut:  # all of them are out, for this once
         return talk
     return replace(talk, turns_cut=past.keep(len(past.blocks) - talk.turns_cut))
@@ -146,8 +158,11 @@ def fit(
     else:
         known = _tokens(blocks) if sizes is None else sizes
         kept = _newest_that_fit(blocks, known, room - sum(_tokens([head, fitted])))
-    messages = [*head, *(message for block in kept for message in block), *fitted]
-    return Conversation(messages, len(blocks) - len(kept), parts_cut)
+    return replace(_whole(head, kept, fitted), turns_cut=len(blocks) - len(kept), parts_cut=parts_cut)
+
+
+def _whole(head: list[Message], blocks: list[list[Message]], own: list[Message]) -> Conversation:
+    return Conversation([*head, *(message for block in blocks for message in block), *own], turns_cut=0)
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
@@ -299,6 +314,18 @@ def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
 
 
 def _tokens(blocks: list[list[Message]]) -> list[int]:
-    """Tokens of each block as it is sent, with 4 more for each message's frame."""
-    counts = count_each(json.dumps(block, ensure_ascii=False) for block in blocks)
-    return [count + 4 * len(block) for count, block in zip(counts, blocks, strict=True)]
+    """Tokens of each block as it is sent, with FRAME more for each message."""
+    counts = count_each(map(_text, blocks))
+    return [count + FRAME * len(block) for count, block in zip(counts, blocks, strict=True)]
+
+
+def _most_tokens(blocks: list[list[Message]]) -> int:
+    """At least the tokens of all blocks: a token stands for one byte or more.
+
+    Where that fits there is nothing to count: most conversations never need the table of tokens, which takes 60 MB.
+    """
+    return sum(len(_text(block).encode("utf-8", "replace")) + FRAME * len(block) for block in blocks)
+
+
+def _text(block: list[Message]) -> str:
+    return json.dumps(block, ensure_ascii=False)

@@ -24,7 +24,6 @@ from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from capabilities.common.tokens import count_tokens
 from sessions.chats.writes import remove_deleted
 from sessions.connections import writes as connection_tests
 from sessions.loop.run import run_turn
@@ -159,7 +158,6 @@ class Housekeeper:
             thread.start()
 
     def _repeat(self, work: Callable[[], None], every: float) -> None:
-        count_tokens("")  # the table is loaded once, before the first turn needs it
         try:
             while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
                 self._once(work)

@@ -18,6 +18,7 @@ from sessions.loop.history import (
     Conversation,
     Past,
     TooLong,
+    _most_tokens,
     _tokens,
     conversation,
     fit,
@@ -296,6 +297,29 @@ def test_a_result_that_is_cut_again_says_how_long_it_was_at_first() -> None:
 def test_where_not_even_the_least_fits_nothing_is_sent() -> None:
     with pytest.raises(TooLong, match="the model's window leaves 99: shorten the message"):
         fit([], [], [{"role": "user", "content": WORDS * 100}], 100)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.text(st.characters()), max_size=4), max_size=4))
+def test_a_conversation_has_no_more_tokens_than_it_is_said_to_have_at_most(texts: list[list[str]]) -> None:
+    blocks = [[{"role": "user", "content": text} for text in block] for block in texts]
+
+    assert sum(_tokens(blocks)) <= _most_tokens(blocks)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_fits_without_a_doubt_is_not_counted(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table that tokens are counted with takes 60 MB of each worker that needs it."""
+    counted = []
+    monkeypatch.setattr("capabilities.common.tokens.toktok.batch_count", lambda texts, *_, **__: counted.append(texts))
+    provider.enqueue(Say("Good day."), Say(calls=[call("uuid")]), Say("There it is."))
+
+    turns = [run(session, "hello"), run(session, "an id please")]
+
+    assert [turn.status for turn in turns] == [TurnStatus.DONE, TurnStatus.DONE]
+    assert counted == []
 
 
 ROUNDS = st.lists(st.tuples(st.integers(0, 3_000), st.lists(st.integers(0, 8_000), min_size=1, max_size=4)), max_size=5)
