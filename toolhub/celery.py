@@ -12,6 +12,8 @@ from celery import Celery
 from toolhub.broker import use_our_channel
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
+# Django's checks, which `prepare` has made, would import every page into the worker: 15 MB.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 use_our_channel()
 app = Celery("toolhub")

@@ -25,7 +25,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from sessions.chats.writes import remove_deleted
-from sessions.connections import writes as connection_tests
+from sessions.connections import runs as connection_tests
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, Turn, TurnStatus
 from sessions.schedules import periodic

@@ -19,8 +19,9 @@ from capabilities.models import ConnectionTest, LanguageModel, Provider
 from capabilities.providers.writes import ModelContent, save_model
 from capabilities.registry import ServiceSpec, registry
 from capabilities.services.writes import clear_service, save_service, shown_service_or_404
-from sessions.connections import writes as connection_tests
-from sessions.connections.writes import request_model_test, request_service_test, run_connection_test
+from sessions.connections import runs as connection_tests
+from sessions.connections.runs import run_connection_test
+from sessions.connections.writes import request_model_test, request_service_test
 from sessions.worker import process as worker
 from tests.cast import make_agent, make_member
 from tests.rest import Rest

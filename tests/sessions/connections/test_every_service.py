@@ -7,7 +7,8 @@ import pytest
 from capabilities.models import ConnectionTest
 from capabilities.registry import registry
 from capabilities.services.writes import save_service, shown_service_or_404
-from sessions.connections.writes import request_service_test, run_connection_test
+from sessions.connections.runs import run_connection_test
+from sessions.connections.writes import request_service_test
 from tests.sessions.loop.test_every_tool import Surroundings, world
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
