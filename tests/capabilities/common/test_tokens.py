@@ -25,7 +25,7 @@ def test_of_threads_that_count_at_once_one_makes_the_table(monkeypatch: pytest.M
         inside -= 1
         return [1 for _ in texts]
 
-    monkeypatch.setattr(tokens.toktok, "batch_count", batch_count)
+    monkeypatch.setattr("capabilities.common.tokens.toktok.batch_count", batch_count)
 
     assert at_once([lambda: tokens.count_tokens("a")] * 4) == [1] * 4
     assert most == 1
