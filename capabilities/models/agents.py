@@ -125,6 +125,10 @@ class Agent(CallKnobs, PublicModel):
     description = models.TextField(blank=True)
     prompt = models.TextField(blank=True)
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="agents")
+    #: Takes over where `model` is overloaded, out of credit or gone.
+    fallback_model = models.ForeignKey(
+        LanguageModel, on_delete=models.PROTECT, related_name="fallback_agents", null=True, blank=True
+    )
     #: Whether it starts with every core category.
     starts_with_core = models.BooleanField(default=True)
     tools = models.ManyToManyField(Tool, through="capabilities.AgentTool", related_name="agents")

@@ -117,9 +117,13 @@ class ResolvedModel:
 
 
 def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedModel:
-    """The model as this agent calls it; without one, as it is by itself. No query where the provider is at hand."""
+    """The model as this agent calls it; without one, as it is by itself. No query where the provider is at hand.
+
+    What the agent says of its calls is meant for its own model: another one that takes over goes by itself.
+    """
     provider, of_agent = model.provider, agent.max_rounds if agent else None
-    knobs = {name: _knob(name, agent, model) for name in KNOBS}
+    own = agent if agent is not None and agent.model_id == model.pk else None
+    knobs = {name: _knob(name, own, model) for name in KNOBS}
     return ResolvedModel(
         provider=resolve_provider(provider),
         name=model.name,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.db.models import Q
+
 from capabilities.common.refused import ChangeRefused, check_slug
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
@@ -97,7 +99,7 @@ def save_provider(
 def delete_provider(provider: Provider, *, actor: Membership) -> None:
     """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
     require(actor, Right.PROVIDERS)
-    users = _agents_told(Agent.objects.filter(model__provider=provider))
+    users = _agents_told(Q(model__provider=provider) | Q(fallback_model__provider=provider))
     if users:
         raise ProviderRefused(
             "provider", f"{users} would have no model: choose another model there first.", code="in_use"
@@ -144,7 +146,7 @@ def save_model(
 def delete_model(model: LanguageModel, *, actor: Membership) -> None:
     """Raises ChangeRefused while agents use it."""
     require(actor, Right.PROVIDERS)
-    users = _agents_told(Agent.objects.filter(model=model))
+    users = _agents_told(Q(model=model) | Q(fallback_model=model))
     if users:
         raise ProviderRefused("model", f"{users} would have no model: choose another model there first.", code="in_use")
     record("model.delete", model, actor=actor, before=_model_told(model))
@@ -217,9 +219,9 @@ def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None
     touch_registry(agent.organisation_id)
 
 
-def _agents_told(agents: Any) -> str:
-    """The first few names, as the beginning of a sentence; empty where there are none."""
-    names = list(agents.order_by("name").values_list("name", flat=True)[:4])
+def _agents_told(users: Q) -> str:
+    """The first few names of these agents, as the beginning of a sentence; empty where there are none."""
+    names = list(Agent.objects.filter(users).order_by("name").values_list("name", flat=True)[:4])
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 

@@ -38,6 +38,8 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
     last = model_steps[-1] if model_steps else None
     if last is None or last.tool_set is None:
         return _selected(turn, held)
+    if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
+        return _selected(turn, held)
     frozen = Carried(last.tool_set, last.load_count)
     if turn.agent.loading_mode != LoadingMode.SAME_RUN:
         return frozen

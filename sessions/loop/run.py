@@ -24,6 +24,7 @@ from sessions.loop import delegation, execution
 from sessions.loop.batch import answer_calls, release_connection
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.drafts import Draft
+from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong, conversation
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.client import CallStopped, ModelBusy, ModelError
@@ -124,7 +125,12 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
             _check_strikes(steps)
-        reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
+        try:
+            reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
+        except ModelError as error:
+            fall_back(turn, held, error)
+            past = Past(turn)
+            continue
         if not reply["tool_calls"]:
             return _final(reply["text"], reply["finish_reason"], reply)
         step, calls, turn.registry_version = ledger.record_model_step(held.claim, **reply)
@@ -185,6 +191,10 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     release_connection()
     try:
         return stored(asking.run())
+    except ModelError:
+        if draft.text:
+            draft.restart()
+        raise
     except CallStopped as stopped:
         half = asking.half_reply()
         if half is None or held.reason in ("draining", "lost"):

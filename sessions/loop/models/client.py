@@ -57,6 +57,12 @@ MAX_REFUSAL = 2_000
 TOO_LONG = re.compile(r"context.(length|size|window)", re.IGNORECASE)
 #: The finish_reason of a reply that we stopped in the middle.
 STOPPED = "stopped"
+#: How providers say that nobody pays any more, and that there is no such model: trying again changes neither.
+NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|insufficient.balance", re.IGNORECASE)
+NO_MODEL = re.compile(
+    r"model_not_found|model_decommissioned|\bmodel\b.{0,120}(?:does not exist|not found|decommissioned|no longer)",
+    re.IGNORECASE | re.DOTALL,
+)
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
@@ -403,6 +409,8 @@ def _status_failure(error: openai.APIStatusError) -> _Failed:
     status, said = error.status_code, _words_of(error)
     if status in (401, 403):
         return _Failed("provider_auth", f"The provider refused the key ({status}): {said}", again=False)
+    if status == 402 or (status < 500 and NO_CREDIT.search(f"{error.code} {said}")):
+        return _Failed("provider_credit", f"The provider says that there is no credit left: {said}", again=False)
     if status == 429:
         wait = retry_after(error.response.headers)
         return _Failed("provider_rate_limit", f"The provider is at its limit: {said}", again=True, wait=wait)
@@ -412,6 +420,8 @@ def _status_failure(error: openai.APIStatusError) -> _Failed:
     told = f"The provider rejected the request ({status}): {said}"
     if TOO_LONG.search(f"{error.code} {said}"):
         return _Failed("context_length", told, again=False)
+    if NO_MODEL.search(f"{error.code} {said}"):
+        return _Failed("model_gone", f"The provider does not have the model any more: {said}", again=False)
     refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
     return _Failed("provider_rejected", told, again=False, refusal=refusal if status in REFUSED else None)
 
