@@ -210,6 +210,18 @@
     if (event.target.id === "composer") $("#end")?.scrollIntoView({ block: "end" });
   });
 
+  // What is ticked or typed while a search is under way goes with another search: the answer of the first knows nothing
+  // of it, and would take it back. Enter searches, and never saves the form around it.
+  document.addEventListener("input", (event) => {
+    const picker = event.target.closest(".picker.htmx-request");
+    if (picker && !event.target.closest(".pick-search")) htmx.trigger($("[data-pick-search]", picker), "find");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches?.("[data-pick-search]")) return;
+    event.preventDefault();
+    htmx.trigger(event.target, "find");
+  });
+
   // Tick or untick every box of a name on the page.
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-tick-all]");

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django import forms
 from django.http import QueryDict
 
+from capabilities.agents.queries import PickedTool, PickedToolkit
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
@@ -15,6 +18,7 @@ from capabilities.agents.writes import (
     own_tools,
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
+from capabilities.common.picker import with_kept
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers.queries import models_by_name
 from capabilities.providers.writes import MAX_ROUNDS
@@ -91,6 +95,8 @@ class AgentForm(forms.Form):
     initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
 
     def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
+        if data is not None:
+            data = with_kept(data, "tools", "allowed_toolkits")
         super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
         self.fields["model"].queryset = models_by_name()  # type: ignore[attr-defined]
         #: What is ticked: as posted, else as stored.
@@ -105,6 +111,12 @@ class AgentForm(forms.Form):
             self.deferred = set(deferred_tools(agent)) if agent else set()
             self.allowed = tuple(kits)
             self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
+
+    def tool_rows(self) -> Sequence[PickedTool]:
+        return [PickedTool(name, place, name in self.deferred) for place, name in enumerate(self.own, start=1)]
+
+    def toolkit_rows(self) -> Sequence[PickedToolkit]:
+        return [PickedToolkit(name, place, name in self.initial_ones) for place, name in enumerate(self.allowed, 1)]
 
     def content(self) -> AgentContent:
         data = self.cleaned_data

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from django.db.models import Count, Prefetch
+from django.db.models import Count, Prefetch, Q
 from django.http import Http404
 
-from capabilities.models import Agent, AgentTool, AgentToolkit
+from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
+from capabilities.models import Agent, AgentTool, AgentToolkit, Toolkit
 from capabilities.toolkits.queries import weigh
 
 
@@ -38,3 +40,70 @@ def deferred_tools_of(agent: Agent) -> list[str]:
     """Names of its own tools that are not sent before they are loaded, in its order. One query."""
     lines = AgentTool.objects.filter(agent=agent, is_deferred=True).order_by("position", "tool__name")
     return list(lines.values_list("tool__name", flat=True))
+
+
+@dataclass(frozen=True)
+class PickedTool:
+    """A tool of the agent's own, as the form shows it."""
+
+    name: str
+    place: int
+    is_deferred: bool
+
+    def fields(self) -> Fields:
+        deferred = [("deferred_tools", self.name)] if self.is_deferred else []
+        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *deferred]
+
+
+@dataclass(frozen=True)
+class PickedToolkit:
+    """A toolkit that the agent may load, as the form shows it."""
+
+    name: str
+    place: int
+    is_initial: bool
+
+    def fields(self) -> Fields:
+        initial = [("initial_toolkits", self.name)] if self.is_initial else []
+        return [("allowed_toolkits", self.name), (f"toolkit-place-{self.name}", str(self.place)), *initial]
+
+
+@dataclass(frozen=True)
+class ToolkitLine:
+    """One line of the toolkits on an agent's form. Without a place it comes last."""
+
+    name: str
+    is_allowed: bool
+    is_initial: bool = False
+    place: int | None = None
+    tool_count: int = 0
+    tokens: int = 0
+
+
+def toolkit_picker(rows: Sequence[PickedToolkit], search: Search) -> Picker:
+    """The toolkits that are ticked on an agent's form, and others to tick. Four queries."""
+    words = Q()
+    for word in search.q.split():
+        words &= Q(name__icontains=word) | Q(description__icontains=word)
+    names = set(Toolkit.objects.filter(words).values_list("name", flat=True))
+    shown, kept, count = shown_and_kept(rows, PickedToolkit.fields, lambda row: row.name in names)
+    others = sorted(names - {row.name for row in rows})
+    wanted = [*(row.name for row in shown if row.name.isprintable()), *others[:SHOWN]]
+    toolkits = list(Toolkit.objects.filter(name__in=wanted))
+    weigh(toolkits)
+    numbers = {each.name: (each.tool_count, each.tokens) for each in toolkits}  # type: ignore[attr-defined]
+    return Picker(
+        "allowed_toolkits",
+        "toolkit",
+        search,
+        Toolkit.objects.count(),
+        [ToolkitLine(row.name, True, row.is_initial, row.place, *numbers.get(row.name, ())) for row in shown],
+        [ToolkitLine(name, False, False, None, *numbers[name]) for name in others[:SHOWN] if name in numbers],
+        "capabilities/agents/_agent_toolkit.html",
+        "capabilities/agents/_agent_toolkit.html",
+        words="name or description",
+        none="There is no toolkit yet. The page Toolkits says what they are for.",
+        has_more=len(others) > SHOWN,
+        kept=kept,
+        kept_count=count,
+    )

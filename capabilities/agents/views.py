@@ -15,14 +15,14 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.agents.forms import AgentForm
 from capabilities.agents.previews import impact_of_agent, start_of
-from capabilities.agents.queries import agent_or_404, agents_shown, toolkits_of_agent
+from capabilities.agents.queries import PickedTool, agent_or_404, agents_shown, toolkit_picker, toolkits_of_agent
 from capabilities.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
-from capabilities.catalogue.tools.queries import tools_named_like
+from capabilities.catalogue.tools.queries import tool_picker
 from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
+from capabilities.common.picker import search_in
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent
-from capabilities.toolkits.queries import toolkits_by_name
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -116,15 +116,17 @@ def agent_page(
     is_search = "find" in request.POST
     if is_search:
         form.errors.clear()
-    q = request.POST.get("q", "")[:64].replace("\x00", "")
-    toolkits = {toolkit.name: toolkit for toolkit in toolkits_by_name()}
     context = {
         "form": form,
         "agent": agent,
         "slug": agent.slug if agent else "",
-        "found": [tool for tool in tools_named_like(q) if tool.name not in form.own],
-        "toolkits": [toolkits.pop(name) for name in form.allowed if name in toolkits] + list(toolkits.values()),
-        "q": q,
+        "tools": tool_picker(
+            form.tool_rows(),
+            PickedTool.fields,
+            search_in(request.POST, "tools"),
+            row="capabilities/agents/_agent_tool.html",
+        ),
+        "toolkits": toolkit_picker(form.toolkit_rows(), search_in(request.POST, "allowed_toolkits")),
         "is_search": is_search,
         **more,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.http import QueryDict
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.names_field import NamesField, in_places
+from capabilities.common.picker import Fields, with_kept
 from capabilities.models import Toolkit
 from capabilities.toolkits.writes import (
     MAX_CATEGORIES,
@@ -34,8 +35,12 @@ class ToolRow:
     place: int
     timeout: str
     chars: str
-    own_timeout: float | None
-    own_chars: int | None
+    own_timeout: float | None = None
+    own_chars: int | None = None
+
+    def fields(self) -> Fields:
+        typed = [(f"timeout-{self.name}", self.timeout), (f"chars-{self.name}", self.chars)]
+        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *(pair for pair in typed if pair[1])]
 
 
 class ToolkitForm(forms.Form):
@@ -57,6 +62,8 @@ class ToolkitForm(forms.Form):
     categories = NamesField("category", MAX_CATEGORIES, label="Whole categories")
 
     def __init__(self, data: QueryDict | None = None, *, toolkit: Toolkit | None = None) -> None:
+        if data is not None:
+            data = with_kept(data, "tools", "categories")
         stored = content_of(toolkit) if toolkit is not None else ToolkitContent("")
         super().__init__(data, initial={"name": stored.name, "description": stored.description})
         #: As posted, else as stored.
@@ -81,10 +88,9 @@ class ToolkitForm(forms.Form):
         )
         return ToolkitContent(data["name"], data["description"].replace("\r\n", "\n"), lines, data["categories"])
 
-    def rows(self, knobs: Mapping[str, tuple[float | None, int | None]]) -> Sequence[ToolRow]:
+    def rows(self) -> Sequence[ToolRow]:
         return [
-            ToolRow(name, number, timeout, chars, *knobs.get(name, (None, None)))
-            for number, (name, timeout, chars) in enumerate(self.lines, start=1)
+            ToolRow(name, number, timeout, chars) for number, (name, timeout, chars) in enumerate(self.lines, start=1)
         ]
 
 

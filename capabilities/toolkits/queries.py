@@ -9,6 +9,7 @@ from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sum
 from django.http import Http404
 
 from capabilities.catalogue.tools.queries import shown_tools
+from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLS
 from capabilities.models import AgentToolkit, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool
 
@@ -92,6 +93,54 @@ def categories_for_toolkits() -> Sequence[Category]:
     """Those that a toolkit may hold, with how many tools each has and their tokens. One query."""
     reserved = Q(name=META_CATEGORY) | Q(pk__in=Tool.objects.filter(name__in=RESERVED_TOOLS).values("category"))
     return list(_counted(Category.objects.exclude(reserved)))
+
+
+@dataclass(frozen=True)
+class PickedCategory:
+    """A whole category of a toolkit, as its form shows it."""
+
+    name: str
+    title: str
+    tool_count: int
+    tokens: int
+    is_chosen: bool
+
+    def __str__(self) -> str:
+        return self.title
+
+    def fields(self) -> Fields:
+        return [("categories", self.name)]
+
+
+def category_picker(chosen: Sequence[str], search: Search) -> Picker:
+    """One query. Those that are chosen and not there stay: the save says that they are not."""
+    there = {
+        each.name: PickedCategory(each.name, each.title, each.tool_count, each.tokens or 0, each.name in chosen)  # type: ignore[attr-defined]
+        for each in categories_for_toolkits()
+    }
+    words = search.q.lower().split()
+
+    def fits(row: PickedCategory) -> bool:
+        return all(word in f"{row.title} {row.name}".lower() for word in words)
+
+    ticked = [there.get(name) or PickedCategory(name, name, 0, 0, True) for name in chosen]
+    shown, kept, count = shown_and_kept(ticked, PickedCategory.fields, fits)
+    found = [row for row in there.values() if not row.is_chosen and fits(row)]
+    return Picker(
+        "categories",
+        "category",
+        search,
+        len(there),
+        shown,
+        found[:SHOWN],
+        "capabilities/toolkits/_toolkit_category.html",
+        "capabilities/toolkits/_toolkit_category.html",
+        words="title or short name",
+        none="There are no categories.",
+        has_more=len(found) > SHOWN,
+        kept=kept,
+        kept_count=count,
+    )
 
 
 def _counted(categories: QuerySet[Category]) -> QuerySet[Category]:

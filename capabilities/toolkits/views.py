@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -9,17 +10,18 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.catalogue.tools.queries import tools_named_like
+from capabilities.catalogue.tools.queries import tool_picker
 from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
+from capabilities.common.picker import Picker, search_in
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Tool, Toolkit
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
-from capabilities.toolkits.forms import ToolkitForm
+from capabilities.toolkits.forms import ToolkitForm, ToolRow
 from capabilities.toolkits.previews import impact_of_toolkit
 from capabilities.toolkits.queries import (
-    categories_for_toolkits,
+    category_picker,
     knobs_of,
     toolkit_or_404,
     toolkit_page_or_404,
@@ -135,22 +137,33 @@ def toolkit_page(
     is_search = "find" in request.POST
     if is_search:
         form.errors.clear()
-    q = request.POST.get("q", "")[:64].replace("\x00", "")
-    own = {name for name, *_ in form.lines}
-    chosen = set(form.chosen_categories)
     context = {
         "form": form,
         "toolkit": toolkit,
         "stored_name": str(toolkit or ""),
-        "rows": form.rows(knobs_of([name for name in own if name.isprintable()])),
-        "found": [tool for tool in tools_named_like(q) if tool.name not in own],
-        # Those that are in it come first: the list is long.
-        "categories": sorted(categories_for_toolkits(), key=lambda category: category.name not in chosen),
-        "q": q,
+        "tools": with_own_values(
+            tool_picker(
+                form.rows(),
+                ToolRow.fields,
+                search_in(request.POST, "tools"),
+                row="capabilities/toolkits/_toolkit_tool.html",
+            )
+        ),
+        "categories": category_picker(form.chosen_categories, search_in(request.POST, "categories")),
         "is_search": is_search,
         **more,
     }
     return render(request, "capabilities/toolkits/toolkit_form.html", context, status=status or status_of(form))
+
+
+def with_own_values(picker: Picker) -> Picker:
+    """The same, with what the shown tools say themselves beside what the toolkit says. One query."""
+    knobs = knobs_of([row.name for row in picker.ticked if row.name.isprintable()])
+    rows = [
+        replace(row, own_timeout=knobs[row.name][0], own_chars=knobs[row.name][1]) if row.name in knobs else row
+        for row in picker.ticked
+    ]
+    return replace(picker, ticked=rows)
 
 
 @require_POST

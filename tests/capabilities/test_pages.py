@@ -304,7 +304,8 @@ def test_looking_for_tools_keeps_what_was_filled_in_and_saves_nothing(as_alice: 
     model = make_agent(acme).model
 
     page = as_alice.post(
-        f"{ACME}agents/new/", agent(model, name="", prompt="Be brief.", tools=["fetch"], q="file", find="1")
+        f"{ACME}agents/new/",
+        agent(model, name="", prompt="Be brief.", tools=["fetch"], find="tools", **{"tools-q": "file"}),
     )
 
     own, _, found = page.content.decode().partition('class="pick-list pick-found"')

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 from django.db.models.expressions import Combinable
@@ -11,8 +12,9 @@ from django.db.models.functions import Left
 from django.http import Http404
 
 from capabilities.catalogue.tools.search import by_match, in_order, matching
+from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, shown_and_kept
 from capabilities.contract.loading import RESERVED_TOOLS
-from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
+from capabilities.models import Agent, AgentTool, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.services.writes import is_ready
 from toolhub.tenants.keyset import PAGE, Page
@@ -21,6 +23,14 @@ from toolhub.tenants.keyset import PAGE, Page
 VERSIONS_SHOWN = 50
 #: Characters of a description that a list shows.
 LINE_CHARS = 160
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -129,16 +139,57 @@ def _agents_with(tool: Tool) -> QuerySet[Agent]:
     return Agent.objects.annotate(is_own=own).filter(brings).order_by("name", "pk")
 
 
-#: Tools that a search among them finds, at most.
-TOOLS_FOUND = 50
-
-
-def tools_named_like(q: str) -> list[Tool]:
+def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:
     """The first tools in which every word stands, those first that they name. One query."""
-    tools = Tool.objects.select_related("category", "current_version").defer(
-        "current_version__wire", "current_version__parameters", "current_version__description"
+    tools = _searched(search).exclude(name__in=list(without)).select_related("category", "current_version")
+    tools = tools.defer("current_version__wire", "current_version__parameters", "current_version__description")
+    return in_order(tools.annotate(place=by_match(search.q))).page(limit=SHOWN)
+
+
+def names_found(names: Collection[str], search: Search) -> set[str] | None:
+    """Those of these tools that a search finds; None where nothing is searched. One query."""
+    if not search:
+        return None
+    return set(_searched(search).filter(name__in=list(names)).values_list("name", flat=True))
+
+
+def _searched(search: Search) -> QuerySet[Tool]:
+    tools = matching(Tool.objects.all(), search.q)
+    return tools.filter(category__name=search.group) if search.group else tools
+
+
+def tool_groups() -> list[Group]:
+    """Every category with tools, and how many it has. One query."""
+    categories = Category.objects.annotate(tool_count=Count("tools")).filter(tool_count__gt=0).order_by("title", "name")
+    return [Group(*row) for row in categories.values_list("name", "title", "tool_count")]
+
+
+def tool_picker(rows: Sequence[Row], fields: Callable[[Row], Fields], search: Search, *, row: str) -> Picker:
+    """The tools that are ticked in a form, as rows that have a `name`, and others to tick. Two queries, three for a
+    search among many that are ticked."""
+    names = [each.name for each in rows if each.name.isprintable()]
+    fitting = names_found(names, search) if len(rows) > SHOWN else None
+    shown, kept, count = shown_and_kept(rows, fields, lambda each: fitting is None or each.name in fitting)
+    groups = tool_groups()
+    total = sum(group.count for group in groups)
+    is_summary = total > SHOWN and not search
+    found = Page[Tool](()) if is_summary else tools_found(search, without=names)
+    return Picker(
+        "tools",
+        "tool",
+        search,
+        total,
+        shown,
+        found.rows,
+        row,
+        "capabilities/catalogue/_tool_found.html",
+        words="name, description or category",
+        none="There are no tools.",
+        has_more=bool(found.after),
+        kept=kept,
+        kept_count=count,
+        groups=groups if total > SHOWN else (),
     )
-    return list(in_order(matching(tools, q).annotate(place=by_match(q))).page(limit=TOOLS_FOUND).rows)
 
 
 def toolkits_with(tool: Tool) -> Sequence[Toolkit]:

@@ -9,8 +9,9 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.catalogue.tools.queries import tools_named_like, tools_page
+from capabilities.catalogue.tools.queries import tools_found, tools_page
 from capabilities.catalogue.tools.search import by_tokens
+from capabilities.common.picker import Search
 from capabilities.models import Tool
 from sessions.models import StepKind, StepStatus
 from tests.cast import (
@@ -98,7 +99,7 @@ def test_a_place_that_is_none_begins_at_the_front() -> None:
 
 @pytest.mark.usefixtures("tools")
 def test_a_picker_finds_by_words_too() -> None:
-    assert [tool.name for tool in tools_named_like("issue jira")] == [*ISSUES, "changelog"]
+    assert [tool.name for tool in tools_found(Search("issue jira")).rows] == [*ISSUES, "changelog"]
 
 
 @pytest.mark.usefixtures("tools")

@@ -508,7 +508,8 @@ def test_an_error_stands_beside_its_field_and_what_was_typed_is_kept(
 
 @pytest.mark.usefixtures("tools")
 def test_looking_for_tools_keeps_what_was_filled_in_and_saves_nothing(as_alice: Client, acme: Organisation) -> None:
-    form = {"name": "", "description": "Typed.", "tools": ["docker"], "timeout-docker": "60", "q": "fetch", "find": "1"}
+    form = {"name": "", "description": "Typed.", "tools": ["docker"], "timeout-docker": "60", "tools-q": "fetch"}
+    form["find"] = "tools"
 
     page = as_alice.post(f"{ACME}toolkits/new/", form, headers=HTMX)
 
@@ -574,7 +575,7 @@ def test_a_member_reads_toolkits_and_without_the_right_changes_none(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize(("page", "queries"), [("toolkits/", 8), ("toolkits/kit_0/", 11), ("toolkits/kit_0/edit/", 13)])
+@pytest.mark.parametrize(("page", "queries"), [("toolkits/", 8), ("toolkits/kit_0/", 11), ("toolkits/kit_0/edit/", 14)])
 def test_the_pages_take_the_same_queries_for_one_and_three(
     as_alice: Client,
     acme: Organisation,
