@@ -75,7 +75,9 @@ def fields_of(page: bytes) -> dict[str, list[str]]:
         given = {name: html.unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
         is_off = given.get("type") in ("checkbox", "radio") and not re.search(r"\bchecked\b", tag)
         if "name" in given and not is_off:
-            found.setdefault(given["name"], []).append(given.get("value", "on" if given.get("type") == "checkbox" else ""))
+            found.setdefault(given["name"], []).append(
+                given.get("value", "on" if given.get("type") == "checkbox" else "")
+            )
     for name, text in re.findall(r'<textarea[^>]*name="(\w+)"[^>]*>\s*(.*?)</textarea>', form[0], re.S):
         found[name] = [html.unescape(text)]
     for name, text in re.findall(r'<select[^>]*name="([\w-]+)"[^>]*>(.*?)</select>', form[0], re.S):

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.utils.http import urlencode
 
-from toolhub.tenants.keyset import Page, Place
+from toolhub.tenants.keyset import Page, PageBounds
 from toolhub.tenants.places import MAX_PLACE
 
 PLACES = ("after", "before")
@@ -28,9 +28,9 @@ class ListAddress(forms.Form):
         return {name: value for name, value in self.values().items() if name not in PLACES}
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PageBounds:
         values = self.values()
-        return Place(after=values["after"], before=values["before"])
+        return PageBounds(after=values["after"], before=values["before"])
 
     @property
     def query(self) -> str:

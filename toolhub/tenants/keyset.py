@@ -25,7 +25,7 @@ Shown = TypeVar("Shown")
 PAGE = 50
 
 
-class Place(TypedDict):
+class PageBounds(TypedDict):
     """Where a page begins, as an address says it; empty where it says nothing."""
 
     after: str

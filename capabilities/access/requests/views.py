@@ -18,7 +18,7 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import GrantRequest
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.keyset import Place
+from toolhub.tenants.keyset import PageBounds
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -105,7 +105,7 @@ def _requests_page(
     member: Membership,
     form: RequestForm,
     *,
-    place: Place | None = None,
+    place: PageBounds | None = None,
     deciding: tuple[UUID, DecisionForm] | None = None,
 ) -> HttpResponse:
     may_decide = bool(member.reach(Right.ROLES))
@@ -115,7 +115,7 @@ def _requests_page(
         each.form = deciding[1] if deciding and is_it else DecisionForm(request=each)  # type: ignore[attr-defined]
     may_ask = member.has_access(Access.MEMBER)
     context = {
-        "page": requests_page(member, **(place or Place(after="", before=""))),
+        "page": requests_page(member, **(place or PageBounds(after="", before=""))),
         "waiting": waiting,
         "may_decide": may_decide,
         "may_ask": may_ask,
