@@ -60,7 +60,7 @@ def shown_turns() -> QuerySet[Turn]:
     """Turns with their session, agent, and steps with their child turns. Long arguments and results are cut in the
     database."""
     steps = (
-        Step.objects.defer("arguments", "result", "result_sent")
+        Step.objects.defer("arguments", "result", "result_sent", "extras", "raw_usage")
         .annotate(
             arguments_shown=Left("arguments", SHOWN_CHARS),
             arguments_length=Length("arguments"),

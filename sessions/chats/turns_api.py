@@ -73,14 +73,17 @@ class StepOut(serializers.Serializer[Any]):
     status = serializers.CharField(help_text="`pending`: a call that has not begun.")
     round = serializers.IntegerField()
     text = serializers.CharField()
+    model = serializers.CharField(source="model_name", help_text="Of a model call: the model that answered.")
     tool = serializers.CharField(source="tool_name")
     tool_call_id = serializers.CharField()
     display = serializers.CharField()
     arguments = serializers.CharField()
     result = serializers.CharField(source="result_sent")
     input_tokens = serializers.IntegerField()
-    cached_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField(help_text="Of the input: read from the provider's cache.")
+    cache_write_tokens = serializers.IntegerField(help_text="Of the input: written to the provider's cache.")
     output_tokens = serializers.IntegerField()
+    reasoning_tokens = serializers.IntegerField(help_text="Of the output: what the model thought and did not say.")
     usage_estimated = serializers.BooleanField()
     finish_reason = serializers.CharField(help_text="`stopped`: the turn was stopped while the model wrote.")
     started_at = serializers.DateTimeField()
@@ -123,7 +126,9 @@ class TurnSteps(APIView):
         only_parameters(request, "after", "limit")
         after = integer_parameter(request, "after", 0, 0, 2**31 - 1)
         limit = integer_parameter(request, "limit", 50, 1, 200)
-        found = list(Step.objects.filter(turn=turn, index__gt=after).order_by("index")[: limit + 1])
+        found = list(
+            Step.objects.defer("extras", "raw_usage").filter(turn=turn, index__gt=after).order_by("index")[: limit + 1]
+        )
         following = str(found[limit - 1].index) if len(found) > limit else None
         return Response({"results": StepOut(found[:limit], many=True).data, "next": following})
 

@@ -307,6 +307,11 @@ class Step(TenantModel):
         return f"{self.get_kind_display()} {self.index}"
 
     @property
+    def model_name(self) -> str:
+        """Model call: the model that answered; empty in rows of before this was stored."""
+        return self.origin.split(" ", 2)[2] if self.origin else ""
+
+    @property
     def verdicts(self) -> list[dict[str, Any]]:
         """Why each tool is or is not in the selection that this model call is the first round of; else nothing. One
         query, unless `verdict_set` is at hand."""

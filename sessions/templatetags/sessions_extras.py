@@ -132,11 +132,13 @@ def rounds_told(turn: Turn) -> str:
 
 
 def _round_told(step: Step) -> str:
-    parts = []
+    parts = [step.model_name] if step.model_name else []
     if step.tool_set is not None:
         parts.append(f"{step.tool_set.tokens:,} tok of tools")
     if step.prefix_bytes and step.prompt_bytes:
         parts.append(f"same bytes {100 * step.prefix_bytes // step.prompt_bytes} %")
+    if step.reasoning_tokens:
+        parts.append(f"{step.reasoning_tokens:,} tok of its answer thought")
     return f"Round {step.round}: {', '.join(parts)}" if parts else ""
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -372,11 +373,13 @@ def test_the_foot_of_a_turn_tells_what_each_round_carried(as_bob: Client, sessio
         sent = ToolSet.objects.create(**own, key="k", sha256="0", wire="[]", tokens=1034, version_ids=[1])
         call = {**own, "turn": turn, "kind": StepKind.MODEL, "status": StepStatus.DONE, "tool_set": sent}
         Step.objects.create(**call, index=1, round=1, prompt_bytes=1000)
-        Step.objects.create(**call, index=2, round=2, prompt_bytes=1000, prefix_bytes=987)
+        answered = {"origin": f"{uuid4()} api.example.org gpt 5", "reasoning_tokens": 192}
+        Step.objects.create(**call, **answered, index=2, round=2, prompt_bytes=1000, prefix_bytes=987)
 
     text = text_of(as_bob.get(url_of(session)).content)
 
-    assert "Round 1: 1,034 tok of tools · Round 2: 1,034 tok of tools, same bytes 98 %" in text
+    assert "Round 1: 1,034 tok of tools · Round 2: gpt 5, 1,034 tok of tools, same bytes 98 %" in text
+    assert "same bytes 98 %, 192 tok of its answer thought" in text
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from capabilities.models import Agent, LanguageModel, Provider
 from capabilities.providers.lessons import lessons_of
 from sessions.models import ChatSession, StepKind, TurnStatus
 from tests import vendors
+from tests.rest import Rest
 from tests.scripted_openai import Json, Raw, Reply, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of
 from toolhub.tenants.models import AuditEntry
@@ -291,7 +292,7 @@ def test_nothing_goes_to_the_same_model_at_another_address(session: ChatSession,
     assert b"sealed" not in provider.bodies[-1]
 
 
-def test_what_a_step_used_is_kept_in_parts(session: ChatSession, provider: ScriptedOpenAI) -> None:
+def test_what_a_step_used_is_kept_in_parts_and_shown(session: ChatSession, provider: ScriptedOpenAI) -> None:
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 30,
@@ -307,4 +308,8 @@ def test_what_a_step_used_is_kept_in_parts(session: ChatSession, provider: Scrip
     assert (step.input_tokens, step.cached_tokens, step.cache_write_tokens) == (100, 60, 20)
     assert (step.output_tokens, step.reasoning_tokens, step.usage_estimated) == (30, 12, False)
     assert step.raw_usage == usage
-    assert step.origin.endswith(" scripted")
+    assert step.model_name == "scripted"
+    (row,) = Rest(session.membership).get(f"turns/{turn.pk}/steps").json["results"]
+    told = {"model": "scripted", "cached_tokens": 60, "cache_write_tokens": 20, "reasoning_tokens": 12}
+    assert row | told == row
+    assert "extras" not in row
