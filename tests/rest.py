@@ -45,6 +45,12 @@ class Rest:
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         return self.ask("POST", path, b"" if body is None else json.dumps(body).encode(), headers=headers)
 
+    def patch(self, path: str, body: Any) -> Reply:
+        return self.ask("PATCH", path, json.dumps(body).encode())
+
+    def delete(self, path: str) -> Reply:
+        return self.ask("DELETE", path)
+
     def ask(
         self,
         method: str,

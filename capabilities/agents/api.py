@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -17,6 +18,7 @@ from capabilities.agents.writes import (
     MAX_PROMPT,
     MAX_TOOLKITS,
     AgentContent,
+    agent_content,
     create_agent,
     delete_agent,
     update_agent,
@@ -24,15 +26,14 @@ from capabilities.agents.writes import (
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Agent, AgentScope, AgentTool, AgentToolkit, LanguageModel, LoadingMode, Provider
-from capabilities.providers.writes import (
-    MAX_ROUNDS,
-)
+from capabilities.providers.api import CallsIn, CallsOut
+from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 
-class AgentOut(serializers.Serializer[Agent]):
+class AgentOut(CallsOut):
     slug = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField()
@@ -68,7 +69,7 @@ class AgentDetailOut(AgentOut):
         return agent.prompt if self.context["sees_prompt"] else None
 
 
-class AgentIn(serializers.Serializer[Any]):
+class AgentIn(CallsIn):
     slug = SlugField(default="", help_text=MADE_FROM_NAME)
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
@@ -161,7 +162,7 @@ class AgentDetail(APIView):
             provider = body.pop("provider", agent.model.provider.slug)
             body["model"] = _named_model(provider, body.get("model", agent.model.name))
         with refusals():
-            update_agent(agent, AgentContent(**_stored_agent(agent) | _with_tuples(body)), actor=member)
+            update_agent(agent, replace(agent_content(agent), **_with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug))
 
     @with_dry_run("agent")
@@ -188,13 +189,6 @@ def _named_model(provider: str, name: str) -> LanguageModel:
     if name not in found:
         raise unknown("model", "This provider has no such model.")
     return found[name]
-
-
-def _stored_agent(agent: Agent) -> dict[str, Any]:
-    """Lists are left out: what an AgentContent does not say of them stays."""
-    words = ("slug", "name", "description", "prompt", "model")
-    knobs = ("starts_with_core", "loading_mode", "scope", "max_rounds", "is_enabled")
-    return {field: getattr(agent, field) for field in (*words, *knobs)}
 
 
 def _with_tuples(body: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from capabilities.agents.writes import (
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
+from capabilities.providers.forms import CallsForm
 from capabilities.providers.queries import models_by_name
+from capabilities.providers.resolve import KNOBS, resolve_model
 from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.members.forms import PublicIdField
 
@@ -35,10 +37,11 @@ FIELDS = (
     "loading_mode",
     "scope",
     "is_enabled",
+    *KNOBS,
 )
 
 
-class AgentForm(forms.Form):
+class AgentForm(CallsForm):
     """Choices are read when the form is made, in the scope of its organisation."""
 
     name = forms.CharField(max_length=100)
@@ -99,6 +102,7 @@ class AgentForm(forms.Form):
             data = with_kept(data, "tools", "allowed_toolkits")
         super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
         self.fields["model"].queryset = models_by_name()  # type: ignore[attr-defined]
+        self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
         #: What is ticked: as posted, else as stored.
         if data is not None:
             self.own = in_places(data, "tools", MAX_OWN_TOOLS)
@@ -136,4 +140,5 @@ class AgentForm(forms.Form):
             scope=data["scope"],
             max_rounds=data["max_rounds"],
             is_enabled=data["is_enabled"],
+            **self.calls(),
         )

@@ -23,6 +23,7 @@ from capabilities.common.picker import search_in
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent
+from capabilities.providers.resolve import resolve_model
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -49,6 +50,7 @@ def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     context = {
         "agent": agent,
         "start": start_of(agent, member),
+        "model": resolve_model(agent.model, agent),
         "toolkits": toolkits_of_agent(agent),
         "may_change": member.has_right(Right.AGENTS),
     }

@@ -23,6 +23,8 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
+from capabilities.providers.knobs import check_knobs
+from capabilities.providers.resolve import KNOBS
 from capabilities.providers.writes import MAX_ROUNDS
 from capabilities.toolkits.writes import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
 from toolhub.tenants.audit.writes import record
@@ -38,7 +40,8 @@ MAX_PROMPT = 100_000
 
 @dataclass(frozen=True)
 class AgentContent:
-    """What an agent's form says; None leaves what is stored.
+    """What an agent's form says. A list that is None leaves what is stored; a limit that is None, and what is empty of
+    its calls, leaves it to the model.
 
     `tools` are names, in the order they are sent; `deferred_tools` are those of them that are not sent before they are
     loaded by name. `allowed_toolkits` are names in the order in which the initial ones of them are sent.
@@ -58,6 +61,22 @@ class AgentContent:
     scope: str = AgentScope.ORGANISATION
     max_rounds: int | None = None
     is_enabled: bool = True
+    reasoning_effort: str = ""
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+
+
+#: What of it are the agent's own columns, and not lists of other rows.
+COLUMNS = (
+    *("slug", "name", "model", "description", "prompt", "starts_with_core", "loading_mode", "scope", "max_rounds"),
+    *("is_enabled", *KNOBS),
+)
+
+
+def agent_content(agent: Agent) -> AgentContent:
+    """As it is stored; the lists are left as they are."""
+    return AgentContent(**{name: getattr(agent, name) for name in COLUMNS})
 
 
 @configuration_write()
@@ -156,10 +175,11 @@ def _write(agent: Agent, content: AgentContent) -> None:
     ):
         if value not in choices.values:
             raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
-    agent.slug, agent.name, agent.description = slug, content.name, content.description
-    agent.prompt, agent.model, agent.starts_with_core = content.prompt, content.model, content.starts_with_core
-    agent.max_rounds, agent.is_enabled = content.max_rounds, content.is_enabled
-    agent.loading_mode, agent.scope = content.loading_mode, content.scope
+    if agent.model_id != content.model.pk or any(getattr(agent, name) != getattr(content, name) for name in KNOBS):
+        check_knobs(content, content.model.context_window)
+    for name in COLUMNS:
+        setattr(agent, name, getattr(content, name))
+    agent.slug = slug
     agent.save()
 
 
@@ -279,5 +299,6 @@ def _told(agent: Agent) -> dict[str, Any]:
         "loading_mode": str(agent.loading_mode),
         "scope": str(agent.scope),
         "max_rounds": agent.max_rounds,
+        **{name: getattr(agent, name) for name in KNOBS},
         "is_enabled": agent.is_enabled,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,8 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.common.secrets import masked_stored
-from capabilities.models import LanguageModel, Provider
+from capabilities.models import AUTO, DIALECT_SETTINGS, LanguageModel, Provider
+from capabilities.providers.knobs import MAX_TEMPERATURE
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -25,6 +27,7 @@ from capabilities.providers.writes import (
     ProviderContent,
     delete_model,
     delete_provider,
+    model_content,
     save_model,
     save_provider,
 )
@@ -33,6 +36,35 @@ from toolhub.tenants.models import Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 MAX_KEY = 1_000
+BLANK_DIALECT = "Empty: the setting of its provider."
+
+
+class CallsOut(serializers.Serializer[Any]):
+    """How a model is called, as it is set on the model or on an agent."""
+
+    reasoning_effort = serializers.CharField(help_text="Empty: not set.")
+    max_output_tokens = serializers.IntegerField(allow_null=True, help_text="Of one reply.")
+    temperature = serializers.FloatField(allow_null=True)
+    parallel_tool_calls = serializers.BooleanField(allow_null=True)
+
+
+class CallsIn(serializers.Serializer[Any]):
+    """The same, to be set. What an agent leaves empty is the model's, what the model leaves empty is the vendor's."""
+
+    reasoning_effort = serializers.CharField(
+        max_length=20, allow_blank=True, default="", help_text="For example low, medium, high; each model has its own."
+    )
+    max_output_tokens = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_CONTEXT_WINDOW // 2,
+        allow_null=True,
+        default=None,
+        help_text="Tokens of one reply, what the model thinks included; half of the context window at most.",
+    )
+    temperature = serializers.FloatField(min_value=0, max_value=MAX_TEMPERATURE, allow_null=True, default=None)
+    parallel_tool_calls = serializers.BooleanField(
+        allow_null=True, default=None, help_text="Whether one reply may hold several tool calls."
+    )
 
 
 class ProviderOut(serializers.Serializer[Provider]):
@@ -41,6 +73,7 @@ class ProviderOut(serializers.Serializer[Provider]):
     base_url = serializers.CharField(help_text="Empty: the offline model.")
     api_key = serializers.SerializerMethodField(help_text="Masked.")
     tool_limit = serializers.IntegerField()
+    dialect = serializers.CharField()
     is_enabled = serializers.BooleanField()
 
     def get_api_key(self, provider: Any) -> str:
@@ -57,23 +90,30 @@ class ProviderIn(serializers.Serializer[Any]):
         max_length=MAX_KEY, allow_blank=True, required=False, write_only=True, help_text="Empty: forget the stored one."
     )
     tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, default=128)
+    dialect = serializers.ChoiceField(
+        DIALECT_SETTINGS,
+        default=AUTO,
+        help_text="How its models are spoken to; `auto`: as is known of the vendor, and learned.",
+    )
     is_enabled = serializers.BooleanField(default=True)
 
 
-class LanguageModelOut(serializers.Serializer[LanguageModel]):
+class LanguageModelOut(CallsOut):
     id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
     provider = serializers.CharField(source="provider.slug")
     context_window = serializers.IntegerField(help_text="Tokens.")
     tool_limit = serializers.IntegerField(allow_null=True)
     max_rounds = serializers.IntegerField(allow_null=True)
+    dialect = serializers.CharField(help_text=BLANK_DIALECT)
 
 
-class ModelPart(serializers.Serializer[Any]):
+class ModelPart(CallsIn):
     name = serializers.CharField(max_length=200)
     context_window = serializers.IntegerField(min_value=1_000, max_value=MAX_CONTEXT_WINDOW, default=128_000)
     tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, allow_null=True, default=None)
     max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
+    dialect = serializers.ChoiceField(DIALECT_SETTINGS, allow_blank=True, default="", help_text=BLANK_DIALECT)
 
 
 class ModelIn(ModelPart):
@@ -119,7 +159,7 @@ class ProviderDetail(APIView):
         """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
-        fields = ("slug", "name", "base_url", "tool_limit", "is_enabled")
+        fields = ("slug", "name", "base_url", "tool_limit", "dialect", "is_enabled")
         body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
         with refusals():
             save_provider(provider, _provider_content(body), actor=member)
@@ -177,10 +217,9 @@ class LanguageModelDetail(APIView):
         """What is left out stays; a limit that is null is left to the provider, or to the service."""
         member = api_member(request, right=Right.PROVIDERS)
         model = get_object_or_404(shown_models(), public_id=model_id)
-        fields = ("name", "context_window", "tool_limit", "max_rounds")
-        body = {field: getattr(model, field) for field in fields} | checked_part(ModelPart, request)
+        content = replace(model_content(model), **checked_part(ModelPart, request))
         with refusals():
-            save_model(model.provider, model, ModelContent(**body), actor=member)
+            save_model(model.provider, model, content, actor=member)
         return Response(LanguageModelOut(model).data)
 
     @extend_schema(operation_id="models_delete", summary="Remove a model", responses={204: None})

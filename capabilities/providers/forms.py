@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django import forms
 
 from capabilities.common.names_field import ShortNameField
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, LanguageModel, Provider
+from capabilities.providers.knobs import EFFORTS, MAX_TEMPERATURE
+from capabilities.providers.resolve import KNOBS, ResolvedModel, default_output
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -16,12 +19,87 @@ from capabilities.providers.writes import (
     ProviderContent,
     ProviderRefused,
     check_base_url,
+    model_content,
 )
+
+DIALECT_HELP = "Automatic: chosen by what is known of the vendor and the model, and by what its refusals say."
 
 
 class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, agent: Agent) -> str:
         return f"{agent} (now {agent.model})"
+
+
+class CallsForm(forms.Form):
+    """How a model is called, as it is set on the model or on an agent; all of it may be left blank."""
+
+    reasoning_effort = forms.CharField(
+        required=False,
+        max_length=20,
+        label="Reasoning effort",
+        widget=forms.TextInput(
+            attrs={"list": "efforts", "autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+        ),
+    )
+    max_output_tokens = forms.IntegerField(
+        required=False, min_value=1, max_value=MAX_CONTEXT_WINDOW // 2, label="Most tokens of a reply"
+    )
+    temperature = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=MAX_TEMPERATURE,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    parallel_tool_calls = forms.TypedChoiceField(
+        required=False,
+        choices=[("", ""), ("true", "Several in one reply"), ("false", "One in a reply")],
+        coerce=lambda value: value == "true",
+        empty_value=None,
+        label="Tool calls",
+    )
+    efforts = EFFORTS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        initial = kwargs.get("initial") or {}
+        if isinstance(initial.get("parallel_tool_calls"), bool):
+            kwargs["initial"] = initial | {"parallel_tool_calls": str(initial["parallel_tool_calls"]).lower()}
+        super().__init__(*args, **kwargs)
+
+    def clean_reasoning_effort(self) -> str:
+        return str(self.cleaned_data["reasoning_effort"]).strip().lower()
+
+    def calls(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in KNOBS}
+
+    def say_what_blank_means(self, whose: str, model: ResolvedModel | None) -> None:
+        """Beside each field what counts where it is blank; `model` is what that is now."""
+        effort = (model.reasoning_effort or "not sent") if model else ""
+        temperature = ("not sent" if model.temperature is None else f"{model.temperature:g}") if model else ""
+        tokens = f"{model.max_output_tokens:,}" if model else ""
+        self.fields[
+            "reasoning_effort"
+        ].help_text = f"For models that reason: how much they think, for example low or high. {_blank(whose, effort)}"
+        self.fields[
+            "max_output_tokens"
+        ].help_text = f"What the model thinks counts too. At most half of the context window. {_blank(whose, tokens)}"
+        self.fields[
+            "temperature"
+        ].help_text = f"0 to {MAX_TEMPERATURE:g}. Many models that reason take none. {_blank(whose, temperature)}"
+        several = {None: "not sent", True: "several in one reply", False: "one in a reply"}
+        field = self.fields["parallel_tool_calls"]
+        blank = _blank(whose, several[model.parallel_tool_calls] if model else "").removeprefix("Blank: ").rstrip(".")
+        field.choices = [("", blank[0].upper() + blank[1:]), *list(field.choices)[1:]]  # type: ignore[attr-defined]
+
+    @property
+    def shows_calls(self) -> bool:
+        """Whether the fields that are folded away are shown: something is set, or wrong."""
+        return any(name in self.errors or self[name].value() not in (None, "") for name in self.folded)
+
+    folded: tuple[str, ...] = KNOBS
+
+
+def _blank(whose: str, now: str) -> str:
+    return f"Blank: {whose}, now {now}." if now else f"Blank: {whose}."
 
 
 class ProviderForm(forms.Form):
@@ -50,6 +128,13 @@ class ProviderForm(forms.Form):
         initial=128,
         label="Most tools in one request",
         help_text="OpenAI allows 128.",
+    )
+    dialect = forms.ChoiceField(
+        choices=DIALECT_SETTINGS,
+        initial=AUTO,
+        required=False,
+        label="How its models are spoken to",
+        help_text=f"{DIALECT_HELP} A model can have its own.",
     )
     model_name = forms.CharField(
         max_length=200,
@@ -83,6 +168,7 @@ class ProviderForm(forms.Form):
                 "slug": provider.slug,
                 "base_url": provider.base_url,
                 "tool_limit": provider.tool_limit,
+                "dialect": provider.dialect,
                 "is_enabled": provider.is_enabled,
             }
         super().__init__(*args, **kwargs)
@@ -121,10 +207,11 @@ class ProviderForm(forms.Form):
             tool_limit=data["tool_limit"],
             is_enabled=data["is_enabled"],
             api_key=key,
+            dialect=data["dialect"] or AUTO,
         )
 
 
-class ModelForm(forms.Form):
+class ModelForm(CallsForm):
     """One model of a provider."""
 
     name = forms.CharField(
@@ -149,6 +236,7 @@ class ModelForm(forms.Form):
         label="Most rounds",
         help_text="Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
     )
+    dialect = forms.ChoiceField(required=False, label="How it is spoken to", help_text=DIALECT_HELP)
     agents = AgentChoices(
         queryset=Agent.objects.none(),
         required=False,
@@ -157,15 +245,36 @@ class ModelForm(forms.Form):
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
         error_messages={"invalid_choice": "There is no such agent."},
     )
+    folded = ("dialect", *KNOBS)
 
-    def __init__(self, *args: Any, model: LanguageModel | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, provider: Provider, model: LanguageModel | None = None, **kwargs: Any) -> None:
         if model is not None:
-            fields = ("name", "context_window", "tool_limit", "max_rounds")
-            kwargs["initial"] = {field: getattr(model, field) for field in fields}
+            kwargs["initial"] = asdict(model_content(model))
         super().__init__(*args, **kwargs)
+        of_provider = dict(DIALECT_SETTINGS)[provider.dialect].lower()
+        self.fields["dialect"].choices = [  # type: ignore[attr-defined]
+            ("", f"As the provider says, now {of_provider}"),
+            *DIALECT_SETTINGS,
+        ]
+        self._say_defaults(model)
         others = Agent.objects.for_display()
         self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
 
     def content(self) -> ModelContent:
         data = self.cleaned_data
-        return ModelContent(data["name"], data["context_window"], data["tool_limit"], data["max_rounds"])
+        return ModelContent(
+            data["name"],
+            data["context_window"],
+            data["tool_limit"],
+            data["max_rounds"],
+            data["dialect"],
+            **self.calls(),
+        )
+
+    def _say_defaults(self, model: LanguageModel | None) -> None:
+        self.say_what_blank_means("not sent, so that the vendor’s own counts", None)
+        now = f"{default_output(model.context_window):,}" if model else ""
+        self.fields["max_output_tokens"].help_text = (
+            "What the model thinks counts too. At most half of the context window. "
+            + _blank("a share of the context window", now)
+        )

@@ -17,6 +17,7 @@ from django.conf import settings
 
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
+from capabilities.providers.knobs import most_output
 from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, with_lesson
 from capabilities.providers.vendors import Vendor, vendor_of
 
@@ -134,11 +135,20 @@ def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedM
         reasoning_effort=knobs["reasoning_effort"] or "",
         temperature=knobs["temperature"],
         parallel_tool_calls=knobs["parallel_tool_calls"],
-        max_output_tokens=knobs["max_output_tokens"] or int(model.context_window * ANSWER_SHARE * ANSWER_FILL),
+        max_output_tokens=min(
+            # The window may have become smaller since an agent's number was set.
+            knobs["max_output_tokens"] or default_output(model.context_window),
+            most_output(model.context_window),
+        ),
         dialect_setting=model.dialect,
         lessons=lessons_of(model.learned),
         chosen=frozenset(name for name, value in knobs.items() if value not in (None, "")) | _chosen_dialect(model),
     )
+
+
+def default_output(context_window: int) -> int:
+    """Tokens of one reply where nobody set a number."""
+    return int(context_window * ANSWER_SHARE * ANSWER_FILL)
 
 
 def _knob(name: str, agent: Agent | None, model: LanguageModel) -> Any:

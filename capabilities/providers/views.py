@@ -89,7 +89,8 @@ def provider_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse
 @signed_in
 def model_create(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request, right=Right.PROVIDERS)
-    return _model_form(request, member, provider_or_404(slug), None, ModelForm(request.POST or None))
+    provider = provider_or_404(slug)
+    return _model_form(request, member, provider, None, ModelForm(request.POST or None, provider=provider))
 
 
 @require_http_methods(["GET", "POST"])
@@ -98,7 +99,9 @@ def model_update(request: MemberRequest, org: str, slug: str, model_id: UUID) ->
     member = member_or_404(request, right=Right.PROVIDERS)
     provider = provider_or_404(slug)
     model = model_or_404(provider, model_id)
-    return _model_form(request, member, provider, model, ModelForm(request.POST or None, model=model))
+    return _model_form(
+        request, member, provider, model, ModelForm(request.POST or None, provider=provider, model=model)
+    )
 
 
 def _model_form(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +15,9 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.egress import EgressRefused, Guard, check_url
-from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
+from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
+from capabilities.providers.knobs import check_knobs
+from capabilities.providers.resolve import KNOBS
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
@@ -45,16 +47,28 @@ class ProviderContent:
     tool_limit: int = 128
     is_enabled: bool = True
     api_key: str | None = None
+    dialect: str = AUTO
 
 
 @dataclass(frozen=True)
 class ModelContent:
-    """What a model's form says. A limit that is None is left to the provider, or to the service."""
+    """What a model's form says. A limit that is None is left to the provider, or to the service; a `dialect` of "" to
+    the provider, and what else is said of its calls and is empty to the vendor."""
 
     name: str
     context_window: int = 128_000
     tool_limit: int | None = None
     max_rounds: int | None = None
+    dialect: str = ""
+    reasoning_effort: str = ""
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+
+
+def model_content(model: LanguageModel) -> ModelContent:
+    """As it is stored."""
+    return ModelContent(**{each.name: getattr(model, each.name) for each in fields(ModelContent)})
 
 
 @configuration_write()
@@ -89,9 +103,9 @@ def save_provider(
         touch_registry(provider.organisation_id)
     if content.model_name:
         first = LanguageModel.objects.filter(provider=provider).order_by("pk").first()
-        limits = (first.tool_limit, first.max_rounds) if first else (None, None)
-        model_content = ModelContent(content.model_name, content.context_window, *limits)
-        save_model(provider, first, model_content, agents=agents, actor=actor)
+        stored = model_content(first) if first else ModelContent("")
+        wanted = replace(stored, name=content.model_name, context_window=content.context_window)
+        save_model(provider, first, wanted, agents=agents, actor=actor)
     return provider
 
 
@@ -122,6 +136,8 @@ def save_model(
     """Add or change one model of the provider, and let these agents use it."""
     require(actor, Right.PROVIDERS)
     _check_numbers(content)
+    _check_dialect(content.dialect, may_be_blank=True)
+    check_knobs(content, content.context_window)
     is_new = model is None
     if model is None:
         model = LanguageModel(organisation_id=provider.organisation_id, provider=provider)
@@ -129,8 +145,8 @@ def save_model(
     if twins.exclude(pk=model.pk).exists():
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
     before = {} if is_new else _model_told(model)
-    model.name, model.context_window = content.name, content.context_window
-    model.tool_limit, model.max_rounds = content.tool_limit, content.max_rounds
+    for each in fields(content):
+        setattr(model, each.name, getattr(content, each.name))
     model.save()
     ConnectionTest.objects.filter(language_model=model).delete()
     after = _model_told(model)
@@ -199,10 +215,17 @@ def _check_numbers(content: ModelContent) -> None:
             raise ProviderRefused(field, f"Give a whole number from {low:,} to {high:,}.")
 
 
+def _check_dialect(dialect: str, *, may_be_blank: bool = False) -> None:
+    choices = [value for value, _ in DIALECT_SETTINGS]
+    if dialect not in choices and not (may_be_blank and not dialect):
+        raise ProviderRefused("dialect", f"Choose one of {', '.join(choices)}.")
+
+
 def _write(provider: Provider, content: ProviderContent) -> None:
     if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
         raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
-    provider.name, provider.tool_limit = content.name, content.tool_limit
+    _check_dialect(content.dialect)
+    provider.name, provider.tool_limit, provider.dialect = content.name, content.tool_limit, content.dialect
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
     if content.api_key is not None:
         provider.api_key = content.api_key
@@ -241,6 +264,7 @@ def _told(provider: Provider) -> dict[str, Any]:
         "name": provider.name,
         "base_url": provider.base_url,
         "tool_limit": provider.tool_limit,
+        "dialect": provider.dialect,
         "is_enabled": provider.is_enabled,
     }
 
@@ -252,4 +276,6 @@ def _model_told(model: LanguageModel) -> dict[str, Any]:
         "context_window": model.context_window,
         "tool_limit": model.tool_limit,
         "max_rounds": model.max_rounds,
+        "dialect": model.dialect,
+        **{name: getattr(model, name) for name in KNOBS},
     }

@@ -14,12 +14,12 @@ from typing import Any
 
 from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant
 from capabilities.access.roles.writes import Rule, rules_of, set_role_rules
-from capabilities.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.agents.writes import agent_content, allowed_toolkits, deferred_tools, own_tools, update_agent
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, AgentScope, Effect, Grant, LanguageModel, Role, RoleMode, Tool
 from capabilities.pipeline.candidates import Bundle, Row
-from capabilities.providers.writes import ModelContent, save_model
+from capabilities.providers.writes import model_content, save_model
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from sessions.explain.answers import GrantLine, Reasons
@@ -317,10 +317,7 @@ def _of_agent(
 
 def _update_agent(key: int, content: Callable[[Agent], dict[str, Any]], actor: Membership) -> Agent:
     stored = Agent.objects.for_display().get(pk=key)
-    words = {name: getattr(stored, name) for name in ("slug", "name", "description", "prompt", "model")}
-    knobs = ("starts_with_core", "loading_mode", "scope", "max_rounds", "is_enabled")
-    same = words | {name: getattr(stored, name) for name in knobs}
-    return update_agent(stored, AgentContent(**same | content(stored)), actor=actor)
+    return update_agent(stored, replace(agent_content(stored), **content(stored)), actor=actor)
 
 
 def _bundles_with(blocked: Blocked) -> list[Bundle]:
@@ -432,7 +429,7 @@ def _with_room_for(blocked: Blocked) -> Inputs:
 
 
 def _save_limit(model: LanguageModel, limit: int, actor: Membership) -> LanguageModel:
-    content = ModelContent(model.name, model.context_window, limit, model.max_rounds)
+    content = replace(model_content(model), tool_limit=limit)
     return save_model(model.provider, copy(model), content, actor=actor)
 
 
