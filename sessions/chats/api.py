@@ -30,6 +30,7 @@ from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
+from toolhub.tenants.statements import Select, param
 from toolhub.tenants.wire import Refused
 
 MAX_KEY = 255
@@ -91,15 +92,20 @@ class ActiveToolsOut(serializers.Serializer[Any]):
     verdicts = VerdictOut(many=True)
 
 
+_OWN = Select(
+    lambda: ChatSession.objects.select_related("agent", "membership").filter(
+        KEPT, pk=param(ChatSession, "id", "session"), membership=param(ChatSession, "membership", "member")
+    )
+)
+
+
 def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
     """The member's own session, with its first agent. Who may read everybody's is told that another's is not theirs."""
-    session = (
-        ChatSession.objects.select_related("agent", "membership").filter(KEPT, pk=session_id, membership=member).first()
-    )
-    if session is None:
+    own: list[ChatSession] = _OWN.instances(session=session_id, member=member.pk)
+    if not own:
         session_or_404(member, session_id)
         raise Refused("not_yours", "Only its own member writes to a session.", status_code=403)
-    return session
+    return own[0]
 
 
 def agent_to_ask(slug: str, **more: Any) -> Agent:

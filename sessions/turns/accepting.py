@@ -32,6 +32,7 @@ from sessions.turns.fencing import (
     insert_event,
 )
 from toolhub.tenants.models import Membership
+from toolhub.tenants.statements import Select, Update, param
 
 #: Characters of a message.
 MAX_MESSAGE = 100_000
@@ -95,17 +96,23 @@ def accept(
     raise Conflict("busy", "Too many messages at once for this session: try again.")
 
 
-def _places(session: ChatSession, member: Membership) -> tuple[int, int, int]:
-    """The session's last number, and how many turns of the organisation and of the member wait. One query."""
+def _kept() -> QuerySet[ChatSession, Any]:
+    """The session with this key, unless it was deleted."""
+    return ChatSession.objects.filter(KEPT, pk=param(ChatSession, "id", "session"))
+
+
+def _places() -> QuerySet[ChatSession, Any]:
+    """The session's last number, and how many turns of the organisation and of the member wait."""
     last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
     queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
     waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
-    mine = queued.filter(membership=member).values("membership").annotate(count=Count("pk")).values("count")
-    places: QuerySet[ChatSession, Any] = ChatSession.objects.filter(KEPT, pk=session.pk).values_list(
-        Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0)
-    )
-    found: tuple[int, int, int] = places.get()
-    return found
+    of_member = queued.filter(membership=param(Turn, "membership", "member"))
+    mine = of_member.values("membership").annotate(count=Count("pk")).values("count")
+    return _kept().values_list(Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0))
+
+
+_PLACES = Select(_places)
+_WRITTEN_TO = Update(_kept, {"active_at": Now(), "title": None}, ("id",))
 
 
 def _check_queue(waiting: int, mine: int) -> None:
@@ -118,7 +125,10 @@ def _check_queue(waiting: int, mine: int) -> None:
 
 
 def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
-    last, waiting, mine = _places(session, member)
+    places = _PLACES.rows(session=session.pk, member=member.pk)
+    if not places:
+        raise ChatSession.DoesNotExist
+    last, waiting, mine = places[0]
     _check_queue(waiting, mine)
     turn = Turn(
         organisation_id=session.organisation_id,
@@ -130,8 +140,7 @@ def _insert(session: ChatSession, agent: Agent, message: str, member: Membership
         **keys,
     )
     insert_turn(turn)
-    kept = ChatSession.objects.filter(KEPT, pk=session.pk)
-    if not kept.update(active_at=Now(), title=session.title or title_of(message)):
+    if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(message)):
         raise ChatSession.DoesNotExist  # deleted between our look and our insert
     return turn
 

@@ -22,6 +22,7 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
+from toolhub.tenants.statements import Select, param
 
 if TYPE_CHECKING:
     from toolhub.sqlite3.base import DatabaseWrapper
@@ -90,16 +91,21 @@ def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+_USABLE_TOKEN = Select(
+    lambda: (
+        ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
+        .filter(digest=param(ApiToken, "digest"), revoked_at=None)
+        .filter(membership__user__is_active=True, membership__ended_at=None)
+        .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
+    )
+)
+
+
 def token_by_secret(secret: str) -> ApiToken | None:
     """The usable token with this secret, with its membership, organisation and user at hand. One query."""
     with system_scope():
-        return (
-            ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
-            .filter(digest=secret_digest(secret), revoked_at=None)
-            .filter(membership__user__is_active=True, membership__ended_at=None)
-            .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
-            .first()
-        )
+        found: list[ApiToken] = _USABLE_TOKEN.instances(digest=secret_digest(secret))
+    return found[0] if found else None
 
 
 def note_token_use(token: ApiToken) -> None:

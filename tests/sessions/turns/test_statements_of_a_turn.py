@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import connection
+from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 
 from sessions.models import ChatSession, TurnStatus
+from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work
 from toolhub.tenants.scope import organisation_scope
@@ -67,3 +71,23 @@ def test_a_message_is_accepted_with_8_statements(session: ChatSession) -> None:
         accept(session)
 
     assert len(statements(captured)) <= 8
+
+
+def test_a_message_over_rest_waits_for_no_query_to_be_compiled(
+    session: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second one on; to compile a query takes ten times what the database takes to answer it."""
+    api, address = Rest(session.membership), f"sessions/{session.pk}/turns"
+    assert api.post(address, {"message": "hello"}).status == 202
+    compiled: list[str] = []
+    as_sql = SQLCompiler.as_sql
+
+    def noted(compiler: SQLCompiler, *args: Any, **kwargs: Any) -> Any:
+        sql, params = as_sql(compiler, *args, **kwargs)
+        compiled.append(sql)
+        return sql, params
+
+    monkeypatch.setattr(SQLCompiler, "as_sql", noted)
+
+    assert api.post(address, {"message": "hello again"}).status == 202
+    assert compiled == []
