@@ -15,10 +15,14 @@ import pytest
 from django.conf import settings
 from django.db import connection, transaction
 from django.test import TransactionTestCase
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from capabilities.pipeline.memory import forget_everything
+from tests.browser import service
 from tests.cast import make_member, make_organisation
 from tests.scripted_openai import ScriptedOpenAI
+from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -146,6 +150,30 @@ def longest_first(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], tuple
         rank = next((rank for rank, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
         ranks[item.path] = min(rank, ranks.get(item.path, rank))
     return lambda item: (ranks[item.path], -counts[item.path], str(item.path))
+
+
+#: Files that ask the service of the fixture `up`.
+WITH_ONE_SERVICE = {"tests/test_newcomer.py", "tests/test_static_files.py", "tests/test_doors_browser.py"}
+
+
+class FilesApart(LoadFileScheduling):  # type: ignore[misc]
+    """Each process takes a file at a time; but those with one service together, so that it starts once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return "one service" if path in WITH_ONE_SERVICE else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesApart | None:
+    return FilesApart(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
+    """The whole service as `make run` starts it. Who needs other settings, or a fresh one, starts one more."""
+    with service(tmp_path_factory.mktemp("up"), empty_database) as running:
+        yield running
 
 
 @pytest.fixture

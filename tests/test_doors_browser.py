@@ -4,12 +4,11 @@ not. Nothing of a link's secret stays in an address, a Referer or a log."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, chromium, complaints, sign_in
 from tests.test_up import Up
 
 if TYPE_CHECKING:
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NEW = "another-good-password"
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("doors"), empty_database) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

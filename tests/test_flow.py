@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pickle
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -62,8 +63,10 @@ class House:
             "OPENAI_BASE_URL": self.provider.url,
         }
 
-    def start(self) -> None:
-        for command in ("migrate", "bootstrap"):
+    def start(self, empty_database: Path | None) -> None:
+        if empty_database is not None:
+            shutil.copy(empty_database, self.database)
+        for command in ("bootstrap",) if empty_database is not None else ("migrate", "bootstrap"):
             argv = [sys.executable, "manage.py", command]
             subprocess.run(argv, cwd=ROOT, env=self.env, check=True, capture_output=True)
         self.part("web", uvicorn("toolhub.asgi:application", "127.0.0.1", self.port))
@@ -125,12 +128,12 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[House]:
     provider = ScriptedOpenAI().start()
     with running_valkey() as valkey:
         house = House(tmp_path_factory.mktemp("flow"), valkey, provider)
         try:
-            house.start()
+            house.start(empty_database)
             yield house
         finally:
             stop_parts(house.parts, 10)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import TOKEN, chromium, complaints, service, sign_in
+from tests.browser import TOKEN, chromium, complaints, sign_in
 from tests.test_up import ROOT, Up
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.processes
 
 #: Seconds for a turn of the offline model on a busy machine, in milliseconds for the browser.
 TURN_MS = 20_000
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("newcomer"), empty_database) as running:
-        yield running
 
 
 @pytest.fixture

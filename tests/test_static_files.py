@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -13,7 +12,6 @@ from django.conf import settings
 from django.test import override_settings
 
 from capabilities.records.kinds import kinds
-from tests.browser import service
 from tests.test_up import Up
 from toolhub.static_files import collect_if_changed
 from toolhub.tenants.pages import MENU
@@ -22,12 +20,6 @@ from toolhub.tenants.templatetags.look import STATE_ICONS
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 HASHED = re.compile(r"""(?:href|src)=["'](/static/[^"'#]+)["'#]""")
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
-    with service(tmp_path_factory.mktemp("static"), empty_database) as running:
-        yield running
 
 
 @pytest.mark.parametrize("page", ["/accounts/login/", "/api/docs/"])
