@@ -6,6 +6,7 @@ asked in, or a Raw; a callable is given the request and returns one.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -22,6 +23,9 @@ def call(name: str, arguments: Any = None, id: str | None = None) -> Json:
     """One tool call, complete."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     return {"id": id or f"call_{name}", "type": "function", "function": {"name": name, "arguments": text}}
+
+
+_KEYS = itertools.count(1)
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Say:
     delay: float = 0.0
     #: In responses: what the model thought, encrypted, in front of everything else.
     reasoning: str = ""
+    #: Stands in the ids of its items in responses.
+    key: str = field(default_factory=lambda: str(next(_KEYS)))
 
     def events(self) -> list[Json]:
         """The reply as the events of a streamed response."""
@@ -61,16 +67,30 @@ class Say:
         """The items of the response."""
         output: list[Json] = []
         if self.reasoning:
-            output.append({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": self.reasoning})
+            output.append(
+                {"type": "reasoning", "id": f"rs_{self.key}", "summary": [], "encrypted_content": self.reasoning}
+            )
         if self.text:
             content = [{"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}]
             output.append(
-                {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+                {
+                    "type": "message",
+                    "id": f"msg_{self.key}",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": content,
+                }
             )
         for place, each in enumerate(self.calls):
             function = each["function"]
             output.append(
-                {"type": "function_call", "id": f"fc_{place}", "call_id": each["id"], "status": "completed", **function}
+                {
+                    "type": "function_call",
+                    "id": f"fc_{self.key}_{place}",
+                    "call_id": each["id"],
+                    "status": "completed",
+                    **function,
+                }
             )
         return output
 

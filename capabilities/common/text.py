@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
+
+#: Levels of a JSON value that is kept as it came: databases and our own reader stop at some hundred.
+MAX_DEPTH = 40
 
 
 def storable(text: str, limit: int | None = None) -> str:
@@ -30,3 +35,35 @@ def storable_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {storable(key): storable_value(each) for key, each in value.items()}
     return value
+
+
+def storable_json(value: Any, limit: int) -> Any:
+    """A JSON value with all its text made storable. None where it takes more than `limit` characters, is nested deeper
+    than MAX_DEPTH, or holds what JSON has no form for, such as NaN."""
+    if not value:
+        return value
+    if _is_deeper(value, MAX_DEPTH):
+        return None
+    try:
+        written = json.dumps(value, allow_nan=False)
+    except ValueError:
+        return None
+    if len(written) > limit:
+        return None
+    # Half characters and NUL are written as escapes: where there is none, there is nothing to mend.
+    return storable_value(value) if "\\u0000" in written or "\\ud" in written else value
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else []

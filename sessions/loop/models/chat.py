@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.models import Dialect
-from sessions.loop.models.replies import Piece, ReplyReader, line, text_of
+from sessions.loop.models.replies import MAX_EXTRAS, Piece, ReplyReader, line, text_of
 from sessions.loop.models.requests import CallSettings, given
 
 PATH = "/chat/completions"
@@ -31,7 +31,9 @@ class ChatReader(ReplyReader):
     _last: Piece | None = None
     #: The choice that is read, the first one that came.
     _choice: object = None
-    _thoughts: dict[str, Any] = field(default_factory=dict)
+    #: Thoughts as they came, and how much of them is kept at most: they are of use whole or not at all.
+    _thoughts: dict[str, list[Any]] = field(default_factory=dict)
+    _room: int = MAX_EXTRAS
 
     def add_event(self, event: Any) -> str:
         self.events += 1
@@ -58,14 +60,16 @@ class ChatReader(ReplyReader):
         return added
 
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
+        thoughts = {name: _joined(pieces) for name, pieces in self._thoughts.items()} if self._room else {}
         calls = {str(place): piece.extras for place, piece in enumerate(kept) if piece.extras}
-        return {name: value for name, value in (("message", self._thoughts), ("calls", calls)) if value}
+        return {name: value for name, value in (("message", thoughts), ("calls", calls)) if value}
 
     def _add_message(self, message: Mapping[str, Any]) -> str:
         added = self.add_text(text_of(message.get("content")) or text_of(message.get("refusal")))
         for name in THOUGHTS:
-            if message.get(name):
-                self._thoughts[name] = _joined(self._thoughts.get(name), message[name])
+            if message.get(name) and self._room:
+                self._room = max(0, self._room - _length(message[name]))
+                self._thoughts.setdefault(name, []).append(message[name])
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else []:
             self._add_call(call)
@@ -103,18 +107,24 @@ class ChatReader(ReplyReader):
         return known
 
 
-def _joined(before: Any, now: Any) -> Any:
-    """Thoughts that come in pieces: strings are put together, entries of a list by their index."""
-    if isinstance(before, str) and isinstance(now, str):
-        return before + now
-    if isinstance(before, list) and isinstance(now, list):
-        return _joined_entries(before, now)
-    return now
+def _length(value: Any) -> int:
+    """Characters that it takes as JSON, about."""
+    return len(value) if isinstance(value, str) else len(json.dumps(value))
 
 
-def _joined_entries(before: list[Any], now: list[Any]) -> list[Any]:
-    entries = list(before)
-    for entry in now:
+def _joined(pieces: list[Any]) -> Any:
+    """Thoughts that came in pieces: strings are put together, entries of lists by their index; of others the last
+    counts."""
+    if all(isinstance(each, str) for each in pieces):
+        return "".join(pieces)
+    if all(isinstance(each, list) for each in pieces):
+        return _joined_entries([entry for each in pieces for entry in each])
+    return pieces[-1]
+
+
+def _joined_entries(pieces: list[Any]) -> list[Any]:
+    entries: list[Any] = []
+    for entry in pieces:
         last = entries[-1] if entries else None
         if last is None or not _is_more_of(last, entry):
             entries.append(entry)

@@ -49,6 +49,9 @@ MAX_WAIT = 10.0
 MAX_RETRY_AFTER = 600.0
 #: Bytes of one answer; more is no answer.
 MAX_BYTES = 8_000_000
+#: Bytes of a refusal that are read at all; of one that is compressed, which can become a thousand times as many.
+MAX_ERROR_BYTES = 262_144
+MAX_PACKED_ERROR_BYTES = 16_384
 #: Characters of what a provider says of an error that are passed on.
 MAX_SAID = 400
 #: Characters of a refusal that are read for what it teaches.
@@ -162,12 +165,12 @@ class ModelCall:
         raise AssertionError("unreachable")
 
     def half_reply(self) -> Reply | None:
-        """What had come of the reply when the call was stopped, without calls, which are cut off; None if the provider
-        had not begun to answer."""
+        """What had come of the reply when the call was stopped, without calls; None if the provider had not begun to
+        answer."""
         exchange = self._exchange
         if exchange is None or not exchange.has_begun:
             return None
-        return replace(exchange.reader.build(), calls=(), finish_reason=STOPPED)
+        return replace(exchange.reader.build_half(), finish_reason=STOPPED)
 
     def _wait_after(self, failed: _Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
@@ -331,6 +334,8 @@ class _Exchange:
             _raise_error_object(chunk)
             if text := self.reader.add_event(chunk):
                 self.items.put(text)
+            if self.reader.is_over:
+                break
         if not self.reader.events:
             raise _Failed("provider_invalid", "The provider's answer is no stream of a reply.", again=True)
         if not ended and not self.reader.finish_reason:
@@ -428,7 +433,7 @@ def _status_failure(error: openai.APIStatusError) -> _Failed:
 
 def _words_of(error: openai.APIStatusError) -> str:
     message = error.body.get("message") if isinstance(error.body, dict) else None
-    return message if isinstance(message, str) else str(error.message)
+    return (message if isinstance(message, str) else str(error.message))[:MAX_REFUSAL]
 
 
 def _all_words_of(error: openai.APIStatusError) -> str:
@@ -467,9 +472,35 @@ _READERS: dict[Dialect, type[ReplyReader]] = {Dialect.CHAT: ChatReader, Dialect.
 _PATHS = {Dialect.CHAT: chat.PATH, Dialect.RESPONSES: responses.PATH}
 
 
+class _Beginning(httpx2.SyncByteStream):
+    """The first bytes of a body: the SDK reads a refusal whole, however long it is."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, most: int) -> None:
+        self.stream, self.most = stream, most
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self.most
+        for piece in self.stream:
+            yield piece[:left]
+            left -= len(piece)
+            if left <= 0:
+                return
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def _shorten_refusal(response: httpx2.Response) -> None:
+    if response.is_error and isinstance(response.stream, httpx2.SyncByteStream):
+        is_packed = "content-encoding" in response.headers
+        response.stream = _Beginning(response.stream, MAX_PACKED_ERROR_BYTES if is_packed else MAX_ERROR_BYTES)
+
+
 @lru_cache(maxsize=64)
 def _http_client(trusted_origin: str) -> httpx2.Client:
-    return guarded_client(timeout=float(settings.TOOLHUB_MODEL_SECONDS), trusted_origin=trusted_origin)
+    client = guarded_client(timeout=float(settings.TOOLHUB_MODEL_SECONDS), trusted_origin=trusted_origin)
+    client.event_hooks = {"response": [_shorten_refusal]}
+    return client
 
 
 @lru_cache(maxsize=256)

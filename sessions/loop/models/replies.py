@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from capabilities.common.text import storable
+from capabilities.common.text import storable, storable_json
 from capabilities.models import Dialect
 from sessions.loop.models.usage import Usage, usage_of
 
@@ -53,15 +53,24 @@ class Piece:
     order: int
     id: str = ""
     name: str = ""
-    arguments: str = ""
     #: The dialect's own, see `Reply.extras`.
     extras: dict[str, Any] = field(default_factory=dict)
+    _arguments: list[str] = field(default_factory=list)
+    _room: int = MAX_ARGUMENTS
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self._arguments)
 
     def add_arguments(self, arguments: object) -> None:
         if isinstance(arguments, Mapping):  # as some local servers send them
             arguments = json.dumps(arguments)
-        if isinstance(arguments, str):
-            self.arguments = (self.arguments + arguments)[:MAX_ARGUMENTS]
+        if isinstance(arguments, str) and arguments and self._room:
+            self._arguments.append(arguments[: self._room])
+            self._room -= len(self._arguments[-1])
+
+    def clear_arguments(self) -> None:
+        self._arguments, self._room = [], MAX_ARGUMENTS
 
 
 @dataclass
@@ -73,14 +82,16 @@ class ReplyReader(ABC):
     #: The provider's address: each counts usage in its own way.
     base_url: str = ""
     finish_reason: str = ""
-    usage: Usage | None = None
-    #: Whether anything of use has come.
+    #: Whether anything of use has come, and whether nothing more of the reply can come.
     spoke: bool = False
+    is_over: bool = False
     #: Events that belong to a reply at all.
     events: int = 0
     pieces: list[Piece] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _length: int = 0
+    #: The provider's usage object that came last.
+    _usage: Mapping[str, Any] = field(default_factory=dict)
 
     @abstractmethod
     def add_event(self, event: Any) -> str:
@@ -95,13 +106,23 @@ class ReplyReader(ABC):
         """What goes back unread, with the extras of these calls."""
 
     def build(self) -> Reply:
+        """The reply as far as it has come."""
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
-        kept = kept[:MAX_CALLS]
-        extras = self.extras(kept)
-        if len(json.dumps(extras)) > MAX_EXTRAS:
-            extras = {}
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
-        return Reply(storable("".join(self._text)), calls, self.finish_reason, self.usage, extras)
+        extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
+        return Reply(self._said(), calls, self.finish_reason, self.usage, extras)
+
+    def build_half(self) -> Reply:
+        """What came of a reply that was stopped: without calls, which are cut off, and without what would go back
+        unread, which a model refuses in parts. Safe while the reply goes on."""
+        return Reply(self._said(), (), self.finish_reason, self.usage)
+
+    @property
+    def usage(self) -> Usage | None:
+        return usage_of(self._usage, self.base_url, self.dialect)
+
+    def _said(self) -> str:
+        return storable("".join(self._text))
 
     def add_text(self, text: str) -> str:
         """Keep it, as far as there is room; returns what was kept."""
@@ -114,8 +135,10 @@ class ReplyReader(ABC):
         return text
 
     def add_piece(self, order: int) -> Piece:
+        """A new call; those over MAX_CALLS lead nowhere."""
         piece = Piece(order)
-        self.pieces.append(piece)
+        if len(self.pieces) < MAX_CALLS:
+            self.pieces.append(piece)
         return piece
 
     def add_finish(self, reason: object) -> None:
@@ -123,7 +146,9 @@ class ReplyReader(ABC):
             self.finish_reason = storable(reason, 40)
 
     def add_usage(self, reported: object) -> None:
-        self.usage = usage_of(reported, self.base_url, self.dialect) or self.usage
+        """Some servers count in each event: only the last one is read, at the end."""
+        if isinstance(reported, Mapping) and reported:
+            self._usage = reported
 
 
 def text_of(content: Any) -> str:

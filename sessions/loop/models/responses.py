@@ -14,18 +14,22 @@ from functools import lru_cache
 from typing import Any
 
 from capabilities.models import Dialect
-from sessions.loop.models.replies import Piece, ReplyReader, line
+from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
 from sessions.loop.models.requests import CallSettings, given
 
 PATH = "/responses"
 #: How a response ends, as the reason to finish that chat completions name.
 _INCOMPLETE = {"max_output_tokens": "length", "max_tokens": "length"}
+#: Items of one reply that are kept at all.
+MAX_ITEMS = 2 * MAX_CALLS
 
 
 @dataclass
 class _Item:
     """One item of the output."""
 
+    #: Its place in the output, and its id there.
+    place: int
     type: str = ""
     id: str = ""
     phase: str = ""
@@ -33,15 +37,22 @@ class _Item:
     chars: int = 0
     call: Piece | None = None
     reasoning: Mapping[str, Any] | None = None
+    #: Whether it was announced, its arguments came whole, and all of it did: pieces behind that change nothing.
+    is_added: bool = False
+    has_arguments: bool = False
+    is_whole: bool = False
 
 
 @dataclass
 class ResponsesReader(ReplyReader):
     dialect = Dialect.RESPONSES
 
-    _items: dict[int, _Item] = field(default_factory=dict)
-    #: The place of an item whose events name it by its id alone.
-    _places: dict[str, int] = field(default_factory=dict)
+    _items: list[_Item] = field(default_factory=list)
+    #: The item that each id, and each place, stands for now.
+    _by_id: dict[str, _Item] = field(default_factory=dict)
+    _at: dict[int, _Item] = field(default_factory=dict)
+    #: Behind the last place so far.
+    _next: int = 0
 
     def add_event(self, event: Any) -> str:
         if not isinstance(event, Mapping):
@@ -51,15 +62,24 @@ class ResponsesReader(ReplyReader):
             self.events += 1
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._add_to_message(self._item_of(event), line(event.get("delta")))
+                return self._add_to_message(self._item_of(event, "message"), line(event.get("delta")))
+            case "response.output_text.done" | "response.refusal.done":
+                item = self._item_of(event, "message")
+                said = "" if item.chars else line(event.get("text")) or line(event.get("refusal"))
+                return self._add_to_message(item, said)
             case "response.function_call_arguments.delta":
-                self._call_of(self._item_of(event)).add_arguments(event.get("delta"))
+                item = self._item_of(event, "function_call")
+                if not item.has_arguments:
+                    self._call_of(item).add_arguments(event.get("delta"))
             case "response.function_call_arguments.done":
-                self._end_call(self._item_of(event), event)
+                self._end_call(self._item_of(event, "function_call"), event)
             case "response.output_item.added" | "response.output_item.done":
-                return self._add_item(self._item_of(event), event.get("item"), is_whole=kind.endswith("done"))
+                told = _mapping(event.get("item"))
+                item = self._item_of({**event, "item_id": told.get("id")}, line(told.get("type")), kind)
+                return self._add_item(item, told, is_whole=kind.endswith("done"))
             case "response.completed" | "response.incomplete":
-                return self._end(event.get("response"))
+                self.is_over = True
+                return self._end(_mapping(event.get("response")), is_cut=kind.endswith("incomplete"))
         return ""
 
     def add_whole(self, answer: Any) -> str:
@@ -69,75 +89,125 @@ class ResponsesReader(ReplyReader):
         return self._end(answer)
 
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
+        items = sorted(self._items, key=lambda item: item.place)
+        if any(item.type == "reasoning" and item.reasoning is None for item in items):
+            return {}  # ids are refused without the reasoning that they belong to
         places = {id(piece): place for place, piece in enumerate(kept)}
-        items: list[dict[str, Any]] = []
-        for _, item in sorted(self._items.items()):
+        told: list[dict[str, Any]] = []
+        for item in items:
             if item.reasoning is not None:
-                items.append(dict(item.reasoning))
-            elif item.type == "message" and item.chars:
-                items.append(_named("message", item, chars=item.chars))
+                told.append({**item.reasoning, "type": "reasoning"})
             elif item.call is not None and id(item.call) in places:
-                items.append(_named("function_call", item, call=places[id(item.call)]))
-        return {"items": items} if any(len(each) > 2 for each in items) else {}
+                told.append(_named("function_call", item, call=places[id(item.call)]))
+            elif item.chars:
+                told.append(_named("message", item, chars=item.chars))
+        return {"items": told} if any(len(each) > 2 for each in told) else {}
 
-    def _item_of(self, event: Mapping[str, Any]) -> _Item:
-        """The item that an event is about, by its place in the output, else by its id."""
-        id = line(event.get("item_id")) or line(_mapping(event.get("item")).get("id"))
-        place = event.get("output_index")
+    def _item_of(self, event: Mapping[str, Any], type: str, kind: str = "") -> _Item:
+        """The item that an event is about: the one at its place where that has no other id, else the one of its id.
+
+        Some servers name an item differently in each event, some give each item the place 0, some neither place nor id:
+        then it is the last one of the type.
+        """
+        id, place = line(event.get("item_id")), event.get("output_index")
         if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < 1_000_000:
-            place = self._places.get(id, max(self._items, default=-1) + (not id or id not in self._places))
+            place = None
+        found = self._at.get(place) if place is not None else None
+        if found is not None and id and found.id and found.id != id:
+            is_other = found.is_added if kind.endswith("added") else found.is_whole
+            found = self._by_id.get(id) or (None if is_other else found)
+        elif found is None and place is None:
+            found = self._by_id.get(id) if id else self._last_of(type, kind)
+        elif found is None and not kind.endswith("added"):
+            found = self._by_id.get(id)
+        if found is None or (type and found.type and found.type != type):
+            found = self._new(type, id, self._next if place is None else place)
         if id:
-            self._places[id] = place
-        return self._items.setdefault(place, _Item())
+            self._by_id.setdefault(id, found)
+        return found
 
-    def _add_item(self, item: _Item, told: object, *, is_whole: bool) -> str:
-        told = _mapping(told)
-        item.type = line(told.get("type")) or item.type
+    def _last_of(self, type: str, kind: str) -> _Item | None:
+        last = self._items[-1] if self._items else None
+        if last is None or last.type != type or last.is_whole or kind.endswith("added"):
+            return None
+        return last
+
+    def _new(self, type: str, id: str, place: int) -> _Item:
+        item = _Item(place, type, id)
+        self._next = max(self._next, place + 1)
+        if len(self._items) < MAX_ITEMS:
+            self._items.append(item)
+            self._at[place] = item
+            if id:
+                self._by_id[id] = item
+        return item
+
+    def _add_item(self, item: _Item, told: Mapping[str, Any], *, is_whole: bool) -> str:
+        if item.is_whole:
+            return ""
+        item.type = item.type or line(told.get("type"))
         item.id = line(told.get("id")) or item.id
         item.phase = line(told.get("phase")) or item.phase
+        item.is_added = True
+        added = ""
         if item.type == "function_call":
             call = self._call_of(item)
-            call.id, call.name = line(told.get("call_id")) or call.id, line(told.get("name")) or call.name
+            call.id, call.name = call.id or line(told.get("call_id")), call.name or line(told.get("name"))
             if is_whole:
                 self._end_call(item, told)
         elif item.type == "reasoning" and is_whole and (told.get("encrypted_content") or told.get("content")):
             item.reasoning = told
         elif item.type == "message" and is_whole and not item.chars:
-            return self._add_to_message(item, "".join(_texts(told)))
-        return ""
+            added = self._add_to_message(item, "".join(_texts(told)))
+        item.is_whole = is_whole
+        return added
 
     def _add_to_message(self, item: _Item, text: str) -> str:
-        item.type = "message"
-        added = self.add_text(text)
+        added = "" if item.is_whole else self.add_text(text)
+        item.type = item.type or "message"
         item.chars += len(added)
         return added
 
     def _call_of(self, item: _Item) -> Piece:
         if item.call is None:
             self.spoke = True
-            item.type, item.call = "function_call", self.add_piece(len(self.pieces))
+            item.type, item.call = "function_call", self.add_piece(item.place)
         return item.call
 
     def _end_call(self, item: _Item, told: Mapping[str, Any]) -> None:
         """The whole arguments, which count more than their pieces."""
+        call = self._call_of(item)
+        call.name = call.name or line(told.get("name"))
         if told.get("arguments"):
-            call = self._call_of(item)
-            call.arguments = ""
+            call.clear_arguments()
             call.add_arguments(told["arguments"])
+            item.has_arguments = True
 
-    def _end(self, told: object) -> str:
-        response = _mapping(told)
+    def _end(self, response: Mapping[str, Any], *, is_cut: bool = False) -> str:
         self.add_usage(response.get("usage"))
         output = response.get("output")
-        added = [
-            self._add_item(self._item_of({"output_index": place, "item": each}), each, is_whole=True)
-            for place, each in enumerate(output if isinstance(output, list) else [])
-        ]
-        if response.get("status") == "incomplete":
+        added = self._add_output([_mapping(each) for each in (output if isinstance(output, list) else [])])
+        if is_cut or response.get("status") == "incomplete":
             reason = line(_mapping(response.get("incomplete_details")).get("reason")) or "incomplete"
             self.add_finish(_INCOMPLETE.get(reason, reason))
         else:
             self.add_finish("tool_calls" if self.pieces else "stop")
+        return added
+
+    def _add_output(self, output: Sequence[Mapping[str, Any]]) -> str:
+        """The items as the end of the response repeats them, or tells them for the first time; returns the new text.
+
+        One that was streamed is known by its call_id or id. Else it is new where none of its type was streamed.
+        """
+        by_id, streamed = dict(self._by_id), {item.type for item in self._items}
+        by_call = {item.call.id: item for item in self._items if item.call is not None and item.call.id}
+        added = []
+        for told in output:
+            type, id = line(told.get("type")), line(told.get("id"))
+            item = by_call.get(line(told.get("call_id"))) or by_id.get(id)
+            if item is None and type in streamed:
+                continue
+            added.append(self._add_item(item or self._new(type, id, self._next), told, is_whole=True))
         return "".join(added)
 
 
@@ -161,8 +231,21 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset()) -> list[str]:
-    """The items of the input, as JSON, in order."""
-    return [_written(item) for message in messages for item in _items(message)]
+    """The items of the input, as JSON, in order.
+
+    A reply whose ids came before goes out without its extras: some servers name the items of each reply alike, and an
+    id that comes twice is refused.
+    """
+    sent: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        items = list(_items(message))
+        ids = [id for item in items if (id := line(item.get("id")))]
+        if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
+            items, ids = list(_items({**message, "extras": {}})), []
+        seen.update(ids)
+        sent += map(_written, items)
+    return sent
 
 
 def body(parts: Sequence[str], tools: str, parameters: Mapping[str, Any]) -> bytes:
@@ -210,19 +293,24 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _reply_items(
     text: str, calls: Sequence[Mapping[str, Any]], order: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """A reply's items: those that `order` names in its order, then what it does not name."""
+    """A reply's items: those that `order` names in its order, then what it does not name. Reasoning that nothing
+    follows is left out, for it is refused."""
     unsent, begin = dict(enumerate(calls)), 0
+    reasoning: list[dict[str, Any]] = []
     for each in order:
+        if each["type"] == "reasoning":
+            reasoning.append(dict(each))
+            continue
         if each["type"] == "message":
             end = begin + each["chars"]
-            yield from _message(text[begin:end], each)
+            led_to = list(_message(text[begin:end], each))
             begin = end
-        elif each["type"] == "function_call":
-            call = unsent.pop(each["call"], None)
-            if call is not None:
-                yield _call(call, each)
         else:
-            yield dict(each)
+            call = unsent.pop(each["call"], None)
+            led_to = [_call(call, each)] if call is not None else []
+        if led_to:
+            yield from (*reasoning, *led_to)
+            reasoning = []
     yield from _message(text[begin:], {})
     for call in unsent.values():
         yield _call(call, {})

@@ -8,11 +8,11 @@ cache was written with costs more than other input (OpenAI from gpt-5.6 on).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from capabilities.common.text import storable_json
 from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
 
@@ -55,7 +55,14 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
         return None
     cached = min(counted.get("cache_read_tokens") or _first(told, _CACHED), sent)
     written = min(counted.get("cache_write_tokens") or _first(told, _WRITTEN), sent - cached)
-    return Usage(sent, said, cached, written, min(counted.get("output_reasoning_tokens", 0), said), raw=_kept(reported))
+    return Usage(
+        sent,
+        said,
+        cached,
+        written,
+        min(counted.get("output_reasoning_tokens", 0), said),
+        raw=storable_json(reported, MAX_RAW) or {},
+    )
 
 
 def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
@@ -98,8 +105,3 @@ def _first(told: Mapping[str, Any], names: tuple[str, ...]) -> int:
     """The first of these that is said, at the top level or in the details of the input."""
     details = [told, told.get("prompt_tokens_details", {}), told.get("input_tokens_details", {})]
     return next((int(each[name]) for name in names for each in details if name in each), 0)
-
-
-def _kept(reported: Mapping[str, Any]) -> Mapping[str, Any]:
-    written = json.dumps(reported)
-    return json.loads(written) if len(written) <= MAX_RAW else {}

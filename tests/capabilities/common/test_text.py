@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.common.text import storable, storable_value
+from capabilities.common.text import storable, storable_json, storable_value
 
 #: Any code points at all, half surrogate pairs among them.
 ANY_TEXT = st.text(st.one_of(st.characters(exclude_categories=()), st.sampled_from("\x00\ud83d\ude00\ud800\udfff")))
@@ -58,3 +59,23 @@ def test_a_stored_value_is_one_that_json_and_utf8_take(value: object) -> None:
     assert json.loads(text.encode("utf-8")) == stored
     assert "\\u0000" not in text
     assert storable_value(stored) == stored
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ({}, {}),
+        ({"a": [1, None, True, 0.5, 10**30, "\u00fc\U0001f600"]}, ...),
+        ({"a\x00": "b\ud800"}, {"a\ufffd": "b\ufffd"}),
+        ({"a": "\ud83d\ude00"}, {"a": "\U0001f600"}),
+        ({"a": "\\u0000"}, ...),
+        ({"a": float("nan")}, None),
+        ({"a": [float("-inf")]}, None),
+        ({"a": "x" * 100}, None),
+        (json.loads("[" * 39 + "]" * 39), ...),
+        (json.loads("[" * 41 + "]" * 41), None),
+        (json.loads('{"a": ' * 500 + "[]" + "}" * 500), None),
+    ],
+)
+def test_a_json_value_is_kept_where_every_database_takes_it(value: Any, kept: Any) -> None:
+    assert storable_json(value, 100) == (value if kept is ... else kept)

@@ -7,6 +7,8 @@ import json
 import logging
 import threading
 import time
+import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -403,6 +405,37 @@ def test_a_long_message_is_cut_and_storable(provider: ScriptedOpenAI) -> None:
     asked = ask(provider)
 
     assert str(asked.error) == ("The provider rejected the request (400): \ufffd\ufffd" + "x" * 400)[:400]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_refusal_without_end_is_read_in_its_beginning_only(
+    provider: ScriptedOpenAI, is_packed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = zlib.compressobj(wbits=31)
+    piece = whole.compress(b"x" * 60_000_000) + whole.flush() if is_packed else b"x" * 60_000
+    headers = {"Content-Type": "text/plain", **({"Content-Encoding": "gzip"} if is_packed else {})}
+    provider.enqueue(Raw(b"", 400, headers, pieces=[piece] * (1 if is_packed else 50)))
+
+    tracemalloc.start()
+    asked = ask(provider)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert asked.error is not None
+    assert asked.error.code in ("provider_rejected", "provider_invalid")
+    assert most < 60_000_000
+
+
+def test_in_responses_the_last_event_ends_the_call_whatever_the_connection_does(provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Raw(sse(*Say("Hi").events(), done=False), linger=20))
+    model_call = ModelCall(
+        Endpoint(provider.url, KEY, "scripted"), Dialect.RESPONSES, b"{}", threading.Event(), time.monotonic() + 30
+    )
+
+    reply = model_call.run()
+
+    assert (reply.text, reply.usage) == ("Hi", Usage(100, 10, 60))
+    assert time.monotonic() - model_call.deadline < -15
 
 
 # -- Pieces -----------------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from openai.types.responses import Response, ResponseInputParam, ResponseStreamE
 from pydantic import TypeAdapter
 
 from sessions.loop.models import responses
-from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_EXTRAS, MAX_TEXT, Call, Reply
-from sessions.loop.models.responses import ResponsesReader
+from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_EXTRAS, MAX_TEXT, Call, Reply
+from sessions.loop.models.responses import MAX_ITEMS, ResponsesReader
 from sessions.loop.models.usage import Usage
 from tests.scripted_openai import Json, Say, call
 from tests.sessions.run_turns import check_text
 
-SAID = Say("Hello there", calls=[call("add", {"x": 1}, id="a"), call("sub", id="b")], reasoning="gAAAA-sealed")
+SAID = Say("Hello there", calls=[call("add", {"x": 1}, id="a"), call("sub", id="b")], reasoning="gAAAA-sealed", key="1")
 
 
 def read(*events: Any) -> Reply:
@@ -49,8 +49,8 @@ def test_a_streamed_reply_is_put_together() -> None:
             "items": [
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA-sealed"},
                 {"type": "message", "chars": 11, "id": "msg_1"},
-                {"type": "function_call", "call": 0, "id": "fc_0"},
-                {"type": "function_call", "call": 1, "id": "fc_1"},
+                {"type": "function_call", "call": 0, "id": "fc_1_0"},
+                {"type": "function_call", "call": 1, "id": "fc_1_1"},
             ]
         },
     )
@@ -143,6 +143,236 @@ def test_what_is_too_long_is_cut() -> None:
     assert read({"type": "response.output_item.done", "output_index": 0, "item": sealed}).extras == {}
 
 
+# -- What servers get wrong -------------------------------------------------------------------------------------------
+
+
+def function_call(id: str = "fc", call_id: str = "a", name: str = "add", arguments: str = "{}", **more: Any) -> Json:
+    return {"type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def message(text: str, id: str = "m") -> Json:
+    return {"type": "message", "id": id, "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def added(item: Json, place: Any = 0) -> Json:
+    return {"type": "response.output_item.added", "output_index": place, "item": item}
+
+
+def done(item: Json, place: Any = 0) -> Json:
+    return {"type": "response.output_item.done", "output_index": place, "item": item}
+
+
+def arguments(piece: str, place: Any = 0, id: str = "fc") -> Json:
+    return {"type": "response.function_call_arguments.delta", "output_index": place, "item_id": id, "delta": piece}
+
+
+def all_arguments(whole: str, place: Any = 0, id: str = "fc", **more: Any) -> Json:
+    told = {"output_index": place, "item_id": id, "arguments": whole, **more}
+    return {"type": "response.function_call_arguments.done", **told}
+
+
+def words(piece: str, place: Any = 0, id: str = "m") -> Json:
+    return {"type": "response.output_text.delta", "output_index": place, "item_id": id, "delta": piece}
+
+
+def ended(*output: Json, kind: str = "completed", **more: Any) -> Json:
+    return {"type": f"response.{kind}", "response": {"status": kind, "output": list(output), **more}}
+
+
+def without(event: Json, *names: str) -> Json:
+    return {name: value for name, value in event.items() if name not in names}
+
+
+BEGUN = function_call(arguments="")
+
+
+@pytest.mark.parametrize(
+    ("events", "calls"),
+    [
+        pytest.param([added(BEGUN), arguments('{"x"'), arguments(": 1}")], [("a", "add", '{"x": 1}')], id="no done"),
+        pytest.param([done(function_call())], [("a", "add", "{}")], id="done without added"),
+        pytest.param(
+            [added(BEGUN), all_arguments('{"x": 1}')], [("a", "add", '{"x": 1}')], id="arguments in done only"
+        ),
+        pytest.param([all_arguments('{"x": 1}', name="add")], [("", "add", '{"x": 1}')], id="nothing but that"),
+        pytest.param(
+            [added(BEGUN), arguments("{}"), all_arguments("{}"), arguments("{}")], [("a", "add", "{}")], id="late piece"
+        ),
+        pytest.param(
+            [added(BEGUN), done(function_call()), arguments("{}"), done(function_call(arguments='{"x": 2}'))],
+            [("a", "add", "{}")],
+            id="pieces behind its end",
+        ),
+        pytest.param(
+            [added(BEGUN), added(function_call("fd", "b", "sub", "")), arguments("{}"), arguments("[]", id="fd")],
+            [("a", "add", "{}"), ("b", "sub", "[]")],
+            id="every place 0",
+        ),
+        pytest.param(
+            [done(function_call()), done(function_call("fd", "b", "sub"))],
+            [("a", "add", "{}"), ("b", "sub", "{}")],
+            id="every place 0, whole",
+        ),
+        pytest.param(
+            [added(BEGUN), added(function_call("fc", "b", "sub", ""), 1), arguments("[]", 1), arguments("{}", 0)],
+            [("a", "add", "{}"), ("b", "sub", "[]")],
+            id="every id the same",
+        ),
+        pytest.param(
+            [added(BEGUN), arguments("{}", id="x1"), all_arguments("{}", id="x2"), done(function_call("x3"))],
+            [("a", "add", "{}")],
+            id="another id in each event",
+        ),
+        pytest.param(
+            [without(added(without(BEGUN, "id")), "output_index")]
+            + [without(arguments(piece), "output_index", "item_id") for piece in ("{", "}")],
+            [("a", "add", "{}")],
+            id="neither place nor id",
+        ),
+        pytest.param(
+            [added(function_call("fd", "b", "sub", ""), 1), added(BEGUN), arguments("{}"), arguments("[]", 1, "fd")],
+            [("a", "add", "{}"), ("b", "sub", "[]")],
+            id="in another order",
+        ),
+        pytest.param(
+            [added(without(BEGUN, "call_id")), done(without(function_call(), "call_id"))],
+            [("", "add", "{}")],
+            id="no call_id",
+        ),
+        pytest.param([added(BEGUN), words("Hm"), arguments("{}")], [("a", "add", "{}")], id="words at its place"),
+    ],
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_events_find_their_call(events: list[Json], calls: list[tuple[str, str, str]], repeated: bool) -> None:
+    """Whether or not the end of the response repeats its items."""
+    items = [
+        function_call("fc", *call) if call[0] else without(function_call("fc", *call), "call_id") for call in calls
+    ]
+    items[1:] = [{**item, "id": "fd"} for item in items[1:]]
+
+    assert read(*events, ended(*items if repeated else ())).calls == tuple(Call(*each) for each in calls)
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([added(message("")), words("Hel"), words("lo"), done(message("Hello"))], "Hello"),
+        ([done(message("Hello"))], "Hello"),
+        ([{"type": "response.output_text.done", "output_index": 0, "item_id": "m", "text": "Hello"}], "Hello"),
+        ([{"type": "response.refusal.done", "output_index": 0, "item_id": "m", "refusal": "Hello"}], "Hello"),
+        ([words("Hello"), done(message("Hello")), words("Hello")], "Hello"),
+        ([words("Hello", id="x1"), done(message("Hello", "x2"))], "Hello"),
+        ([words("Hel", 0), words("lo", 1, "n")], "Hello"),
+        ([without(words("Hel"), "output_index", "item_id"), without(words("lo"), "output_index", "item_id")], "Hello"),
+        ([words("Hello", 3), ended(message("Hello", "other"))], "Hello"),
+        ([ended(message("Hello"))], "Hello"),
+        ([words("Hello"), ended(message("Hello"), message("Hello", "n"))], "Hello"),
+    ],
+)
+def test_words_are_told_once(events: list[Json], text: str) -> None:
+    reader = ResponsesReader()
+
+    passed_on = "".join(reader.add_event(event) for event in events)
+
+    assert (passed_on, reader.build().text) == (text, text)
+
+
+def test_a_call_that_the_end_alone_names_is_a_call_beside_streamed_words() -> None:
+    reply = read(words("Well."), ended(message("Well."), function_call("f1", "a"), function_call("f2", "b")))
+
+    assert reply.calls == (Call("a", "add", "{}"), Call("b", "add", "{}"))
+
+
+def test_an_incomplete_response_is_cut_whatever_its_status_says() -> None:
+    reply = read(done(function_call()), {"type": "response.incomplete", "response": {}})
+
+    assert reply.finish_reason == "incomplete"
+
+
+def test_items_that_nobody_knows_are_left_out() -> None:
+    search = {"type": "web_search_call", "id": "ws", "name": "x", "arguments": "{}", "content": "Hm"}
+
+    reply = read(added(search), done(search), {"type": "response.odd", "output_index": 0, "delta": "x"}, words("Hi", 1))
+
+    assert (reply.text, reply.calls) == ("Hi", ())
+    assert [item["type"] for item in reply.extras["items"]] == ["message"]
+
+
+SEALED = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "sealed"}
+
+
+def test_a_reasoning_item_without_a_type_in_its_end_is_one() -> None:
+    reply = read(added(SEALED), done(without(SEALED, "type")), words("Hi", 1))
+
+    assert reply.extras["items"][0] == SEALED
+
+
+def sent(*messages: Json) -> list[Json]:
+    return [json.loads(part) for part in responses.parts(messages)]
+
+
+def said(text: str, calls: int, *items: Json) -> Json:
+    made = [{"id": f"c{n}", "function": {"name": "add", "arguments": "{}"}} for n in range(calls)]
+    return {"role": "assistant", "content": text, "tool_calls": made, "extras": {"items": list(items)}}
+
+
+def test_reasoning_that_nothing_follows_is_not_sent() -> None:
+    words_item = {"type": "message", "chars": 2, "id": "m"}
+
+    assert [item.get("type") for item in sent(said("Hi", 0, SEALED, words_item, {**SEALED, "id": "r2"}))] == [
+        "reasoning",
+        "message",
+    ]
+    assert sent(said("", 0, SEALED, {"type": "function_call", "call": 7, "id": "f"})) == []
+
+
+def test_ids_that_came_before_are_left_out_with_what_belongs_to_them() -> None:
+    one = said("", 1, SEALED, {"type": "function_call", "call": 0, "id": "f"})
+
+    items = sent(one, {**one, "extras": {"items": [SEALED, {"type": "function_call", "call": 0, "id": "g"}]}})
+
+    assert [(item["type"], item.get("id")) for item in items] == [
+        ("reasoning", "rs"),
+        ("function_call", "f"),
+        ("function_call", None),
+    ]
+    twice = said("", 2, *({"type": "function_call", "call": call, "id": "f"} for call in (0, 1)))
+    assert [item.get("id") for item in sent(twice)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        float("nan"),
+        float("inf"),
+        10**30,
+        [],
+        {"a": [None]},
+        "\ud83d\ude00",
+        "a\x00b",
+        json.loads("[" * 500 + "]" * 500),
+    ],
+)
+def test_what_a_hostile_reply_keeps_can_be_stored_and_sent(odd: Any) -> None:
+    reply = read(done({**SEALED, "id": odd, "more": {"x": odd}}), words("Hi", 1), ended(usage={"cost": odd}))
+
+    written = json.dumps(reply.extras, ensure_ascii=False, allow_nan=False)
+    check_text(json.loads(written))
+    written.encode()
+    sent({"role": "assistant", "content": "Hi", "extras": json.loads(written)})
+
+
+def test_items_without_end_cost_no_more_than_those_that_are_kept() -> None:
+    reader = ResponsesReader()
+
+    for number in range(20_000):
+        reader.add_event(without(added(function_call(f"f{number}", f"c{number}")), "output_index"))
+    reader.add_event(ended(*(function_call(f"g{number}", f"d{number}") for number in range(20_000))))
+
+    assert len(reader.build().calls) == MAX_CALLS
+    assert len(reader._items) == MAX_ITEMS
+
+
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -152,6 +382,7 @@ KINDS = [
     "response.output_item.added",
     "response.output_item.done",
     "response.output_text.delta",
+    "response.output_text.done",
     "response.function_call_arguments.delta",
     "response.function_call_arguments.done",
     "response.completed",
@@ -166,6 +397,7 @@ EVENTS = st.fixed_dictionaries(
     {"type": st.sampled_from(KINDS)},
     optional={
         "item": ITEMS | ODD,
+        "text": ODD,
         "delta": ODD,
         "arguments": ODD,
         "item_id": ODD,
@@ -180,10 +412,12 @@ EVENTS = st.fixed_dictionaries(
 def test_no_event_raises_and_what_is_kept_can_be_sent(events: list[Any]) -> None:
     reply = read(*events)
 
-    check_text(reply.text)
-    message: Json = {"role": "assistant", "content": reply.text or None, "extras": dict(reply.extras), "tool_calls": []}
-    for part in responses.parts([message]):
-        json.loads(part)
+    check_text([reply.text, dict(reply.extras)])
+    asked = [{"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}} for n, _ in enumerate(reply.calls)]
+    once: Json = {"role": "assistant", "content": reply.text or None, "extras": dict(reply.extras), "tool_calls": asked}
+    for part in responses.parts([once, once]):
+        json.loads(part).items()
+        part.encode()
 
 
 def test_a_reply_goes_back_as_it_came() -> None:
@@ -208,8 +442,8 @@ def test_a_reply_goes_back_as_it_came() -> None:
         (None, None, None),
         ("reasoning", "rs_1", None),
         ("message", "msg_1", None),
-        ("function_call", "fc_0", "a"),
-        ("function_call", "fc_1", "b"),
+        ("function_call", "fc_1_0", "a"),
+        ("function_call", "fc_1_1", "b"),
         ("function_call_output", None, "a"),
         ("function_call_output", None, "b"),
     ]
