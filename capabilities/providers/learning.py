@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -14,17 +16,37 @@ from capabilities.providers.lessons import MAX_BECAUSE, Lesson, lessons_of, with
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
+#: How long a lesson stays before its opposite is kept: a provider that contradicts itself changes nothing for long.
+SETTLED_AFTER = timedelta(hours=1)
+
 
 def learn(model_id: UUID, lesson: Lesson) -> None:
-    """Keep the lesson with the model, on record as nobody's doing. Nothing happens where the model is gone."""
+    """Keep the lesson with the model, on record as nobody's doing.
+
+    Nothing happens where the model is gone, where it is known already (turns that run at once learn the same), or where
+    the same key taught something else within SETTLED_AFTER.
+    """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update().filter(public_id=model_id).first()
-        if model is None:
+        if model is None or not _is_new(lesson, lessons_of(model.learned)):
             return
         kept = replace(lesson, because=lesson.because[:MAX_BECAUSE], at=timezone.now().isoformat(timespec="seconds"))
         model.learned = [each.as_json() for each in with_lesson(lessons_of(model.learned), kept)]
         model.save(update_fields=["learned"])
         record("model.learn", model, actor=None, after={"learned": kept.summary, "because": kept.because})
+
+
+def _is_new(lesson: Lesson, lessons: Iterable[Lesson]) -> bool:
+    known = next((each for each in lessons if each.key == lesson.key), None)
+    if known is None:
+        return True
+    if known.value == lesson.value:
+        return False
+    try:
+        learned_at = datetime.fromisoformat(known.at)
+    except ValueError:
+        return True
+    return timezone.is_naive(learned_at) or timezone.now() - learned_at > SETTLED_AFTER
 
 
 @configuration_write("model")

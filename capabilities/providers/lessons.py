@@ -92,16 +92,21 @@ def fills(lessons: Iterable[Lesson]) -> frozenset[str]:
     return frozenset(each.name for each in lessons if each.teaches is Teaches.FILL)
 
 
-def corrected(parameters: Mapping[str, Any], lessons: Iterable[Lesson]) -> dict[str, Any]:
-    """The parameters of a request as the model takes them."""
+def corrected(
+    parameters: Mapping[str, Any], lessons: Iterable[Lesson], *, chosen: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """The parameters of a request as the model takes them. What a person chose keeps its value, whatever was learned
+    before it was chosen."""
     sent = dict(parameters)
     for lesson in lessons:
         if lesson.name not in sent:
             continue
-        if lesson.teaches is Teaches.OMIT:
-            del sent[lesson.name]
-        elif lesson.teaches is Teaches.RENAME:
+        if lesson.teaches is Teaches.RENAME:
             sent[lesson.value] = sent.pop(lesson.name)
+        elif lesson.name in chosen:
+            continue
+        elif lesson.teaches is Teaches.OMIT:
+            del sent[lesson.name]
         elif lesson.teaches is Teaches.AT_MOST:
             sent[lesson.name] = min(sent[lesson.name], int(lesson.value))
     return sent

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
@@ -106,8 +106,10 @@ class ResolvedModel:
 
     @cached_property
     def origin(self) -> str:
-        """Which model a reply is of: its provider's row, host and name."""
-        return f"{self.provider.public_id} {urlsplit(self.provider.base_url).netloc} {self.name}"
+        """Which model a reply is of: its provider's row, a hash of the address there, and its name. At one gateway, the
+        path says whose models answer."""
+        address = sha256(self.provider.base_url.encode()).hexdigest()[:16]
+        return f"{self.provider.public_id} {address} {self.name}"
 
     def takes_extras_of(self, origin: str) -> bool:
         """Whether what came unread from there goes back to this model: the same provider, and the same family."""

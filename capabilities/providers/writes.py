@@ -92,6 +92,8 @@ def save_provider(
         raise ProviderRefused(
             "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
         )
+    if not is_new and provider.base_url != content.base_url:  # refusals of another server teach nothing of this one
+        LanguageModel.objects.filter(provider=provider).exclude(learned=[]).update(learned=[])
     provider.slug = slug
     _write(provider, content)
     ConnectionTest.objects.filter(language_model__provider=provider).delete()
@@ -145,6 +147,8 @@ def save_model(
     if twins.exclude(pk=model.pk).exists():
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
     before = {} if is_new else _model_told(model)
+    if model.name != content.name:
+        model.learned = []
     for each in fields(content):
         setattr(model, each.name, getattr(content, each.name))
     model.save()

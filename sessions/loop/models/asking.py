@@ -65,13 +65,27 @@ class Question:
             parallel_tool_calls=model.parallel_tool_calls if self.tools != "[]" else None,
             cache_key=self.cache_key if model.vendor.takes_cache_key else "",
         )
-        told = corrected(self._dialect.parameters(settings), model.lessons)
+        told = corrected(self._dialect.parameters(settings), model.lessons, chosen=self.chosen)
         return told | {"metadata": dict(self.displays)} if self.displays else told
+
+    @cached_property
+    def chosen(self) -> frozenset[str]:
+        """What a person chose, under all the names that it goes out under."""
+        return frozenset[str]().union(*(_SENT_AS[name][1] for name in self.model.chosen))
 
     @cached_property
     def body(self) -> bytes:
         body: bytes = self._dialect.body(self.parts, self._dialect.tools_of(self.tools), self.parameters)
         return body
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether it sends what only this model can read."""
+        return any("extras" in message for message in self.messages)
+
+    def without_extras(self) -> Question:
+        bare = [{name: value for name, value in each.items() if name != "extras"} for each in self.messages]
+        return replace(self, messages=bare)
 
     @property
     def _dialect(self) -> ModuleType:
@@ -86,7 +100,7 @@ class Asking:
     stopped: threading.Event
     #: time.monotonic() after which nobody waits any more.
     deadline: float
-    #: Gets what a refusal taught, before the question is put again.
+    #: Gets what refusals taught, when there is a reply: what did not help is not kept.
     on_lesson: Callable[[Lesson], None] = lambda lesson: None
     #: More of ModelCall's.
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -94,21 +108,28 @@ class Asking:
 
     def run(self) -> Reply:
         """The model's reply. Raises ModelError, ModelBusy or CallStopped."""
-        endpoint, learned = endpoint_of(self.question.model), set[str]()
+        endpoint, learned = endpoint_of(self.question.model), dict[str, Lesson]()
         while True:
             model = self.question.model
             self._call = ModelCall(
                 endpoint, model.dialect, self.question.body, self.stopped, self.deadline, **self.options
             )
             try:
-                return self._call.run()
+                reply = self._call.run()
             except ModelRefused as refused:
                 lesson = self._lesson_of(refused)
-                if lesson is None or lesson.key in learned or len(learned) == MAX_LESSONS_A_CALL:
+                if lesson is not None and lesson.key not in learned and len(learned) < MAX_LESSONS_A_CALL:
+                    learned[lesson.key] = lesson
+                    self.question = replace(self.question, model=model.with_lesson(lesson))
+                elif self.question.has_extras and refused.refusal.status in (400, 422):
+                    # They may be void by now: sealed for another key, or by a model that has changed since.
+                    self.question = self.question.without_extras()
+                else:
                     raise self._explained(refused) from refused
-                learned.add(lesson.key)
-            self.on_lesson(lesson)
-            self.question = replace(self.question, model=model.with_lesson(lesson))
+                continue
+            for lesson in learned.values():
+                self.on_lesson(lesson)
+            return reply
 
     def half_reply(self) -> Reply | None:
         """What had come of the reply when the call was stopped; None if the provider had not begun to answer."""
@@ -116,8 +137,7 @@ class Asking:
 
     def _lesson_of(self, refused: ModelRefused) -> Lesson | None:
         model = self.question.model
-        chosen = frozenset[str]().union(*(_SENT_AS[name][1] for name in model.chosen))
-        return lesson_of(refused.refusal, model.dialect, self.question.parameters, chosen=chosen)
+        return lesson_of(refused.refusal, model.dialect, self.question.parameters, chosen=self.question.chosen)
 
     def _explained(self, refused: ModelRefused) -> ModelError:
         """The refusal; where it is of what a person set, with the name of that."""

@@ -24,6 +24,13 @@ _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _INSTEAD = re.compile(r"""(?:use|instead)\W+(max_completion_tokens|max_tokens)""", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])\d{2,9}(?![\w.]\d|\w)")
 _RESPONSES = re.compile(r"/responses\b|responses (?:api|endpoint)", re.IGNORECASE)
+#: Fewer tokens are no limit of a model, but another number of the answer.
+_LEAST_LIMIT = 256
+#: A refusal of what is there, and not of what is missing.
+_TOO_MUCH = re.compile(
+    r"not (?:permitted|allowed|supported|accepted)|unsupported|unexpected|unknown|extra[ _](?:inputs|fields|forbidden)",
+    re.IGNORECASE,
+)
 _CHAT = re.compile(r"chat[/ ._]completions", re.IGNORECASE)
 
 
@@ -47,7 +54,7 @@ def lesson_of(
     if other is not None:
         return None if "dialect" in chosen else Lesson(Teaches.DIALECT, "dialect", other, refusal.words)
     fill = next((name for name in ("reasoning_content", "thought_signature") if name in refusal.words), None)
-    if fill is not None and dialect is Dialect.CHAT:
+    if fill is not None and dialect is Dialect.CHAT and not _TOO_MUCH.search(refusal.words):
         return Lesson(Teaches.FILL, fill, "", refusal.words)
     name = refused_parameter(refusal, sent)
     if name in _LIMITS:
@@ -81,7 +88,7 @@ def _of_limit(refusal: Refusal, name: str, sent: int, *, is_chosen: bool) -> Les
         return Lesson(Teaches.RENAME, name, instead[1].lower(), refusal.words)
     if is_chosen:
         return None
-    smaller = [int(each) for each in _NUMBER.findall(refusal.words) if int(each) < sent]
+    smaller = [int(each) for each in _NUMBER.findall(refusal.words) if _LEAST_LIMIT <= int(each) < sent]
     if smaller:
         return Lesson(Teaches.AT_MOST, name, str(max(smaller)), refusal.words)
     return Lesson(Teaches.OMIT, name, "", refusal.words)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.lessons import lessons_of
 from sessions.models import ChatSession, StepKind, TurnStatus
 from tests import vendors
@@ -138,6 +138,75 @@ def test_a_refusal_is_never_answered_for_ever(session: ChatSession, provider: Sc
     assert len(provider.paths) <= 3
 
 
+def test_what_did_not_help_is_not_kept(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak_as(provider, lambda path, request: vendors.refusal("max_tokens, stream_options: no."))
+
+    turn = run(session)
+
+    assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "provider_rejected")
+    assert len(provider.requests) == 3
+    assert learned_of(session) == []
+
+
+def sealed_for_another(path: str, request: Json) -> Raw | None:
+    """A key that was changed: what was sealed for the old one is refused, in words that name no parameter."""
+    sealed = any(word in json.dumps(request) for word in ("sealed", "reckon", "c2lnbmVk"))
+    return vendors.refusal("The encrypted content could not be verified.") if sealed else None
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_session_goes_on_where_what_was_sealed_is_void(
+    session: ChatSession, provider: ScriptedOpenAI, dialect: str
+) -> None:
+    set_on(session, Provider, dialect=dialect)
+    reply: Reply = thinking(*parallel(1)) if dialect == "chat" else Say(calls=parallel(1), reasoning="sealed")
+    speak_as(provider, sealed_for_another, reply, Say("42"), Say("43"))
+
+    turns = [run(session), run(session, "And now?")]
+
+    assert [turn.answer for turn in turns] == ["42", "43"]
+    assert learned_of(session) == []
+    assert "learned" not in " ".join(events_of(turns[0]))
+
+
+@pytest.mark.parametrize(
+    ("lesson", "column", "value", "sent"),
+    [
+        (
+            {"teaches": "at_most", "name": "max_tokens", "value": "512"},
+            "max_output_tokens",
+            5_000,
+            {"max_tokens": 5_000},
+        ),
+        ({"teaches": "omit", "name": "max_tokens"}, "max_output_tokens", 5_000, {"max_tokens": 5_000}),
+        (
+            {"teaches": "rename", "name": "max_tokens", "value": "max_completion_tokens"},
+            "max_output_tokens",
+            5_000,
+            {"max_completion_tokens": 5_000},
+        ),
+        (
+            {"teaches": "omit", "name": "parallel_tool_calls"},
+            "parallel_tool_calls",
+            False,
+            {"parallel_tool_calls": False},
+        ),
+    ],
+)
+def test_what_a_person_sets_later_counts_more_than_what_was_learned(
+    session: ChatSession, provider: ScriptedOpenAI, lesson: Json, column: str, value: Any, sent: Json
+) -> None:
+    set_on(session, LanguageModel, learned=[lesson], **{column: value})
+
+    run(session)
+
+    names = ("max_tokens", "max_completion_tokens", "parallel_tool_calls")
+    assert {name: each for name, each in provider.requests[0].items() if name in names} == {
+        **({"max_tokens": 12_000} if column != "max_output_tokens" else {}),
+        **sent,
+    }
+
+
 # -- What a person set ------------------------------------------------------------------------------------------------
 
 
@@ -222,13 +291,13 @@ def test_a_dialect_that_a_person_set_is_kept(session: ChatSession, provider: Scr
 
 def test_sealed_reasoning_goes_back_byte_for_byte(session: ChatSession, provider: ScriptedOpenAI) -> None:
     set_on(session, Provider, dialect="responses")
-    provider.enqueue(Say("Hm.", calls=parallel(1), reasoning="gAAA+/=\u00fc\u2028"), Say("42"))
+    provider.enqueue(Say("Hm.", calls=parallel(1), reasoning="gAAA+/=\u00fc\u2028", key="k"), Say("42"))
 
     turn = run(session)
 
     items = provider.requests[1]["input"]
     reasoning = next(item for item in items if item.get("type") == "reasoning")
-    assert reasoning == {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA+/=\u00fc\u2028"}
+    assert reasoning == {"type": "reasoning", "id": "rs_k", "summary": [], "encrypted_content": "gAAA+/=\u00fc\u2028"}
     assert [item.get("type", "message") for item in items[2:]] == [
         "reasoning",
         "message",
