@@ -40,7 +40,7 @@ FILES = {
     "tests/sessions/turns/test_lives_that_end.py": 25,
     "tests/capabilities/catalogue/test_search.py": 15,
     "tests/capabilities/records/test_records.py": 140,
-    "tests/sessions/turns/test_statements_of_a_turn.py": 3,
+    "tests/sessions/turns/test_statements_of_a_turn.py": 4,
     "tests/sessions/selection/test_memory.py": 15,
     "tests/tenants/test_guarded.py": 10,
     "tests/tenants/test_statements.py": 8,

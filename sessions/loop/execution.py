@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 from django.utils import timezone
 
 from capabilities.common.confined import ConfinedError
@@ -37,6 +37,7 @@ from capabilities.services.writes import secrets_of, service_title, service_valu
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
+from sessions.loop.tool_threads import ToolRun, tool_threads
 from sessions.models import StepStatus, Turn
 from toolhub.tenants.audit.denials import record_denial
 from toolhub.tenants.models import Membership
@@ -198,7 +199,7 @@ def run_tool(
 def run_bounded(
     name: str, function: Callable[[], Any], context: ToolContext, turn_stopped: threading.Event, *, is_read: bool
 ) -> Outcome:
-    """Call the function in a thread of its own as `run_tool` says; the outcome is masked."""
+    """Call the function in another thread as `run_tool` says; the outcome is masked."""
     returned: list[str | ToolError] = []
 
     def run() -> None:
@@ -209,19 +210,17 @@ def run_bounded(
         except BaseException as error:  # SystemExit and its like must not reach the worker either
             logger.exception("The tool %s failed", name)
             returned.append(ToolError(f"The tool failed ({type(error).__name__})."))
-        finally:
-            connection.close()
 
     if turn_stopped.is_set():
         return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
     if left_behind.is_full(context.organisation_id):
         return failure(STILL_RUNNING, status=StepStatus.REFUSED)
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=f"tool {name}", daemon=True)
-    thread.start()
-    _wait(thread, context.timeout, turn_stopped)
+    started = tool_threads.start(f"tool {name}", partial(contextvars.copy_context().run, run))
+    _wait(started, context.timeout, turn_stopped)
     if not returned:
         context.stopped.set()
-        left_behind.add(context.organisation_id, thread)
+        started.let_go()
+        left_behind.add(context.organisation_id, started)
         if is_read:
             return failure(f"The tool did not answer within {context.timeout:g} seconds.")
         return outcome_unknown()
@@ -294,11 +293,11 @@ def as_text(value: Any) -> str:
         return storable(repr(type(value)), MAX_RESULT)
 
 
-def _wait(thread: threading.Thread, seconds: float, turn_stopped: threading.Event) -> None:
-    """Until the thread ends, its time is up, or a second after the turn was stopped."""
+def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event) -> None:
+    """Until the run ends, its time is up, or a second after the turn was stopped."""
     until = time.monotonic() + seconds
-    while thread.is_alive() and (left := until - time.monotonic()) > 0:
-        thread.join(min(LOOK_EVERY, left))
+    while run.is_alive() and (left := until - time.monotonic()) > 0:
+        run.wait(min(LOOK_EVERY, left))
         if turn_stopped.is_set():
             until = min(until, time.monotonic() + 1.0)
             turn_stopped = threading.Event()

@@ -12,30 +12,32 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
+from sessions.loop.tool_threads import ToolRun
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class LeftBehind:
-    """The threads, by organisation; those that have ended since are forgotten when somebody asks."""
+    """The runs, by organisation; those that have ended since are forgotten when somebody asks."""
 
-    _threads: dict[int, list[threading.Thread]] = field(default_factory=dict)
+    _runs: dict[int, list[ToolRun]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, organisation_id: int, thread: threading.Thread) -> None:
+    def add(self, organisation_id: int, run: ToolRun) -> None:
         with self._lock:
-            self._threads.setdefault(organisation_id, []).append(thread)
+            self._runs.setdefault(organisation_id, []).append(run)
         count = self.count(organisation_id)
         logger.warning(
-            "The %s did not come back and is left behind: %s of organisation %s", thread.name, count, organisation_id
+            "The %s did not come back and is left behind: %s of organisation %s", run.name, count, organisation_id
         )
 
     def count(self, organisation_id: int) -> int:
         """How many of the organisation's still run."""
         with self._lock:
-            running = [thread for thread in self._threads.pop(organisation_id, ()) if thread.is_alive()]
+            running = [run for run in self._runs.pop(organisation_id, ()) if run.is_alive()]
             if running:
-                self._threads[organisation_id] = running
+                self._runs[organisation_id] = running
             return len(running)
 
     def is_full(self, organisation_id: int) -> bool:
