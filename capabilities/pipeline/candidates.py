@@ -10,10 +10,11 @@ from typing import Any
 
 from django.db.models import FilteredRelation, Q, QuerySet
 
+from capabilities.contract.envelope import NO_OVERRIDES, Overrides
 from capabilities.contract.loading import META_TOOLS, RESERVED_TOOLS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitTool
 from capabilities.pipeline.memory import Memory
-from capabilities.pipeline.specs import NO_OVERRIDES, SPEC, Overrides, ToolSpec, spec_annotations
+from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations, spec_of
 
 #: As the source of a candidate: it is one of the agent's own tools.
 OWN = "agent"
@@ -194,9 +195,9 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
     ):
         row = found.get(columns[0])
         if row is None:
-            row = found[columns[0]] = Row(ToolSpec(*columns), is_core, place, bool(is_deferred))
+            row = found[columns[0]] = Row(spec_of(columns), is_core, place, bool(is_deferred))
         if kit in kits:
-            row.kits[kit] = (kit_place, (timeout, chars))
+            row.kits[kit] = (kit_place, Overrides(timeout, chars))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
 
 

@@ -10,15 +10,12 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from capabilities.contract.envelope import NO_OVERRIDES, Envelope, Overrides
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Tool, ToolKind
 from capabilities.pipeline.memory import Memory
 from capabilities.services.writes import acts_as_organisation, is_ready
-
-#: What a toolkit says of a tool in place of its own version: seconds, and characters of a result; None: its own.
-Overrides = tuple[float | None, int | None]
-NO_OVERRIDES: Overrides = (None, None)
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,8 @@ class ToolSpec:
     sha256: str
     tokens: int
     effect: str
-    on_crash: str
-    timeout: float
-    max_result_chars: int
+    #: Under `overrides`, where there are any.
+    envelope: Envelope
     #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
     service: str = ""
     is_ready: bool = True
@@ -48,20 +44,14 @@ class ToolSpec:
     acts_as_organisation: bool = False
     #: What people call the category.
     category_title: str = ""
-    #: What of `timeout` and `max_result_chars` is a toolkit's word, not the version's.
+    #: What of the envelope is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
 
     def overridden(self, overrides: Overrides) -> ToolSpec:
         """The same tool, as a toolkit wants it."""
         if overrides == NO_OVERRIDES:
             return self
-        timeout, chars = overrides
-        return replace(
-            self,
-            timeout=self.timeout if timeout is None else timeout,
-            max_result_chars=self.max_result_chars if chars is None else chars,
-            overrides=overrides,
-        )
+        return replace(self, envelope=self.envelope.merged(overrides), overrides=overrides)
 
     def in_titles(self, source: str) -> str:
         """What brings the tool (a Candidate's source), for people: its category by the title."""
@@ -86,7 +76,9 @@ class ToolSpec:
         return definition
 
 
-#: The columns of a ToolSpec, in its order.
+#: The columns of an Envelope, in its order.
+_ENVELOPE = ("current_version__on_crash", "current_version__timeout", "current_version__max_result_chars")
+#: The columns of a ToolSpec, in its order; `spec_of` makes one of them.
 SPEC = (
     "pk",
     "current_version_id",
@@ -99,15 +91,23 @@ SPEC = (
     "current_version__sha256",
     "current_version__tokens",
     "current_version__effect",
-    "current_version__on_crash",
-    "current_version__timeout",
-    "current_version__max_result_chars",
+    *_ENVELOPE,
     "service",
     "is_ready",
     "current_version__instructions",
     "acts_as_organisation",
     "category__title",
 )
+
+
+_BEGINS = SPEC.index(_ENVELOPE[0])
+_ENDS = _BEGINS + len(_ENVELOPE)
+
+
+def spec_of(row: Sequence[Any]) -> ToolSpec:
+    """The ToolSpec of a row with the columns SPEC."""
+    values = [*row[:_BEGINS], Envelope(*row[_BEGINS:_ENDS]), *row[_ENDS:]]
+    return ToolSpec(*values)
 
 
 def spec_annotations() -> dict[str, Any]:
@@ -133,7 +133,7 @@ def current_specs(
 def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:
     """These tools as they are now. One query."""
     rows = tools.filter(current_version__isnull=False).annotate(**spec_annotations())
-    return [ToolSpec(*row) for row in rows.values_list(*SPEC)]
+    return [spec_of(row) for row in rows.values_list(*SPEC)]
 
 
 def is_meta_tool(name: str, kind: str) -> bool:

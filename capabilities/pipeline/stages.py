@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
+from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec
+from capabilities.pipeline.specs import ToolSpec
 from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import service_title
 
@@ -51,9 +52,9 @@ class Selection:
         return sum(tool.tokens for tool in self.tools)
 
     @property
-    def overrides(self) -> dict[str, list[float | None]]:
+    def overrides(self) -> dict[str, dict[str, float | int]]:
         """As a ToolSet keeps them."""
-        return {str(tool.version_id): [*tool.overrides] for tool in self.tools if tool.overrides != NO_OVERRIDES}
+        return {str(tool.version_id): tool.overrides.values for tool in self.tools if tool.overrides != NO_OVERRIDES}
 
     @property
     def instructions(self) -> str:

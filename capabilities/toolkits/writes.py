@@ -13,6 +13,7 @@ from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
+from capabilities.contract.envelope import NO_OVERRIDES, Overrides
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
@@ -26,7 +27,6 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from capabilities.pipeline.specs import NO_OVERRIDES, Overrides
 from capabilities.services.writes import acts_as_organisation
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
@@ -298,7 +298,7 @@ class Conflict:
 
 
 def overrides_in_words(overrides: Overrides) -> str:
-    timeout, chars = overrides
+    timeout, chars = overrides.timeout, overrides.max_result_chars
     words = [] if timeout is None else [f"timeout {timeout:g} s"]
     words += [] if chars is None else [f"{chars:,} characters"]
     return ", ".join(words) or "as the tool says"
@@ -350,7 +350,7 @@ def overrides_in(toolkit_ids: Collection[int]) -> dict[int, dict[int, Overrides]
     found: dict[int, dict[int, Overrides]] = {key: {} for key in toolkit_ids}
     lines = ToolkitTool.objects.filter(toolkit__in=toolkit_ids).order_by("position")
     for key, tool, timeout, chars in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars"):
-        found[key][tool] = (timeout, chars)
+        found[key][tool] = Overrides(timeout, chars)
     whole = ToolkitCategory.objects.filter(toolkit__in=toolkit_ids, category__tools__isnull=False)
     for key, tool in whole.values_list("toolkit_id", "category__tools__pk"):
         found[key].setdefault(tool, NO_OVERRIDES)

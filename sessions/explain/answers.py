@@ -18,7 +18,7 @@ from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
-from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations
+from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations, spec_of
 from capabilities.services.writes import service_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
@@ -171,7 +171,7 @@ def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     columns = Tool.objects.filter(pk__in=keys).annotate(
         **spec_annotations(), line=Left("current_version__description", LINE_CHARS)
     )
-    by_key = {row[0]: Listed(ToolSpec(*row[:-1]), row[-1]) for row in columns.values_list(*SPEC, "line")}
+    by_key = {row[0]: Listed(spec_of(row[:-1]), row[-1]) for row in columns.values_list(*SPEC, "line")}
     return Page([by_key[key] for key in keys if key in by_key], page.after, page.before)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
-from capabilities.pipeline.specs import Overrides
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models import ChatSession
@@ -163,9 +162,4 @@ def _at_hand(reading: LoadInputs) -> list[Candidate]:
 
 
 def _side(candidate: Candidate) -> dict[str, Any]:
-    return {"from": candidate.source, "overrides": overrides_told(candidate.spec.overrides)}
-
-
-def overrides_told(overrides: Overrides) -> dict[str, float | int]:
-    named = {"timeout": overrides[0], "max_result_chars": overrides[1]}
-    return {name: value for name, value in named.items() if value is not None}
+    return {"from": candidate.source, "overrides": candidate.spec.overrides.values}

@@ -11,8 +11,9 @@ from uuid import uuid5
 from django.conf import settings
 from django.db import connection
 
+from capabilities.contract.envelope import overrides_from
 from capabilities.kinds.builtin import display
-from capabilities.pipeline.specs import NO_OVERRIDES, ToolSpec, current_specs
+from capabilities.pipeline.specs import ToolSpec, current_specs
 from sessions.loop import delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome
@@ -75,8 +76,7 @@ def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
         return {}
     found = {}
     for spec in current_specs(tool_set.version_ids, organisation_id=turn.organisation_id, at=turn.registry_version):
-        timeout, chars = tool_set.overrides.get(str(spec.version_id), NO_OVERRIDES)
-        found[spec.name] = spec.overridden((timeout, chars))
+        found[spec.name] = spec.overridden(overrides_from(tool_set.overrides.get(str(spec.version_id))))
     return found
 
 
@@ -107,7 +107,7 @@ def _answer_call(
         return
     if not has_begun:
         ledger.start_step(held.claim, known, **fields)
-    elif spec is None or spec.on_crash == "never" or spec.version_id != known.tool_version_id:
+    elif spec is None or not spec.envelope.may_repeat or spec.version_id != known.tool_version_id:
         _finish(turn, held, known, execution.outcome_unknown())
         return
     outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)

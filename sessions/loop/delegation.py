@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from capabilities.contract.loading import SPAWN_AGENT
-from capabilities.contract.result_cap import cut, result_cap
+from capabilities.contract.result_cap import cut
 from capabilities.models import Agent, AgentScope, Tool, ToolKind
 from capabilities.pipeline.specs import ToolSpec
 from capabilities.services.writes import acts_as_organisation
@@ -215,12 +215,8 @@ def outcome_of(child: Turn, context_window: int) -> Outcome:
 
 def _cap(child: Turn, context_window: int) -> int:
     version = child.parent_step.tool_version if child.parent_step else None
-    return result_cap(
-        version.max_result_chars if version else settings.TOOLHUB_MIN_RESULT_CHARS,
-        context_window,
-        share=settings.TOOLHUB_RESULT_SHARE,
-        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
-    )
+    most = version.max_result_chars if version else settings.TOOLHUB_MIN_RESULT_CHARS
+    return execution.result_cap_of(most, context_window)
 
 
 def _answer(claim: Claim, step: Step, outcome: Outcome) -> None:

@@ -241,13 +241,18 @@ def masked_in(text: str, secrets: Sequence[str]) -> str:
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
     """The outcome with the part of its result that the model gets to see."""
-    cap = result_cap(
-        spec.max_result_chars,
+    cap = result_cap_of(spec.envelope.max_result_chars, context_window)
+    return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
+
+
+def result_cap_of(max_result_chars: int, context_window: int) -> int:
+    """Characters of one result that a model with this window gets to see."""
+    return result_cap(
+        max_result_chars,
         context_window,
         share=settings.TOOLHUB_RESULT_SHARE,
         minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
     )
-    return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
 
 
 def context_for(
@@ -277,7 +282,7 @@ def context_of(
         agent="",
         workspace=Path(settings.WORKSPACES_DIR) / str(organisation_id),
         now=timezone.now,
-        timeout=max(0.0, min(spec.timeout, seconds_left)),
+        timeout=max(0.0, min(spec.envelope.timeout, seconds_left)),
         service=values,
         secrets=secrets_of(service, values) if service else (),
     )

@@ -26,7 +26,7 @@ class ToolSet(TenantModel):
     tokens = models.PositiveIntegerField()
     #: Keys of the tool versions in it, in order.
     version_ids = models.JSONField()
-    #: What toolkits say of their tools in place of the tools' own: {key of a version: [timeout, max_result_chars]}.
+    #: What toolkits say of their tools in place of the tools' own: {key of a version: {knob: value}}.
     overrides = models.JSONField(default=dict)
     #: What its tools tell the model beside, as it stands in the prompt.
     instructions = models.TextField(blank=True)

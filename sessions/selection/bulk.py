@@ -12,12 +12,13 @@ from typing import Any
 
 from django.db.models import CharField, Q, Value
 
+from capabilities.contract.envelope import Overrides
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.specs import SPEC, Overrides, ToolSpec, spec_annotations
+from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations, spec_of
 from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
@@ -83,7 +84,7 @@ def read_setup(agents: Collection[int]) -> Setup:
     kits: dict[int, dict[int, tuple[int, Overrides]]] = {kit: {} for bundles in allowed.values() for kit in bundles}
     listed = ToolkitTool.objects.filter(toolkit__in=kits).order_by("position", "tool__name")
     for kit, tool, timeout, chars in listed.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars"):
-        kits[kit][tool] = (len(kits[kit]) + 1, (timeout, chars))
+        kits[kit][tool] = (len(kits[kit]) + 1, Overrides(timeout, chars))
     found = {each.pk: each for each in Agent.objects.for_display().filter(pk__in=agents)}
     return Setup(found, own, deferred, allowed, kits)
 
@@ -113,7 +114,7 @@ def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
     specs: dict[int, ToolSpec] = {}
     is_core = set()
     for *values, flag in rows.values_list(*columns, "category__is_core"):
-        specs[values[0]] = ToolSpec(*values)
+        specs[values[0]] = spec_of(values)
         if flag:
             is_core.add(values[0])
     order = sorted(specs, key=lambda key: (specs[key].category, specs[key].name))

@@ -49,7 +49,7 @@ def test_a_spec_is_the_tool_at_its_current_version(in_acme: Organisation) -> Non
 
     (spec,) = current_specs([old.pk, new.pk])
 
-    assert (spec.tool_id, spec.version_id, spec.wire, spec.sha256, spec.timeout) == (
+    assert (spec.tool_id, spec.version_id, spec.wire, spec.sha256, spec.envelope.timeout) == (
         tool.pk,
         new.pk,
         new.wire,

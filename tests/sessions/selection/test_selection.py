@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.contract.envelope import Envelope
 from capabilities.contract.permission import Rights, RoleRules
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import (
@@ -363,9 +364,8 @@ def make_many(organisation: Organisation, count: int, *, is_core: bool = True) -
 
 
 def spec(number: int, is_enabled: bool) -> ToolSpec:
-    return ToolSpec(
-        number, number, f"t{number}", "builtin", "c", number % 3, is_enabled, "{}", "", 1, "read", "retry", 1.0, 1
-    )
+    envelope = Envelope("retry", 1.0, 1)
+    return ToolSpec(number, number, f"t{number}", "builtin", "c", number % 3, is_enabled, "{}", "", 1, "read", envelope)
 
 
 DECISIONS = st.dictionaries(st.integers(0, 9), st.sampled_from(["allow", "deny"]))
