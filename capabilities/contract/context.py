@@ -15,6 +15,15 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True)
+class Credential:
+    """What the organisation set up for the service behind a tool: settings by name, secrets included."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Those of the values that must never be seen: they are masked in the result, should a far side send one back.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
 class ToolContext:
     """For whom, where and how long one call runs. Rights were checked before it was made.
 
@@ -37,8 +46,6 @@ class ToolContext:
     step_id: int | None = None
     #: What the organisation set up for the tool's service, secrets included: they go out, never into a result.
     service: Mapping[str, str] = field(default_factory=dict)
-    #: Those of them that must never be seen: they are masked in the result, should a far side send one back.
-    secrets: tuple[str, ...] = ()
     #: The same for every try of one call: send it as Idempotency-Key, where a far side takes one.
     idempotency_key: str = ""
     #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.

@@ -1,18 +1,34 @@
-"""How a tool of each kind runs: one module a kind, each with `run(name, context, arguments)`.
-
-`run` returns what the tool returned, or raises ToolError with a sentence for the model. It checks no rights: the caller
-has asked for them a moment ago.
-"""
+"""How a tool of each kind runs: one module a kind, each with a `run` that is a `Runner`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from capabilities.contract.context import ToolContext
+from capabilities.contract.context import Credential, ToolContext
+from capabilities.contract.spec import ToolSpec
 from capabilities.kinds import builtin
-from capabilities.models import ToolKind
+from capabilities.models import ToolKind, ToolVersion
 
-Runner = Callable[[str, ToolContext, Mapping[str, Any]], Any]
+
+class Runner(Protocol):
+    """Runs one call of a tool.
+
+    `spec` is the tool with its envelope in force, `version` the row of the same version, of which columns that the spec
+    does not have are read when they are asked for, `credential` what the organisation set up for the tool's service.
+    Returns what the tool returned, or raises ToolError with a sentence for the model. It checks no rights and no
+    arguments: the caller has done so a moment ago. It need not mask secrets, nor stop in time: the caller does.
+    """
+
+    def __call__(
+        self,
+        *,
+        spec: ToolSpec,
+        version: ToolVersion,
+        credential: Credential,
+        context: ToolContext,
+        arguments: Mapping[str, Any],
+    ) -> Any: ...
+
 
 RUNNERS: dict[str, Runner] = {ToolKind.BUILTIN: builtin.run}

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.spec import ToolSpec
+from capabilities.models import ToolVersion
 from capabilities.registry import registry
 
 
-def run(name: str, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
-    tool = registry.tools.get(name)
+def run(
+    *,
+    spec: ToolSpec,
+    version: ToolVersion,
+    credential: Credential,
+    context: ToolContext,
+    arguments: Mapping[str, Any],
+) -> Any:
+    """Call the function of that name with what the service needs in its context; the version adds nothing to it."""
+    tool = registry.tools.get(spec.name)
     if tool is None:
-        raise ToolError(f"{name} is not part of this version of the service; use another tool.")
-    return tool.call(context, arguments)
+        raise ToolError(f"{spec.name} is not part of this version of the service; use another tool.")
+    return tool.call(replace(context, service=credential.values), arguments)
 
 
 def display(name: str, arguments: Mapping[str, Any]) -> str:

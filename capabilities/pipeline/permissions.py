@@ -12,9 +12,9 @@ from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
+from capabilities.contract.spec import is_meta_tool
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool
 from capabilities.pipeline.memory import Memory
-from capabilities.pipeline.specs import is_meta_tool
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 from toolhub.tenants.statements import Select, param
 

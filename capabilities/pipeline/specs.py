@@ -1,80 +1,19 @@
-"""A tool as the loop works with it, frozen at its current version: the read behind every selection and every call."""
+"""Tools as the loop works with them, read from the catalogue: the read behind every selection and every call."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
+from django.db import connection
 from django.db.models import QuerySet
 
-from capabilities.contract.envelope import NO_OVERRIDES, Envelope, Overrides
-from capabilities.contract.loading import META_TOOLS
-from capabilities.contract.wire import canonical_json
-from capabilities.models import Tool, ToolKind
+from capabilities.contract.envelope import Envelope
+from capabilities.contract.spec import ToolSpec
+from capabilities.models import Tool, ToolVersion
 from capabilities.pipeline.memory import Memory
 from capabilities.services.writes import acts_as_organisation, is_ready
-
-
-@dataclass(frozen=True)
-class ToolSpec:
-    """One tool as the loop works with it: frozen at its current version."""
-
-    tool_id: int
-    version_id: int
-    name: str
-    kind: str
-    category: str
-    category_id: int
-    is_enabled: bool
-    wire: str
-    sha256: str
-    tokens: int
-    effect: str
-    #: Under `overrides`, where there are any.
-    envelope: Envelope
-    #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
-    service: str = ""
-    is_ready: bool = True
-    #: What the model is told beside, while the tool is at hand.
-    instructions: str = ""
-    #: Whether it acts with a credential that the whole organisation shares.
-    acts_as_organisation: bool = False
-    #: What people call the category.
-    category_title: str = ""
-    #: What of the envelope is a toolkit's word, not the version's.
-    overrides: Overrides = NO_OVERRIDES
-
-    def overridden(self, overrides: Overrides) -> ToolSpec:
-        """The same tool, as a toolkit wants it."""
-        if overrides == NO_OVERRIDES:
-            return self
-        return replace(self, envelope=self.envelope.merged(overrides), overrides=overrides)
-
-    def in_titles(self, source: str) -> str:
-        """What brings the tool (a Candidate's source), for people: its category by the title."""
-        if source in (f"core category {self.category}", f"loaded category {self.category}"):
-            return source.removesuffix(self.category) + self.category_title
-        return source
-
-    @cached_property
-    def is_meta(self) -> bool:
-        """Whether it is one of the tools that load others."""
-        return is_meta_tool(self.name, self.kind)
-
-    @cached_property
-    def parameters_text(self) -> str:
-        """The JSON Schema of the arguments, as canonical text."""
-        return canonical_json(json.loads(self.wire)["function"]["parameters"])
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """The tool in OpenAI form."""
-        definition: dict[str, Any] = json.loads(self.wire)
-        return definition
-
 
 #: The columns of an Envelope, in its order.
 _ENVELOPE = ("current_version__on_crash", "current_version__timeout", "current_version__max_result_chars")
@@ -106,8 +45,32 @@ _ENDS = _BEGINS + len(_ENVELOPE)
 
 def spec_of(row: Sequence[Any]) -> ToolSpec:
     """The ToolSpec of a row with the columns SPEC."""
-    values = [*row[:_BEGINS], Envelope(*row[_BEGINS:_ENDS]), *row[_ENDS:]]
+    values = [*row[:_BEGINS], _envelope(*row[_BEGINS:_ENDS]), *row[_ENDS:]]
     return ToolSpec(*values)
+
+
+@lru_cache(maxsize=1_000)
+def _envelope(*values: Any) -> Envelope:
+    """One value for all the tools that have the same."""
+    return Envelope(*values)
+
+
+def version_of(spec: ToolSpec) -> ToolVersion:
+    """The row of the tool's version, with what the spec knows of it; any other column is read when it is asked for.
+
+    No query.
+    """
+    known = {
+        "id": spec.version_id,
+        "tool_id": spec.tool_id,
+        "wire": spec.wire,
+        "sha256": spec.sha256,
+        "tokens": spec.tokens,
+        "effect": spec.effect,
+        "instructions": spec.instructions,
+    }
+    names = [each.attname for each in ToolVersion._meta.concrete_fields if each.attname in known]
+    return ToolVersion.from_db(connection.alias, names, [known[name] for name in names])
 
 
 def spec_annotations() -> dict[str, Any]:
@@ -134,8 +97,3 @@ def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:
     """These tools as they are now. One query."""
     rows = tools.filter(current_version__isnull=False).annotate(**spec_annotations())
     return [spec_of(row) for row in rows.values_list(*SPEC)]
-
-
-def is_meta_tool(name: str, kind: str) -> bool:
-    """Whether a tool of this name is one of those that load others."""
-    return name in META_TOOLS and kind == ToolKind.BUILTIN

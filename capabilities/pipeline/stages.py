@@ -12,11 +12,11 @@ from enum import IntEnum
 from functools import cached_property
 
 from capabilities.contract.envelope import NO_OVERRIDES
+from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import service_title
 

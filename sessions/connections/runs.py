@@ -112,11 +112,17 @@ def _service_reason(test: ConnectionTest) -> str:
         now=timezone.now,
         timeout=CALL_SECONDS,
         service=values,
-        secrets=secrets_of(spec, values),
     )
     call = spec.test
     release_connection()
-    outcome = run_bounded(f"test of {spec.name}", lambda: call(context), context, threading.Event(), is_read=True)
+    outcome = run_bounded(
+        f"test of {spec.name}",
+        lambda: call(context),
+        context,
+        threading.Event(),
+        is_read=True,
+        secrets=secrets_of(spec, values),
+    )
     if outcome.status == StepStatus.DONE:
         return ""
     return str(json.loads(outcome.result)["error"])

@@ -15,10 +15,11 @@ from django.db.models.functions import Cast, Left, Now
 
 from capabilities.catalogue.tools.search import by_match, matching
 from capabilities.contract.permission import Decision, Rights
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
-from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations, spec_of
+from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 from capabilities.services.writes import service_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import Situation, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession

@@ -12,8 +12,9 @@ from django.conf import settings
 from django.db import connection
 
 from capabilities.contract.envelope import overrides_from
+from capabilities.contract.spec import ToolSpec
 from capabilities.kinds.builtin import display
-from capabilities.pipeline.specs import ToolSpec, current_specs
+from capabilities.pipeline.specs import current_specs
 from sessions.loop import delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome
@@ -139,8 +140,9 @@ def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: St
     left = held.deadline(turn.deadline_at) - time.monotonic()
     key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
     context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
+    credential = execution.credential_of(spec)
     release_connection()
-    return execution.run_tool(spec, context, arguments, held.stopped)
+    return execution.run_tool(spec, credential, context, arguments, held.stopped)
 
 
 def _meant_fields(turn: Turn, wanted: ResolvedCall) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.specs import ToolSpec, specs
+from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, narrowed
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution

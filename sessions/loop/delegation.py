@@ -19,8 +19,8 @@ from django.db.models import QuerySet
 
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentScope, Tool, ToolKind
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.services.writes import acts_as_organisation
 from sessions.loop import execution
 from sessions.loop.execution import Outcome

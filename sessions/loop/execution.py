@@ -24,14 +24,15 @@ from django.utils import timezone
 from capabilities.common.confined import ConfinedError
 from capabilities.common.confined import run as run_confined
 from capabilities.common.text import storable, storable_value
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.context import Credential, ToolContext, ToolError
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
+from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
 from capabilities.pipeline.permissions import may_use
-from capabilities.pipeline.specs import ToolSpec
+from capabilities.pipeline.specs import version_of
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_title, service_values
 from sessions.loop.history import OUTCOME_UNKNOWN
@@ -183,23 +184,36 @@ def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any
 
 
 def run_tool(
-    spec: ToolSpec, context: ToolContext, arguments: Mapping[str, Any], turn_stopped: threading.Event
+    spec: ToolSpec,
+    credential: Credential,
+    context: ToolContext,
+    arguments: Mapping[str, Any],
+    turn_stopped: threading.Event,
 ) -> Outcome:
-    """Run the tool, for at most its time. One that does not come back is left behind; unless it only reads, what it
-    did is unknown. With too many left behind, the organisation's next call is refused."""
+    """Run the tool, as the runner of its kind does, for at most its time. One that does not come back is left behind;
+    unless it only reads, what it did is unknown. With too many left behind, the organisation's next call is refused."""
     return run_bounded(
         spec.name,
-        lambda: RUNNERS[spec.kind](spec.name, context, arguments),
+        lambda: RUNNERS[spec.kind](
+            spec=spec, version=version_of(spec), credential=credential, context=context, arguments=arguments
+        ),
         context,
         turn_stopped,
         is_read=spec.effect == "read",
+        secrets=credential.secrets,
     )
 
 
 def run_bounded(
-    name: str, function: Callable[[], Any], context: ToolContext, turn_stopped: threading.Event, *, is_read: bool
+    name: str,
+    function: Callable[[], Any],
+    context: ToolContext,
+    turn_stopped: threading.Event,
+    *,
+    is_read: bool,
+    secrets: Sequence[str],
 ) -> Outcome:
-    """Call the function in another thread as `run_tool` says; the outcome is masked."""
+    """Call the function in another thread as `run_tool` says; these secrets are masked in the outcome."""
     returned: list[str | ToolError] = []
 
     def run() -> None:
@@ -226,8 +240,8 @@ def run_bounded(
         return outcome_unknown()
     result = returned[0]
     if isinstance(result, ToolError):
-        return failure(masked_in(str(result), context.secrets))
-    text = masked_in(result, context.secrets)
+        return failure(masked_in(str(result), secrets))
+    text = masked_in(result, secrets)
     return Outcome(StepStatus.DONE, text, text)
 
 
@@ -274,8 +288,6 @@ def context_of(
     spec: ToolSpec, organisation_id: int, membership_id: int, *, seconds_left: float = math.inf
 ) -> ToolContext:
     """What a call is given that belongs to no turn."""
-    service = registry.services.get(spec.service)
-    values = service_values(service) if service else {}
     return ToolContext(
         organisation_id=organisation_id,
         membership_id=membership_id,
@@ -283,9 +295,16 @@ def context_of(
         workspace=Path(settings.WORKSPACES_DIR) / str(organisation_id),
         now=timezone.now,
         timeout=max(0.0, min(spec.envelope.timeout, seconds_left)),
-        service=values,
-        secrets=secrets_of(service, values) if service else (),
     )
+
+
+def credential_of(spec: ToolSpec) -> Credential:
+    """What the organisation in scope set up for the tool's service. One query; none for a tool without one."""
+    service = registry.services.get(spec.service)
+    if service is None:
+        return Credential()
+    values = service_values(service)
+    return Credential(values, secrets_of(service, values))
 
 
 def as_text(value: Any) -> str:

@@ -18,9 +18,9 @@ from django.db.models import Exists, OuterRef, Q
 
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.common.taken_back import taken_back
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentToolkit, Toolkit
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
 from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (

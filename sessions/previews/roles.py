@@ -17,8 +17,8 @@ from capabilities.access.grants.writes import revoke_grant
 from capabilities.catalogue.tools.writes import set_tools_enabled
 from capabilities.common.taken_back import taken_back
 from capabilities.contract.permission import RoleRules
+from capabilities.contract.spec import is_meta_tool
 from capabilities.models import Grant, Role, Tool
-from capabilities.pipeline.specs import is_meta_tool
 from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (
     SESSIONS_LOOKED_AT,

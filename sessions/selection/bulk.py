@@ -15,10 +15,11 @@ from django.db.models import CharField, Q, Value
 from capabilities.contract.envelope import Overrides
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.specs import SPEC, ToolSpec, spec_annotations, spec_of
+from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from capabilities.agents.queries import deferred_tools_of
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
 from capabilities.pipeline.candidates import OWN
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import Verdict
 from sessions.selection.queries import starting_selection
 from toolhub.tenants.models import Membership

@@ -105,6 +105,7 @@ def _outcome(run: TrialRun) -> Outcome:
         return arguments
     context = execution.context_of(spec, run.organisation_id, member.pk)
     context = replace(context, idempotency_key=str(run.public_id))
+    credential = execution.credential_of(spec)
     release_connection()
-    outcome = execution.run_tool(spec, context, arguments, threading.Event())
+    outcome = execution.run_tool(spec, credential, context, arguments, threading.Event())
     return execution.capped(outcome, spec, CONTEXT_WINDOW)

@@ -12,8 +12,9 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from capabilities.common.text import storable
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Tool
-from capabilities.pipeline.specs import ToolSpec, current_specs
+from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
@@ -64,9 +65,8 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     arguments = execution.read_arguments(spec, Call("", spec.name, arguments_text), actor.organisation_id)
     if isinstance(arguments, Outcome):
         return arguments
-    context = execution.context_of(spec, actor.organisation_id, actor.pk)
     text = json.dumps(arguments, ensure_ascii=False)
-    told = execution.masked_in(text, context.secrets)
+    told = execution.masked_in(text, execution.credential_of(spec).secrets)
     with transaction.atomic():
         open_runs = TrialRun.objects.filter(membership=actor, status__in=OPEN_TRIALS).count()
         if open_runs >= MAX_OPEN:

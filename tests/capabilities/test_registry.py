@@ -7,10 +7,13 @@ import pytest
 from django.utils import timezone
 from pydantic import BaseModel, Field
 
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.envelope import Envelope
 from capabilities.contract.schemas import check_schema
+from capabilities.contract.spec import ToolSpec
+from capabilities.kinds import RUNNERS
 from capabilities.kinds.builtin import display
-from capabilities.kinds.builtin import run as run_builtin
+from capabilities.pipeline.specs import version_of
 from capabilities.registry import BuiltinTool, CategorySpec, Registry, registry
 from capabilities.registry import tool as register
 
@@ -185,16 +188,41 @@ def test_tx27_a_call_is_told_in_one_line(arguments: dict[str, Any], line: str) -
     assert display("calculator", arguments) == line
 
 
+NO_CREDENTIAL = Credential()
+
+
+def run_by_kind(name: str, arguments: dict[str, Any], credential: Credential = NO_CREDENTIAL) -> Any:
+    """A call as the runner of the built-in kind gets it."""
+    spec = ToolSpec(1, 1, name, "builtin", "c", 1, True, "{}", "", 1, "read", Envelope("retry", 1.0, 1))
+    return RUNNERS["builtin"](
+        spec=spec, version=version_of(spec), credential=credential, context=CONTEXT, arguments=arguments
+    )
+
+
+def test_a_builtin_tool_gets_what_the_organisation_set_up_for_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def probe(context: ToolContext) -> None:
+        """Looks at its service."""
+        seen.append(dict(context.service))
+
+    monkeypatch.setitem(registry.tools, "probe", added(probe))
+    run_by_kind("probe", {}, Credential({"token": "t0p"}, ("t0p",)))
+
+    assert seen == [{"token": "t0p"}]
+    assert "t0p" not in repr(Credential({"token": "t0p"}, ("t0p",)))
+
+
 def test_tx27_a_tool_that_is_gone_is_told_by_its_name() -> None:
     assert display("gone", {"a": 1}) == "gone"
     with pytest.raises(ToolError, match="gone is not part of this version of the service"):
-        run_builtin("gone", CONTEXT, {})
+        run_by_kind("gone", {})
 
 
 def test_tx28_the_calculator_computes_and_refuses_in_words() -> None:
-    assert run_builtin("calculator", CONTEXT, {"expression": "2 + 3"})["result"] == 5
+    assert run_by_kind("calculator", {"expression": "2 + 3"})["result"] == 5
     with pytest.raises(ToolError, match=r"^Division by zero$"):
-        run_builtin("calculator", CONTEXT, {"expression": "1 / 0"})
+        run_by_kind("calculator", {"expression": "1 / 0"})
 
 
 @pytest.mark.parametrize("tool", registry.tools.values(), ids=registry.tools)

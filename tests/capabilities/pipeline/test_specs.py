@@ -11,7 +11,7 @@ from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.permissions import may_use, permissions_of
-from capabilities.pipeline.specs import current_specs
+from capabilities.pipeline.specs import current_specs, version_of
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope
@@ -63,6 +63,26 @@ def test_a_spec_is_the_tool_at_its_current_version(in_acme: Organisation) -> Non
         "parameters": {"type": "object"},
     }
     assert current_specs([old.pk]) == []
+
+
+def test_a_kind_gets_its_tools_version_and_reads_of_it_only_what_it_asks_for(
+    in_acme: Organisation, django_assert_num_queries: Any
+) -> None:
+    tool = make_tool(in_acme, "calculator")
+    (spec,) = current_specs([tool.current_version_id or 0])
+
+    with django_assert_num_queries(0):
+        version = version_of(spec)
+        assert (version.pk, version.tool_id, version.wire, version.sha256) == (
+            spec.version_id,
+            tool.pk,
+            spec.wire,
+            spec.sha256,
+        )
+        assert (version.tokens, version.effect, version.instructions) == (spec.tokens, spec.effect, spec.instructions)
+
+    with django_assert_num_queries(1):
+        assert version.parameters == tool.current_version.parameters  # type: ignore[union-attr]
 
 
 def test_tools_of_another_organisation_are_not_there(in_acme: Organisation, globex: Organisation) -> None:

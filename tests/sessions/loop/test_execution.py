@@ -15,9 +15,10 @@ from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.common.confined import run as run_confined
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Effect, Grant, RoleMembership, Tool
-from capabilities.pipeline.specs import ToolSpec, current_specs
+from capabilities.pipeline.specs import current_specs
 from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions.loop import execution
@@ -56,7 +57,7 @@ def probe(acme: Organisation) -> Iterator[Callable[..., ToolSpec]]:
 
 
 def outcome_of(spec: ToolSpec, context: ToolContext = CONTEXT) -> tuple[StepStatus, str]:
-    outcome = execution.run_tool(spec, context, {}, threading.Event())
+    outcome = execution.run_tool(spec, Credential(), context, {}, threading.Event())
     assert outcome.result == outcome.result_sent
     check_text(outcome.result)
     return outcome.status, outcome.result
@@ -162,10 +163,10 @@ def test_a_stopped_turn_waits_a_second_for_its_tool_and_starts_no_other(probe: C
     spec = probe(lambda: time.sleep(3), effect="write")
     threading.Timer(0.1, stopped.set).start()
 
-    outcome = execution.run_tool(spec, CONTEXT, {}, stopped)
+    outcome = execution.run_tool(spec, Credential(), CONTEXT, {}, stopped)
 
     assert (outcome.status, time.monotonic() - begun < 2) == (StepStatus.UNKNOWN, True)
-    assert execution.run_tool(spec, CONTEXT, {}, stopped).status == StepStatus.REFUSED
+    assert execution.run_tool(spec, Credential(), CONTEXT, {}, stopped).status == StepStatus.REFUSED
 
 
 @pytest.mark.parametrize(

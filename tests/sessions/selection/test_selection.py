@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.permission import Rights, RoleRules
+from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import (
     Agent,
@@ -30,7 +31,6 @@ from capabilities.models import (
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.specs import ToolSpec
 from capabilities.pipeline.stages import STAGES, Situation, Verdict
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet

@@ -11,7 +11,7 @@ from capabilities.agents.writes import AgentContent, agent_stamp, update_agent
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.common.refused import ChangedMeanwhile
 from capabilities.common.registry_version import touch_registry
-from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.context import ToolError
 from capabilities.kinds import RUNNERS
 from capabilities.models import (
     Agent,
@@ -204,7 +204,7 @@ def test_a_secret_that_a_tool_sends_back_is_masked_in_results_and_errors(
     make_shared(session.organisation, "calculator")
     answers: list[Any] = [{"echo": secret}, f"plain {secret}", ToolError(f"refused {secret}")]
 
-    def echo(name: str, context: ToolContext, arguments: Any) -> Any:
+    def echo(**asked: Any) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Category, RoleMembership, Task, Tool
-from capabilities.pipeline.specs import ToolSpec
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.history import OUTCOME_UNKNOWN

@@ -1,0 +1,78 @@
+"""A tool as the loop works with it, frozen at its current version. No Django: whoever runs a tool gets one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from capabilities.contract.envelope import NO_OVERRIDES, Envelope, Overrides
+from capabilities.contract.loading import META_TOOLS
+from capabilities.contract.wire import canonical_json
+
+#: The kind of this service's own tools.
+BUILTIN = "builtin"
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One tool as the loop works with it: frozen at its current version."""
+
+    tool_id: int
+    version_id: int
+    name: str
+    kind: str
+    category: str
+    category_id: int
+    is_enabled: bool
+    wire: str
+    sha256: str
+    tokens: int
+    effect: str
+    #: Under `overrides`, where there are any.
+    envelope: Envelope
+    #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
+    service: str = ""
+    is_ready: bool = True
+    #: What the model is told beside, while the tool is at hand.
+    instructions: str = ""
+    #: Whether it acts with a credential that the whole organisation shares.
+    acts_as_organisation: bool = False
+    #: What people call the category.
+    category_title: str = ""
+    #: What of the envelope is a toolkit's word, not the version's.
+    overrides: Overrides = NO_OVERRIDES
+
+    def overridden(self, overrides: Overrides) -> ToolSpec:
+        """The same tool, as a toolkit wants it."""
+        if overrides == NO_OVERRIDES:
+            return self
+        return replace(self, envelope=self.envelope.merged(overrides), overrides=overrides)
+
+    def in_titles(self, source: str) -> str:
+        """What brings the tool (a Candidate's source), for people: its category by the title."""
+        if source in (f"core category {self.category}", f"loaded category {self.category}"):
+            return source.removesuffix(self.category) + self.category_title
+        return source
+
+    @cached_property
+    def is_meta(self) -> bool:
+        """Whether it is one of the tools that load others."""
+        return is_meta_tool(self.name, self.kind)
+
+    @cached_property
+    def parameters_text(self) -> str:
+        """The JSON Schema of the arguments, as canonical text."""
+        return canonical_json(json.loads(self.wire)["function"]["parameters"])
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool in OpenAI form."""
+        definition: dict[str, Any] = json.loads(self.wire)
+        return definition
+
+
+def is_meta_tool(name: str, kind: str) -> bool:
+    """Whether a tool of this name is one of those that load others."""
+    return name in META_TOOLS and kind == BUILTIN
