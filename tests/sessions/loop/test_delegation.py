@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -20,6 +21,7 @@ from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStat
 from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.endings import NOT_RUN
+from sessions.turns.held import HeldTurns
 from sessions.worker import process as worker
 from tests.cast import hold_credential, make_agent, make_category, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
@@ -229,6 +231,47 @@ def test_an_agent_may_ask_a_third_one_and_the_fourth_below_the_member_asks_nobod
     ]
     assert (deepest.answer, reread(turn).answer) == ("Done 3", "Done 0")
     assert open_turns() == 0
+
+
+@pytest.mark.parametrize(("of_member", "of_organisation"), [(1, 50), (50, 1), (1, 1)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_where_one_turn_may_run_at_once_a_parent_that_waits_leaves_its_place_to_its_children(
+    session: ChatSession,
+    coder: Agent,
+    provider: ScriptedOpenAI,
+    coder_says: ScriptedOpenAI,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    of_member: int,
+    of_organisation: int,
+    threads: int,
+) -> None:
+    """A chain of agents beside a turn of the same member that came earlier than its children."""
+    settings.TOOLHUB_RUNNING_PER_MEMBER, settings.TOOLHUB_RUNNING_PER_ORGANISATION = of_member, of_organisation
+    monkeypatch.setattr(worker, "held_turns", HeldTurns())
+    running: list[int] = []
+
+    def answer(request: Json) -> Say:
+        with system_scope():
+            running.append(Turn.objects.filter(status=TurnStatus.RUNNING).count())
+        connection.close()
+        last = request["messages"][-1]
+        if last["role"] == "tool" or last["content"] == "Level 2":
+            return Say("Done.")
+        return Say(calls=[ask(message="Level 2")])
+
+    parts = [ask(message="Level 1", id="one"), ask(message="Level 1", id="two")]
+    provider.script = [Say(calls=parts), *[answer] * 2]
+    coder_says.script = [answer] * 6
+    turn, later = accept(session), accept(make_session(session.membership, session.agent), "Level 2")
+
+    for _ in range(10):  # what a thread leaves for the next bell
+        at_once([worker.take_turns] * threads)
+
+    assert [reread(each).status for each in (turn, later)] == [TurnStatus.DONE] * 2
+    assert len(children_of(turn)) == 2
+    assert open_turns() == 0
+    assert set(running) == {1}
 
 
 def test_a_turn_asks_other_agents_so_many_times_and_no_more(
