@@ -21,6 +21,7 @@ from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
+from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, release_connection
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.drafts import Draft
@@ -38,21 +39,9 @@ from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
 from toolhub.tenants.statements import Select
 
-#: Rounds of a turn with malformed calls, and identical rounds in a row, after which it ends.
-MAX_STRIKES = 3
-MAX_REPEATS = 3
 ROUND_LIMIT = (
     "I stopped after {rounds} rounds without a final answer. What was done so far stands; write again to go on."
 )
-
-
-class TurnFailed(Exception):
-    """The turn ends without an answer; `code` is for programs, the message for people, `reply` what it ends with."""
-
-    def __init__(self, code: str, message: str, reply: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.reply = reply
 
 
 class HalfReply(CallStopped):
@@ -124,7 +113,6 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
                 steps = steps_of(turn)
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
-            _check_strikes(steps)
         try:
             reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
         except ModelError as error:
@@ -159,6 +147,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
         )
     except TooLong as error:
         raise TurnFailed("context_length", str(error)) from error
+    admit_model_call(turn, held, steps)
     _tell_cut(turn, held, talk)
     draft, started_at = Draft(held), timezone.now()
     asking = Asking(
@@ -272,21 +261,6 @@ def _estimated(talk: Conversation, tool_tokens: int, reply: Reply) -> Usage:
 
 
 # -- Ends -------------------------------------------------------------------------------------------------------------
-
-
-def _check_strikes(steps: Steps) -> None:
-    """End a turn whose model only repeats itself, or cannot write a call."""
-    if len({step.round for step in steps.calls if step.is_malformed}) >= MAX_STRIKES:
-        raise TurnFailed("malformed_calls", f"The model wrote tool calls that could not be run {MAX_STRIKES} times.")
-    recent = steps.replies[-MAX_REPEATS:]
-    if len(recent) < MAX_REPEATS:
-        return
-    rounds = [
-        [(step.tool_name, step.arguments, step.result) for _, step in sorted(steps.of_round(reply.round).items())]
-        for reply in recent
-    ]
-    if all(each == rounds[0] for each in rounds):
-        raise TurnFailed("repeated_calls", f"The model made the same calls {MAX_REPEATS} times with the same results.")
 
 
 def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> None:

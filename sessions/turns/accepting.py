@@ -115,8 +115,13 @@ _PLACES = Select(_places)
 _WRITTEN_TO = Update(_kept, {"active_at": Now(), "title": None}, ("id",))
 
 
-def _check_queue(waiting: int, mine: int) -> None:
-    """Raise QueueFull where so many wait already. Requests side by side may pass the limit by a few."""
+def admit_turn(waiting: int, mine: int) -> None:
+    """Let one more turn in, where `waiting` turns of the organisation and `mine` of the member wait already.
+
+    The one place where a message may still be refused for what its member or organisation has used up: inside the
+    transaction that stores its turn, so whatever is taken for it here is taken with it or not at all. Raises QueueFull.
+    Requests side by side may pass the limit by a few.
+    """
     if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
         text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
         raise QueueFull(text)
@@ -129,7 +134,7 @@ def _insert(session: ChatSession, agent: Agent, message: str, member: Membership
     if not places:
         raise ChatSession.DoesNotExist
     last, waiting, mine = places[0]
-    _check_queue(waiting, mine)
+    admit_turn(waiting, mine)
     turn = Turn(
         organisation_id=session.organisation_id,
         session=session,
