@@ -17,7 +17,13 @@ from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
-from capabilities.providers.api import LanguageModelDetail, LanguageModelList, ProviderDetail, ProviderList
+from capabilities.providers.api import (
+    LanguageModelDetail,
+    LanguageModelList,
+    LessonDetail,
+    ProviderDetail,
+    ProviderList,
+)
 from capabilities.services.api import ServiceDetail, ServiceList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 
@@ -37,6 +43,7 @@ urlpatterns: list[URLPattern] = [
     path("providers", ProviderList.as_view(), name="api-providers"),
     path("providers/<str:slug>", ProviderDetail.as_view(), name="api-provider"),
     path("models", LanguageModelList.as_view(), name="api-models"),
+    path("models/<uuid:model_id>/lessons/<str:key>", LessonDetail.as_view(), name="api-model-lesson"),
     path("models/<uuid:model_id>", LanguageModelDetail.as_view(), name="api-model"),
     path("roles", RoleList.as_view(), name="api-roles"),
     path("roles/<str:slug>", RoleDetail.as_view(), name="api-role"),

@@ -47,6 +47,7 @@ urlpatterns = [
     path("providers/<slug:slug>/delete/", providers.provider_delete, name="provider_delete"),
     path("providers/<slug:slug>/models/new/", providers.model_create, name="model_create"),
     path("providers/<slug:slug>/models/<uuid:model_id>/", providers.model_update, name="model_update"),
+    path("providers/<slug:slug>/models/<uuid:model_id>/forget/", providers.model_forget, name="model_forget"),
     path("providers/<slug:slug>/models/<uuid:model_id>/delete/", providers.model_delete, name="model_delete"),
     path("roles/", roles.role_list, name="role_list"),
     path("roles/<slug:slug>/delete/", roles.role_delete, name="role_delete"),

@@ -144,6 +144,7 @@ FORMS: dict[str, Form] = {
     "POST provider_delete": Form(shows="is removed"),
     "POST model_create": Form({"name": "fresh", "context_window": "8000"}, "fresh"),
     "POST model_update": Form({"context_window": "9000"}, "is saved"),
+    "POST model_forget": Form(shows="Forgotten"),
     "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),
     # Roles, grants, requests, Explain

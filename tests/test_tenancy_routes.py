@@ -47,6 +47,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
+from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.records.kinds import kinds
 from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus, VerdictSet
 from tests.cast import (
@@ -148,6 +149,8 @@ class OrganisationRows:
     colleague_email: str = "nobody-else@example.com"
     #: A category without tools, and without grants of an admin.
     idle_category: str = "no_idle_category"
+    #: What was learned of the model.
+    lesson: str = "omit:nothing"
 
 
 MISSING = OrganisationRows(
@@ -440,6 +443,7 @@ ROUTES: dict[str, Route] = {
     "api-model": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"max_rounds": 3}), Ask("DELETE", 204)), right=Right.PROVIDERS
     ),
+    "api-model-lesson": Route((Ask("DELETE", 204),), args={"key": "lesson"}, right=Right.PROVIDERS),
     "api-model-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
     "api-roles": Route((Ask(), Ask("POST", 201, body=lambda side: role_body(side))), right=Right.ROLES),
     "api-role": Route(
@@ -661,6 +665,7 @@ ROUTES: dict[str, Route] = {
     "provider_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     "model_create": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
     "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
+    "model_forget": Route((Ask("POST", 302, body=lambda side: {"key": side.lesson}),), right=Right.PROVIDERS),
     "model_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
     "model_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     # Pages: permissions
@@ -849,7 +854,10 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         provider = Provider.objects.create(
             **own, slug=f"{word}-provider", name=word, base_url=f"http://{word}.test", api_key=f"sk-{word}-{word}"
         )
-        model_row = LanguageModel.objects.create(**own, provider=provider, name=f"{word}-model")
+        lesson = Lesson(Teaches.OMIT, "stream_options", because=word)
+        model_row = LanguageModel.objects.create(
+            **own, provider=provider, name=f"{word}-model", learned=[lesson.as_json()]
+        )
         AgentTool.objects.create(**own, agent=agent, tool=tool)
         trial = TrialRun.objects.create(
             **own,
@@ -931,6 +939,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         member_id=member.public_id,
         grant_id=grant.public_id,
         model_id=model_row.public_id,
+        lesson=lesson.key,
         email=member.user.email,
         colleague_email=colleague.user.email,
         idle_category=f"{word}_idle",

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
+from django.http import Http404
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +20,9 @@ from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, ref
 from capabilities.common.secrets import masked_stored
 from capabilities.models import AUTO, DIALECT_SETTINGS, LanguageModel, Provider
 from capabilities.providers.knobs import MAX_TEMPERATURE
+from capabilities.providers.learning import forget_lesson
+from capabilities.providers.lessons import lessons_of
+from capabilities.providers.resolve import resolve_model
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -98,6 +102,13 @@ class ProviderIn(serializers.Serializer[Any]):
     is_enabled = serializers.BooleanField(default=True)
 
 
+class LessonOut(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="To forget it by.")
+    summary = serializers.CharField()
+    because = serializers.CharField(help_text="The provider's words: text from outside.")
+    at = serializers.CharField(help_text="When, as ISO 8601.")
+
+
 class LanguageModelOut(CallsOut):
     id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
@@ -106,6 +117,19 @@ class LanguageModelOut(CallsOut):
     tool_limit = serializers.IntegerField(allow_null=True)
     max_rounds = serializers.IntegerField(allow_null=True)
     dialect = serializers.CharField(help_text=BLANK_DIALECT)
+    spoken = serializers.SerializerMethodField(help_text="The dialect of its calls: `chat` or `responses`.")
+    spoken_because = serializers.SerializerMethodField()
+    lessons = serializers.SerializerMethodField(help_text="What the provider's refusals taught.")
+
+    def get_spoken(self, model: LanguageModel) -> str:
+        return str(resolve_model(model).dialect)
+
+    def get_spoken_because(self, model: LanguageModel) -> str:
+        return resolve_model(model).chosen_dialect.reason
+
+    @extend_schema_field(LessonOut(many=True))
+    def get_lessons(self, model: LanguageModel) -> Any:
+        return LessonOut(lessons_of(model.learned), many=True).data
 
 
 class ModelPart(CallsIn):
@@ -229,6 +253,19 @@ class LanguageModelDetail(APIView):
         model = get_object_or_404(shown_models(), public_id=model_id)
         with refusals():
             delete_model(model, actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class LessonDetail(APIView):
+    @extend_schema(operation_id="models_forget", summary="Forget what a refusal taught", responses={204: None})
+    def delete(self, request: Request, model_id: UUID, key: str) -> Response:
+        """The next call of the model is made without it. Needs the right `providers`."""
+        member = api_member(request, right=Right.PROVIDERS)
+        model = get_object_or_404(shown_models(), public_id=model_id)
+        if key not in {lesson.key for lesson in lessons_of(model.learned)}:
+            raise Http404("No such lesson.")
+        with refusals():
+            forget_lesson(model, key, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -53,6 +53,7 @@ def _is_new(lesson: Lesson, lessons: Iterable[Lesson]) -> bool:
 def forget_lesson(model: LanguageModel, key: str, *, actor: Membership) -> None:
     """Take back one lesson: the next call is made as if it had not been learned. Nothing happens without one."""
     require(actor, Right.PROVIDERS)
+    model.learned = LanguageModel.objects.select_for_update().values_list("learned", flat=True).get(pk=model.pk)
     lessons = lessons_of(model.learned)
     gone = next((lesson for lesson in lessons if lesson.key == key), None)
     if gone is None:

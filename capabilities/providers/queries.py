@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import BooleanField, Case, Prefetch, QuerySet, Value, When
@@ -10,6 +13,7 @@ from django.http import Http404
 
 from capabilities.common.secrets import SecretUnreadable, masked
 from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.providers.lessons import Lesson, lessons_of
 
 
 def providers_shown() -> Sequence[Provider]:
@@ -54,6 +58,27 @@ def models_of(provider: Provider) -> Sequence[LanguageModel]:
     models = LanguageModel.objects.filter(provider=provider)
     models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
     return list(models.order_by("pk"))
+
+
+@dataclass(frozen=True)
+class ShownLesson:
+    """One thing that a refusal taught of a model. `lesson.because` is text from outside."""
+
+    lesson: Lesson
+    #: When; None where it is not known.
+    at: datetime | None
+
+
+def lessons_shown(model: LanguageModel) -> list[ShownLesson]:
+    """The newest first. No query."""
+    return [ShownLesson(lesson, _moment(lesson.at)) for lesson in reversed(lessons_of(model.learned))]
+
+
+def _moment(text: str) -> datetime | None:
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else None
+    return None
 
 
 def shown_key(provider: Provider) -> str:

@@ -14,7 +14,16 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import LanguageModel, Provider
 from capabilities.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.providers.forms import ModelForm, ProviderForm
-from capabilities.providers.queries import model_or_404, models_of, provider_or_404, providers_shown, shown_key
+from capabilities.providers.learning import forget_lesson
+from capabilities.providers.queries import (
+    lessons_shown,
+    model_or_404,
+    models_of,
+    provider_or_404,
+    providers_shown,
+    shown_key,
+)
+from capabilities.providers.resolve import resolve_model
 from capabilities.providers.writes import delete_model, delete_provider, save_model, save_provider
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
@@ -115,8 +124,28 @@ def _model_form(
         else:
             messages.success(request, f"{saved.name} is saved.")
             return redirect("provider_update", member.organisation.slug, provider.slug)
-    context = {"form": form, "provider": provider, "model": model}
+    context = {
+        "form": form,
+        "provider": provider,
+        "model": model,
+        "spoken": resolve_model(model).chosen_dialect if model else None,
+        "lessons": lessons_shown(model) if model else [],
+    }
     return render(request, "capabilities/providers/model_form.html", context, status=status_of(form))
+
+
+@require_POST
+@signed_in
+def model_forget(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
+    """Take back what a refusal taught of the model: the lesson that `key` names."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    model = model_or_404(provider_or_404(slug), model_id)
+    try:
+        forget_lesson(model, request.POST.get("key", ""), actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "model_update", org, slug, model_id)
+    messages.success(request, "Forgotten: the next call is made without it.")
+    return redirect("model_update", org, slug, model_id)
 
 
 @require_POST

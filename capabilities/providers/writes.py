@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from capabilities.common.refused import ChangeRefused, check_slug
 from capabilities.common.registry_version import touch_registry
@@ -86,20 +86,21 @@ def save_provider(
     if provider is None:
         provider = Provider(organisation_id=actor.organisation_id, api_key="")
     before = {} if is_new else _told(provider)
+    moved = not is_new and provider.base_url != content.base_url
     slug = content.slug or provider.slug or free_short_name(Provider.objects.all(), "slug", content.name)
     _check_slug(provider, slug)
     if not is_new and content.api_key is None and _moves(provider.base_url, content.base_url) and _has_key(provider):
         raise ProviderRefused(
             "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
         )
-    if not is_new and provider.base_url != content.base_url:  # refusals of another server teach nothing of this one
-        LanguageModel.objects.filter(provider=provider).exclude(learned=[]).update(learned=[])
     provider.slug = slug
     _write(provider, content)
     ConnectionTest.objects.filter(language_model__provider=provider).delete()
     after = _told(provider)
     if content.api_key is not None:
         after["api_key"] = "changed" if content.api_key else "removed"
+    if moved:
+        after |= _forget_learned(LanguageModel.objects.filter(provider=provider))
     if is_new or before != after:
         record("provider.create" if is_new else "provider.update", provider, actor=actor, before=before, after=after)
         touch_registry(provider.organisation_id)
@@ -147,13 +148,16 @@ def save_model(
     if twins.exclude(pk=model.pk).exists():
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
     before = {} if is_new else _model_told(model)
-    if model.name != content.name:
-        model.learned = []
+    renamed = not is_new and model.name != content.name
     for each in fields(content):
         setattr(model, each.name, getattr(content, each.name))
-    model.save()
+    # Never what a worker writes of it meanwhile: what was learned.
+    model.save(update_fields=None if is_new else [each.name for each in fields(content)])
     ConnectionTest.objects.filter(language_model=model).delete()
     after = _model_told(model)
+    if renamed:
+        after |= _forget_learned(LanguageModel.objects.filter(pk=model.pk))
+        model.learned = []
     if before != after:
         record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)
         touch_registry(model.organisation_id)
@@ -234,6 +238,11 @@ def _write(provider: Provider, content: ProviderContent) -> None:
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
+
+
+def _forget_learned(models: QuerySet[LanguageModel]) -> dict[str, str]:
+    """What was learned of another address or of another model's name is not true of this one. For the audit."""
+    return {"learned": "forgotten"} if models.exclude(learned=[]).update(learned=[]) else {}
 
 
 def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None:
