@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # The certificates that this machine trusts, as pip does: a TLS proxy's too.
 export UV_SYSTEM_CERTS ?= 1
 TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
-FAST := not browser and not postgres and not processes and not exhaustive
+FAST := not browser and not postgres and not processes and not exhaustive and not long
 
 .PHONY: run test test-fast test-twice check format lock clean
 
@@ -18,7 +18,7 @@ run: $(VENV)/.run
 test: $(VENV)/.dev
 	$(TESTS)
 
-# After each edit: no browser, no PostgreSQL, no service that starts, no walk over every route.
+# After each edit: no browser, no PostgreSQL, no service that starts, no walk over every route, nothing with long data.
 test-fast: $(VENV)/.dev
 	$(TESTS) -m "$(FAST)"
 

@@ -133,7 +133,7 @@ TransactionTestCase._fixture_teardown = delete_committed_rows  # type: ignore[at
 
 
 #: Marks of files that take long, the longest first.
-LONG = ("postgres", "exhaustive", "browser", "processes")
+LONG = ("postgres", "exhaustive", "browser", "processes", "long")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -153,6 +153,7 @@ def test_statements_and_commits_are_counted_as_a_server_counts_them(tmp_path: Pa
     assert read(tmp_path, [7]) == (6, 4, 2)
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_every_page_and_list_that_a_member_reads_is_asked_of_a_filled_organisation() -> None:
     large_organisation.fill(

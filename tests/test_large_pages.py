@@ -8,7 +8,7 @@ from django.test import Client
 from benchmarks import pages
 from benchmarks.large_organisation import Filled, Size, fill, filled
 
-pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.django_db, pytest.mark.timeout(300)]
 
 MIDDLING = Size(tools=400, categories=40, toolkits=30, roles=8, members=10, agents=3, sessions=2, turns=3, records=3)
 LARGE = Size(tools=2_400, categories=240, toolkits=180, roles=48, members=10, agents=3, sessions=2, turns=3, records=3)

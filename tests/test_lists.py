@@ -46,7 +46,7 @@ from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
 from toolhub.tenants.places import opened_place, sealed_place
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 
 #: Makes one row more of a list, the n-th.
 Maker = Callable[[Membership, int], Any]

@@ -37,6 +37,7 @@ def test_zk_36_no_migration_drops_data() -> None:
     assert {*MOVED.values()} <= {*globals()}
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_verdicts_move_to_their_rows_and_back(alice: Membership) -> None:
     turn = make_turn(make_session(alice, make_agent(alice.organisation)))

@@ -67,7 +67,7 @@ from toolhub.tenants.models import (
     Right,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 
 def usable(member: Membership) -> set[str]:

@@ -37,7 +37,7 @@ from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, Organisa
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, AuditEntry, Membership
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 
 ORGANISATIONS, MEMBERS = 8, 5
 #: Tables that grow with what is done, beside sessions, turns, steps and events.

@@ -195,6 +195,7 @@ def test_a_right_for_one_category_saves_its_lines_alone(as_bob: Client, bob: Mem
         assert Role.objects.get().name == "All"
 
 
+@pytest.mark.long
 def test_a_long_catalogue_is_shown_by_category(as_alice: Client, alice: Membership, acme: Organisation) -> None:
     category = make_category(acme, "many")
     with organisation_scope(acme):

@@ -168,6 +168,7 @@ def test_the_catalogue_takes_the_same_queries_for_one_and_three(
         as_bob.get(TOOLS)
 
 
+@pytest.mark.long
 def test_ten_thousand_tools_are_a_small_page(
     as_alice: Client, acme: Organisation, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -218,6 +218,7 @@ def test_the_starter_catalogue_by_six_roles_is_under_200_kb_with_all_open(as_ali
     assert (page.count(b"<select"), len(page) < 200_000) == ((34 + 122) * 6, True), len(page)
 
 
+@pytest.mark.long
 def test_of_ten_thousand_tools_only_some_are_shown(as_alice: Client, acme: Organisation) -> None:
     fill(acme, 2, 10_000, 6)
 

@@ -98,6 +98,7 @@ def test_both_pages_lead_there(client: Client, alice: Membership, bob: Membershi
     assert address(alice) in client.get("/account/").content.decode()
 
 
+@pytest.mark.long
 def test_the_queries_and_the_size_stay_with_ten_thousand_tools(
     client: Client, bob: Membership, acme: Organisation
 ) -> None:

@@ -150,6 +150,7 @@ def many_tools(acme: Organisation, count: int) -> None:
         Tool.objects.bulk_update(tools, ["current_version"], batch_size=500)
 
 
+@pytest.mark.long
 def test_a_page_of_ten_thousand_tools_is_small_and_quick(acme: Organisation, bob: Membership) -> None:
     many_tools(acme, 10_000)
     make_role(acme, bob)

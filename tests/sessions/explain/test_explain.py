@@ -190,6 +190,7 @@ CODES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_told_is_so_in_any_world(alice: Membership, bob: Membership, seed: int) -> None:
     with organisation_scope(bob.organisation):
@@ -512,6 +513,7 @@ def test_an_organisation_without_agents_is_told_so(browser: Client) -> None:
     assert (answer.status_code, "There is no agent yet" in answer.content.decode()) == (200, True)
 
 
+@pytest.mark.long
 def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membership, bob: Membership) -> None:
     make_role(alice.organisation, bob)
     make_many(alice.organisation, 10_000)

@@ -319,6 +319,7 @@ def test_the_queries_do_not_grow_with_what_is_loaded(
     assert len(captured) == 7
 
 
+@pytest.mark.long
 def test_200_toolkits_take_the_same_queries(acme: Organisation, bob: Membership, agent: Agent) -> None:
     tool = make_tool(acme, "shared")
     for number in range(200):

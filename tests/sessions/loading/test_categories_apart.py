@@ -16,7 +16,7 @@ from sessions.selection.active_tools import ActiveTools, compute_definitions
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 
 @pytest.fixture

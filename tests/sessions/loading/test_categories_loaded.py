@@ -47,7 +47,7 @@ from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 EACH_MODE = pytest.mark.parametrize("mode", list(LoadingMode))
 #: What an agent with the core, and with whole categories to load, begins with.

@@ -67,7 +67,7 @@ from tests.sessions.trials import run_trial
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 ROOT = Path(__file__).resolve().parents[3]
 EACH_MODE = pytest.mark.parametrize("mode", list(LoadingMode))

@@ -47,6 +47,7 @@ def session(bob: Membership, provider: ScriptedOpenAI) -> ChatSession:
     return made
 
 
+@pytest.mark.long
 def test_mr_20_another_worker_sees_what_was_loaded_and_so_does_a_later_one(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:

@@ -21,7 +21,7 @@ from tests.sessions.loads import answers_in, carried, loads_of, set_mode
 from tests.sessions.run_turns import check_request, run, steps_of, tool_steps_of
 from toolhub.tenants.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 #: `shell_exec` needs set-up, and is left out until it has it.
 FIRST = ["file_read", "list_toolkits", "load_tools", "unload_tools", "search_tools", "load_tool_category"]

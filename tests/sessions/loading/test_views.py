@@ -415,6 +415,7 @@ def test_the_history_takes_the_same_queries_for_one_and_three(
     assert len(captured) == 7
 
 
+@pytest.mark.long
 def test_200_toolkits_fit_on_the_page(as_bob: Client, session: ChatSession) -> None:
     tool = make_tool(session.organisation, "shared")
     for number in range(200):

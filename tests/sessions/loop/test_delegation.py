@@ -31,7 +31,7 @@ from tests.threads import at_once
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 SUM = {"expression": "1+1"}
 

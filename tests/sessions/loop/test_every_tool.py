@@ -381,6 +381,7 @@ def effects(alice: Membership, bob: Membership, world: Surroundings) -> dict[str
         }
 
 
+@pytest.mark.exhaustive
 def test_every_tool_that_works_is_called_through_a_real_turn(
     alice: Membership, bob: Membership, world: Surroundings, provider: ScriptedOpenAI, subtests: pytest.Subtests
 ) -> None:

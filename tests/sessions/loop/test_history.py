@@ -403,6 +403,7 @@ def test_a_message_that_does_not_fit_ends_its_turn_and_is_not_sent(
 # -- Where the history begins ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_cut_frees_half_so_that_the_same_turns_stand_in_front_for_long(bob: Membership) -> None:
     """From turn 201 on, and from the turn on that fills the window: one cut, then none for many turns, each told."""

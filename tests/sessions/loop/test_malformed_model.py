@@ -19,7 +19,7 @@ from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, Script, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, check_text, run, steps_of, tool_steps_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 DONE, FAILED, REFUSED = StepStatus.DONE, StepStatus.FAILED, StepStatus.REFUSED
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10}

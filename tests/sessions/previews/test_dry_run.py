@@ -28,7 +28,7 @@ from tests.cast import (
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ from tests.cast import (
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 HTMX = {"HX-Request": "true"}
 

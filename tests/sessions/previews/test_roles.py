@@ -500,6 +500,7 @@ def test_a_preview_leaves_nothing_behind_and_rings_nobody(alice: Membership, mon
     assert not is_tried()
 
 
+@pytest.mark.long
 def test_it_is_quick_for_a_thousand_members_and_ten_thousand_tools(in_acme: Organisation) -> None:
     own = {"organisation": in_acme}
     categories = [make_category(in_acme, f"c{number}") for number in range(50)]

@@ -154,6 +154,7 @@ def of_page(client: Client, org: str, path: str, name: str) -> tuple[int, int]:
     return len(found.sent if name == "start" else found.tools), found.tokens
 
 
+@pytest.mark.exhaustive
 @hypothesis_settings(
     max_examples=6,
     deadline=None,

@@ -36,7 +36,7 @@ from tests.cast import (
 from tests.rest import Rest
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 
 def random_members(acme: Organisation, dice: random.Random) -> list[Membership]:

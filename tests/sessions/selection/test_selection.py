@@ -269,6 +269,7 @@ def test_equal_selections_are_equal_bytes_and_one_row(bob: Membership, bobs: Cha
     assert first.wire == "[" + ",".join(tool.wire for tool in first.tools) + "]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [3, 100, 10_000])
 def test_the_active_tools_take_three_queries_however_many_they_are(
     bob: Membership, bobs: ChatSession, count: int, django_assert_num_queries: Any
@@ -285,6 +286,7 @@ def test_the_active_tools_take_three_queries_however_many_they_are(
     assert len(selection.tools) == min(count, 128)
 
 
+@pytest.mark.long
 def test_the_active_tools_take_three_queries_with_200_toolkits_and_20_loaded(
     bob: Membership, bobs: ChatSession, django_assert_num_queries: Any
 ) -> None:

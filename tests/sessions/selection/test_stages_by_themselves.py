@@ -48,7 +48,7 @@ from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 #: A service with a secret of the organisation's.
 SHARED = "home_assistant"

@@ -180,6 +180,7 @@ def test_a_missing_or_a_held_or_an_ended_turn_cannot_be_claimed(session: ChatSes
     assert ledger.claim(turn.pk, "worker-2") is None
 
 
+@pytest.mark.long
 @threaded
 def test_of_twenty_workers_one_gets_the_turn_in_every_round(session: ChatSession) -> None:
     turn = accepted(session)

@@ -505,6 +505,7 @@ def test_server_sent_events_are_read_whatever_the_pieces(pieces: list[bytes], da
     assert list(sse_data(iter(pieces))) == data
 
 
+@pytest.mark.long
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"))), st.integers(1, 9))
 def test_where_the_network_cuts_makes_no_difference(said: list[str], size: int) -> None:
     body = "".join(f"data: {each}\n\n" for each in said).encode()
