@@ -108,11 +108,11 @@ FORMS: dict[str, Form] = {
     # Agents
     "POST agent_create": Form({"name": "Fresh"}, "Fresh"),
     "POST agent_create find": Form(shows="word_tool", writes=False),
-    "POST agent_create q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST agent_create tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST agent_update": Form({"name": "Fresh"}, "Fresh"),
     "POST agent_update preview": Form({"name": "Fresh"}, "What will change", writes=False),
     "POST agent_update find": Form(shows="word_tool", writes=False),
-    "POST agent_update q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST agent_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST agent_delete": Form(shows="is removed"),
     # Categories, tools, services
     "GET tool_list": Form({"q": "word"}, "word_tool"),
@@ -132,11 +132,11 @@ FORMS: dict[str, Form] = {
     # Toolkits
     "POST toolkit_create": Form({"name": "fresh"}, "fresh"),
     "POST toolkit_create find": Form(shows="word_tool", writes=False),
-    "POST toolkit_create q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST toolkit_create tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST toolkit_update": Form({"description": "Fresh"}, "Fresh"),
     "POST toolkit_update preview": Form({"description": "Fresh"}, "What will change", writes=False),
     "POST toolkit_update find": Form(shows="word_tool", writes=False),
-    "POST toolkit_update q": Form({"q": "word"}, "word_tool", writes=False),
+    "POST toolkit_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
     # Providers
     "POST provider_create": Form({"name": "Fresh", "model_name": "fresh-model", "context_window": "8000"}, "Fresh"),

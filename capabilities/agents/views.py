@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.agents.forms import AgentForm
@@ -115,13 +116,18 @@ def agent_page(
     request: MemberRequest, form: AgentForm, agent: Agent | None, more: dict[str, Any], *, status: int | None = None
 ) -> HttpResponse:
     """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
-    is_search = "find" in request.POST
+    org, is_search = request.membership.organisation.slug, "find" in request.POST
     if is_search:
         form.errors.clear()
     context = {
         "form": form,
         "agent": agent,
         "slug": agent.slug if agent else "",
+        "kind": "agent",
+        "thing": str(agent or ""),
+        "add": "Add an agent",
+        "list_title": "Agents",
+        "back": reverse("agent_detail", args=[org, agent.slug]) if agent else reverse("agent_list", args=[org]),
         "tools": tool_picker(
             form.tool_rows(),
             PickedTool.fields,

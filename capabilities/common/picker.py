@@ -14,7 +14,7 @@ from django.utils.http import urlencode
 
 #: Rows that are ticked, and rows that are found, on a page.
 SHOWN = 50
-#: With so many things in all, there is something to search.
+#: A search is offered where there are more things than this.
 MANY = 10
 MAX_QUERY = 64
 
@@ -64,6 +64,7 @@ class Picker:
     kept: str = ""
     kept_count: int = 0
     groups: Sequence[Group] = ()
+    many: int = MANY
 
     @property
     def plural(self) -> str:
@@ -71,7 +72,7 @@ class Picker:
 
     @property
     def is_searched(self) -> bool:
-        return self.total > MANY or bool(self.search)
+        return self.total > self.many or bool(self.search)
 
     @property
     def is_summary(self) -> bool:

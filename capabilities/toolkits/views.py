@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.tools.queries import tool_picker
@@ -134,13 +135,17 @@ def toolkit_page(
     status: int | None = None,
 ) -> HttpResponse:
     """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
-    is_search = "find" in request.POST
+    org, is_search = request.membership.organisation.slug, "find" in request.POST
     if is_search:
         form.errors.clear()
     context = {
         "form": form,
         "toolkit": toolkit,
-        "stored_name": str(toolkit or ""),
+        "kind": "toolkit",
+        "thing": str(toolkit or ""),
+        "add": "Add a toolkit",
+        "list_title": "Toolkits",
+        "back": reverse("toolkit_detail", args=[org, toolkit.name]) if toolkit else reverse("toolkit_list", args=[org]),
         "tools": with_own_values(
             tool_picker(
                 form.rows(),

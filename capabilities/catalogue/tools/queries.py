@@ -189,6 +189,7 @@ def tool_picker(rows: Sequence[Row], fields: Callable[[Row], Fields], search: Se
         kept=kept,
         kept_count=count,
         groups=groups if total > SHOWN else (),
+        many=0,
     )
 
 

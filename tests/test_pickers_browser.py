@@ -1,0 +1,88 @@
+"""The picker of a form in a real browser: with the keyboard, search after search, and while a search is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser import EMAIL, chromium, complaints, service, sign_in
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Page]:
+    """An admin's, with the tools of the starter."""
+    with service(tmp_path_factory.mktemp("pickers"), empty_database) as up, chromium() as browser:
+        page = browser.new_context(base_url=f"http://localhost:{up.port}").new_page()
+        page.goto("/accounts/login/")
+        sign_in(page, EMAIL)
+        page.wait_for_url("**/o/acme/")
+        yield page
+
+
+def box(name: str, part: str = "") -> str:
+    """The checkbox of a tool; in the list of those that are ticked (ol) or found (ul)."""
+    return f"#pick-tools {part} input[name=tools][value={name}]"
+
+
+def search(page: Page, words: str, finds: str) -> None:
+    page.locator("#tools-q").fill(words)
+    page.wait_for_selector(box(finds, "ul"))
+
+
+def test_ticks_of_several_searches_are_saved_together(page: Page) -> None:
+    from playwright.sync_api import Error
+
+    wrong = complaints(page)
+    page.goto("/o/acme/agents/new/")
+    page.get_by_label("Name", exact=True).fill("Picker")
+    assert "Search, or choose a category" in page.locator("#pick-tools").inner_text()
+
+    # With the keyboard alone: from the words over category and button to the first that is found.
+    search(page, "web_search", "web_search")
+    page.locator("#tools-q").focus()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert page.locator(box("web_search")).is_checked()
+
+    # Enter searches, and saves nothing.
+    page.locator("#tools-q").fill("file_read")
+    page.locator("#tools-q").press("Enter")
+    page.wait_for_selector(box("web_search", "ol"))
+    assert page.url.endswith("/agents/new/")
+    page.locator(box("file_read")).check()
+
+    # A tick while the next search is under way.
+    search(page, "file", "file_write")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        """The first one waits; the others go on at once."""
+        held.append(route)
+        if len(held) > 1:
+            route.continue_()
+
+    page.route("**/agents/new/", hold)
+    page.locator("#tools-q").press_sequentially("_")
+    page.wait_for_selector("#pick-tools.htmx-request")
+    page.locator(box("file_write")).check()
+    with suppress(Error):  # it was given up for the second one
+        held[0].continue_()
+    page.wait_for_selector(box("file_write", "ol"))
+    page.unroute("**/agents/new/")
+
+    page.get_by_role("button", name="Add the agent").click()
+    page.wait_for_url("**/agents/picker/")
+    page.goto("/o/acme/agents/picker/edit/")
+    ticked = page.locator("#pick-tools ol input[name=tools]").evaluate_all("boxes => boxes.map(each => each.value)")
+    assert sorted(ticked) == ["file_read", "file_write", "web_search"]
+    assert [text for text in wrong if not text.startswith("htmx:")] == [], "htmx says what was given up"
