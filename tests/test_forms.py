@@ -366,6 +366,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("tool_try", reverse("tool_try", args=["acme", "calculator"])),
         ("service_update", reverse("service_update", args=["acme", "searxng"])),
         ("member_tools", reverse("member_tools", args=["acme", alice.public_id]) + "?show=all&q=calculator"),
+        ("provider_preset", f"{reverse('provider_create', args=['acme'])}?vendor=openai"),
         ("service_ready", reverse("service_update", args=["acme", "wikipedia"])),
         ("join", reverse("join_link", args=[switching])),
     )

@@ -23,6 +23,7 @@ from capabilities.providers.knobs import MAX_TEMPERATURE
 from capabilities.providers.learning import forget_lesson
 from capabilities.providers.lessons import lessons_of
 from capabilities.providers.resolve import resolve_model
+from capabilities.providers.vendors import OFFLINE, PRESETS, preset, vendor_of
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -75,10 +76,14 @@ class ProviderOut(serializers.Serializer[Provider]):
     slug = serializers.CharField()
     name = serializers.CharField()
     base_url = serializers.CharField(help_text="Empty: the offline model.")
+    vendor = serializers.SerializerMethodField(help_text="Who is behind the address; `other` where nobody known is.")
     api_key = serializers.SerializerMethodField(help_text="Masked.")
     tool_limit = serializers.IntegerField()
     dialect = serializers.CharField()
     is_enabled = serializers.BooleanField()
+
+    def get_vendor(self, provider: Any) -> str:
+        return (vendor_of(provider.base_url) if provider.base_url else OFFLINE).key
 
     def get_api_key(self, provider: Any) -> str:
         return masked_stored(provider.stored_key)
@@ -100,6 +105,25 @@ class ProviderIn(serializers.Serializer[Any]):
         help_text="How its models are spoken to; `auto`: as is known of the vendor, and learned.",
     )
     is_enabled = serializers.BooleanField(default=True)
+
+
+class NewProviderIn(ProviderIn):
+    vendor = serializers.ChoiceField(
+        [(vendor.key, vendor.name) for vendor in PRESETS],
+        required=False,
+        help_text="A known one: gives name and base_url where they are left out.",
+    )
+    name = serializers.CharField(max_length=100, required=False, help_text="Needed without a vendor.")
+
+    def validate(self, body: dict[str, Any]) -> dict[str, Any]:
+        vendor = preset(body.pop("vendor", ""))
+        if vendor is not None:
+            body = body | {"name": body.get("name", vendor.name)}
+            if "base_url" not in self.initial_data:
+                body["base_url"] = vendor.base_url
+        if "name" not in body:
+            raise serializers.ValidationError({"name": "Give a name, or a vendor."}, code="required")
+        return body
 
 
 class LessonOut(serializers.Serializer[Any]):
@@ -159,13 +183,13 @@ class ProviderList(APIView):
         return Response(page(request, shown_providers(), "slug", lambda row: ProviderOut(row).data))
 
     @extend_schema(
-        operation_id="providers_create", summary="Add a provider", request=ProviderIn, responses={201: ProviderOut}
+        operation_id="providers_create", summary="Add a provider", request=NewProviderIn, responses={201: ProviderOut}
     )
     def post(self, request: Request) -> Response:
         """It has no models yet: add them under `models`."""
         member = api_member(request, right=Right.PROVIDERS)
         with refusals():
-            provider = save_provider(None, _provider_content(checked(ProviderIn, request)), actor=member)
+            provider = save_provider(None, _provider_content(checked(NewProviderIn, request)), actor=member)
         return Response(ProviderOut(shown_providers().get(pk=provider.pk)).data, status.HTTP_201_CREATED)
 
 

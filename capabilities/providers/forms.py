@@ -11,6 +11,7 @@ from capabilities.common.names_field import ShortNameField
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, LanguageModel, Provider
 from capabilities.providers.knobs import EFFORTS, MAX_TEMPERATURE
 from capabilities.providers.resolve import KNOBS, ResolvedModel, default_output
+from capabilities.providers.vendors import OFFLINE, OTHER, Vendor
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,
     MAX_ROUNDS,
@@ -138,12 +139,19 @@ class ProviderForm(forms.Form):
     )
     model_name = forms.CharField(
         max_length=200,
+        required=False,
         label="First model",
-        help_text="The name that the provider uses, for example gpt-4o.",
+        help_text="The name that the provider uses. Leave it blank to choose from the provider’s list on the next "
+        "page.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     context_window = forms.IntegerField(
-        min_value=1_000, max_value=MAX_CONTEXT_WINDOW, initial=128_000, label="Context window", help_text="In tokens."
+        required=False,
+        min_value=1_000,
+        max_value=MAX_CONTEXT_WINDOW,
+        initial=128_000,
+        label="Context window",
+        help_text="Of the first model, in tokens.",
     )
     is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
     agents = AgentChoices(
@@ -160,6 +168,7 @@ class ProviderForm(forms.Form):
         *args: Any,
         provider: Provider | None = None,
         mask: str = "",
+        vendor: Vendor = OTHER,
         **kwargs: Any,
     ) -> None:
         if provider is not None:
@@ -171,6 +180,10 @@ class ProviderForm(forms.Form):
                 "dialect": provider.dialect,
                 "is_enabled": provider.is_enabled,
             }
+        elif vendor is not OTHER:
+            kwargs["initial"] = {"name": vendor.name, "base_url": vendor.base_url}
+        if vendor is OFFLINE:
+            kwargs["initial"]["model_name"] = OFFLINE.key
         super().__init__(*args, **kwargs)
         self.fields["api_key"].help_text = (
             f"Stored: {mask}. Leave blank to keep it. It has to be typed again with an address on another host."
@@ -193,6 +206,12 @@ class ProviderForm(forms.Form):
             raise forms.ValidationError(str(error)) from error
         return url
 
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("agents") and not data.get("model_name") and "model_name" not in self.errors:
+            self.add_error("model_name", "Name the model that these agents would use.")
+        return data
+
     def content(self) -> ProviderContent:
         data = self.cleaned_data
         key: str | None = data["api_key"].strip() or None
@@ -203,7 +222,7 @@ class ProviderForm(forms.Form):
             name=data["name"],
             base_url=data["base_url"],
             model_name=data.get("model_name", ""),
-            context_window=data.get("context_window", 128_000),
+            context_window=data.get("context_window") or 128_000,
             tool_limit=data["tool_limit"],
             is_enabled=data["is_enabled"],
             api_key=key,

@@ -119,6 +119,17 @@ VENDORS: tuple[Vendor, ...] = (
 )
 #: Any other OpenAI-compatible address.
 OTHER = Vendor("other", "Other")
+#: The model of this service itself, which has no address.
+OFFLINE = Vendor("offline", "Offline model", note="It comes with this service, needs no key, and is for trying things.")
+#: What a new provider can begin as.
+PRESETS: tuple[Vendor, ...] = (*VENDORS, OTHER, OFFLINE)
+#: Stands in an address of a preset where the name of one's own resource belongs.
+RESOURCE = "RESOURCE"
+
+
+def preset(key: str) -> Vendor | None:
+    """What a new provider begins as; None where there is none of this key."""
+    return next((vendor for vendor in PRESETS if vendor.key == key), None)
 
 
 def vendor_of(base_url: str) -> Vendor:

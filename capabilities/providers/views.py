@@ -24,6 +24,7 @@ from capabilities.providers.queries import (
     shown_key,
 )
 from capabilities.providers.resolve import resolve_model
+from capabilities.providers.vendors import OTHER, PRESETS, Vendor, preset, vendor_of
 from capabilities.providers.writes import delete_model, delete_provider, save_model, save_provider
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
@@ -51,8 +52,13 @@ def provider_offline(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def provider_create(request: MemberRequest, org: str) -> HttpResponse:
+    """Begins with the list of presets; `vendor` in the address names the one that was chosen."""
     member = member_or_404(request, right=Right.PROVIDERS)
-    return _provider_form(request, member, None, ProviderForm(request.POST or None))
+    vendor = preset(request.GET.get("vendor", ""))
+    if vendor is None and request.method == "GET":
+        return render(request, "capabilities/providers/provider_presets.html", {"presets": PRESETS})
+    vendor = vendor or OTHER
+    return _provider_form(request, member, None, ProviderForm(request.POST or None, vendor=vendor), vendor)
 
 
 @require_http_methods(["GET", "POST"])
@@ -61,11 +67,11 @@ def provider_update(request: MemberRequest, org: str, slug: str) -> HttpResponse
     member = member_or_404(request, right=Right.PROVIDERS)
     provider = provider_or_404(slug)
     form = ProviderForm(request.POST or None, provider=provider, mask=shown_key(provider))
-    return _provider_form(request, member, provider, form)
+    return _provider_form(request, member, provider, form, vendor_of(provider.base_url))
 
 
 def _provider_form(
-    request: MemberRequest, member: Membership, provider: Provider | None, form: ProviderForm
+    request: MemberRequest, member: Membership, provider: Provider | None, form: ProviderForm, vendor: Vendor
 ) -> HttpResponse:
     if form.is_valid():
         try:
@@ -75,9 +81,16 @@ def _provider_form(
             show_refusal(form, error)
         else:
             messages.success(request, f"{saved} is saved.")
+            if provider is None:  # its models come next
+                return redirect("provider_update", member.organisation.slug, saved.slug)
             return redirect("provider_list", org=member.organisation.slug)
     ask_secrets_again(form)
-    context = {"form": form, "provider": provider, "models": models_of(provider) if provider else []}
+    context = {
+        "form": form,
+        "provider": provider,
+        "vendor": vendor,
+        "models": models_of(provider) if provider else [],
+    }
     return render(request, "capabilities/providers/provider_form.html", context, status=status_of(form))
 
 

@@ -18,6 +18,7 @@ from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.knobs import check_knobs
 from capabilities.providers.resolve import KNOBS
+from capabilities.providers.vendors import RESOURCE
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
@@ -187,6 +188,8 @@ def check_base_url(url: str) -> None:
         return
     try:
         parsed = check_url(url)
+        if RESOURCE in urlsplit(url).netloc:
+            raise EgressRefused(f"Put the name of your resource in place of {RESOURCE}.")
         if parsed.query or parsed.fragment:
             raise EgressRefused("The address ends before any ? or #; it looks like https://api.example.org/v1.")
         address = "127.0.0.1" if parsed.host.removesuffix(".") == "localhost" else parsed.host.strip("[]")
