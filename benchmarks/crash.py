@@ -31,7 +31,6 @@ import os
 import random
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -40,13 +39,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from toolhub.probe import is_ready  # noqa: E402 -- after the path
+from benchmarks.ending import to_its_end  # noqa: E402 -- after the path
+from toolhub.probe import is_ready  # noqa: E402
 from toolhub.supervisor import (  # noqa: E402
     Part,
     free_port,
@@ -287,19 +286,10 @@ def main() -> int:
     parser.add_argument("--no-broker", action="store_true", help="the broker is away for the whole run")
     parser.add_argument("--seed", type=int, default=None, help="of the choice whom to kill")
     parser.add_argument("--keep", action="store_true", help="keep the data folder, with the logs")
-    signal.signal(signal.SIGTERM, interrupted)
-    try:
-        line = run(parser.parse_args())
-    except KeyboardInterrupt:
-        say("interrupted")
-        return 130
+    line = run(parser.parse_args())
     print(json.dumps(line), flush=True)
     return int(any(line[name] for name in ("lost", "duplicated", "stuck", "out_of_order")))
 
 
-def interrupted(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(to_its_end(main))

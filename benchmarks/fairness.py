@@ -32,6 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.ending import to_its_end
 from benchmarks.up import ENDED, Service, instant_model, say, side_by_side, throw_away
 
 AGENT = "tools-5"
@@ -107,4 +108,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(to_its_end(main))

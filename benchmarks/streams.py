@@ -42,7 +42,8 @@ from urllib.parse import urlencode
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from toolhub.probe import is_ready  # noqa: E402 -- after the path
+from benchmarks.ending import to_its_end  # noqa: E402 -- after the path
+from toolhub.probe import is_ready  # noqa: E402
 from toolhub.supervisor import Part, free_port, socket_path, stop_parts, uvicorn, valkey_command  # noqa: E402
 
 START_SECONDS = 90.0
@@ -254,7 +255,7 @@ def measure(service: Service, seconds: float, as_program: bool) -> dict[str, Any
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30.0, help="to look at the open streams")
@@ -269,7 +270,8 @@ def main() -> None:
         service.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(figures))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(to_its_end(main))
