@@ -15,8 +15,9 @@ idle machine. Linux only.
 The last line of standard output is a JSON object:
 
 statements        that a worker sends to the database for one turn, from its claim to its end (with SQLite's BEGIN)
-commits           transactions of one turn, where each statement outside of one counts as one, as servers count them
+commits           transactions of one turn, and writes outside of one
 write_commits     those of them that wrote
+autocommit_reads  reads outside of a transaction; a server counts each as one, so for it there are so many more
 worker_cpu_ms     CPU of the workers a turn, at 5 tools; `by_tools` has it at 1, 5, 32 and 128, with the others'
 web_cpu_ms        CPU of the web server from POST to 202, at 5 tools
 ratio_bare        worker_cpu_ms over that of the bare loop, at 5 tools
@@ -49,10 +50,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.ending import to_its_end
 from benchmarks.fill import add_copies
 from benchmarks.many_tools import tally
 from benchmarks.up import (
@@ -82,6 +84,15 @@ CROWD = 150
 # -- The service -----------------------------------------------------------------------------------------------------
 
 
+class Counted(NamedTuple):
+    """What a turn asks the database for."""
+
+    statements: float
+    commits: float
+    write_commits: float
+    autocommit_reads: float
+
+
 class Gauge:
     """CPU of one service's workers and web server a turn, with what they spend idle subtracted."""
 
@@ -109,18 +120,16 @@ class Gauge:
         return {part: 1000 * (used[part] - self.idle[part] * seconds) / count for part in used}
 
 
-def tallied(service: Service, agent: str, count: int) -> tuple[float, float, float]:
-    """Statements, commits and commits that wrote, of one turn in the workers."""
+def tallied(service: Service, agent: str, count: int) -> Counted:
+    """What one turn in the workers asks the database for, on average."""
     sessions = service.open_sessions(agent, count)
     folder, pids = service.folder / "tally", service.pids("worker")
     before = tally.read(folder, pids)
     for session in sessions:
         service.wait_for(service.post(session))
     time.sleep(0.2)  # what a worker does behind a turn's end
-    statements, commits, writes = (
-        round((now - then) / count, 1) for now, then in zip(tally.read(folder, pids), before, strict=True)
-    )
-    return statements, commits, writes
+    after = tally.read(folder, pids)
+    return Counted(*(round((now - then) / count, 1) for now, then in zip(after, before, strict=True)))
 
 
 def crowd(service: Service, sessions: int, turns: int) -> tuple[float, int]:
@@ -283,8 +292,7 @@ def crowds(service: Service, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def summary(figures: Figures, counted: tuple[float, float, float]) -> dict[str, Any]:
-    statements, commits, writes = counted
+def summary(figures: Figures, counted: Counted) -> dict[str, Any]:
     cost = {name: {count: median(found) for count, found in by.items() if found} for name, by in figures.items()}
     say(table(cost))
 
@@ -292,9 +300,7 @@ def summary(figures: Figures, counted: tuple[float, float, float]) -> dict[str, 
         return round(cost[one][count] / cost[other][count], 2) if other in cost and one in cost else None
 
     return {
-        "statements": statements,
-        "commits": commits,
-        "write_commits": writes,
+        **counted._asdict(),
         "worker_cpu_ms": round(cost["worker"][FEW], 1),
         "web_cpu_ms": round(cost["web"][FEW], 1),
         "ratio_bare": ratio("worker", "bare", FEW),
@@ -345,4 +351,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(to_its_end(main))

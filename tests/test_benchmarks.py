@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -17,6 +21,7 @@ from benchmarks import fill, instant_model, large_organisation, pages, prefix, s
 from benchmarks.large_organisation import Size
 from benchmarks.many_tools.tally import Tally, Watch, read
 from benchmarks.prefix import Row
+from benchmarks.up import ROOT
 from sessions.models import ChatSession, Step, Turn, TurnEvent
 
 
@@ -122,16 +127,44 @@ def test_the_last_line_has_the_figures_of_the_peers_only_where_they_ran() -> Non
     alone = {"worker": {5: [30.0, 10.0, 20.0], 128: [40.0]}, "web": {5: [9.0]}, "bare": {5: [4.0]}}
     alone |= {"full_worker": {5: [22.0]}, "full_web": {5: [9.0]}}
 
-    line = turn_cost.summary(alone, (20.0, 6.0, 6.0))
-    assert (line["statements"], line["commits"]) == (20.0, 6.0)
+    counted = turn_cost.Counted(20.0, 6.0, 5.0, 4.0)
+    line = turn_cost.summary(alone, counted)
+    assert (line["statements"], line["commits"], line["write_commits"], line["autocommit_reads"]) == counted
     assert (line["worker_cpu_ms"], line["ratio_bare"], line["ratio_full_database"]) == (20.0, 5.0, 1.1)
     assert line["ratio_agents_5"] is line["ratio_agents_128"] is None
 
-    line = turn_cost.summary({**alone, "agents": {5: [10.0], 128: [80.0]}}, (20.0, 6.0, 6.0))
+    line = turn_cost.summary({**alone, "agents": {5: [10.0], 128: [80.0]}}, counted)
     assert (line["ratio_agents_5"], line["ratio_agents_128"]) == (2.0, 0.5)
 
 
-def test_statements_and_commits_are_counted_as_a_server_counts_them(tmp_path: Path) -> None:
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_benchmark_that_is_asked_to_end_leaves_no_process(number: signal.Signals) -> None:
+    script = """
+import sys
+import time
+from benchmarks.ending import to_its_end
+from benchmarks.up import child
+
+def main():
+    with child(["sleep", "60"]) as process:
+        print(process.pid, flush=True)
+        time.sleep(60)
+
+sys.exit(to_its_end(main))
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    started = int(process.stdout.readline())
+    process.send_signal(number)
+
+    assert process.wait(60) == 130
+    process.stdout.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(started, 0)
+
+
+def test_reads_outside_of_a_transaction_are_counted_apart_from_commits(tmp_path: Path) -> None:
     tally = Tally(tmp_path / "7")
     watch = Watch(tally)
     connection = SimpleNamespace(in_atomic_block=False)
@@ -141,16 +174,16 @@ def test_statements_and_commits_are_counted_as_a_server_counts_them(tmp_path: Pa
 
     execute("SELECT 1")
     execute("UPDATE t SET a = 1")
-    assert read(tmp_path, [7]) == (2, 2, 1)
+    assert read(tmp_path, [7]) == (2, 1, 1, 1)
     execute("BEGIN IMMEDIATE")
     connection.in_atomic_block = True
     execute("SELECT 1")
     watch.commit(connection)
-    assert read(tmp_path, [7]) == (4, 3, 1)
+    assert read(tmp_path, [7]) == (4, 2, 1, 1)
     execute("INSERT INTO t VALUES (1)")
     execute("UPDATE t SET a = 1")
     watch.commit(connection)
-    assert read(tmp_path, [7]) == (6, 4, 2)
+    assert read(tmp_path, [7]) == (6, 3, 2, 1)
 
 
 @pytest.mark.long

@@ -1,7 +1,8 @@
 """Counts what this process asks the database for, in a file that others read while it runs.
 
-Statements are counted as the driver gets them, with the BEGIN that SQLite is sent. Commits are counted as a database
-server counts them: each transaction is one, and so is each statement outside of one.
+Statements are counted as the driver gets them, with the BEGIN that SQLite is sent. A commit is a transaction that was
+begun, or a write outside of one. A read outside of one is counted apart: a database server calls it a transaction too,
+and has nothing to write down at its end.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-#: Statements; commits; and those of them that wrote.
-LAYOUT = struct.Struct("3Q")
+#: Statements; commits; those of them that wrote; and reads outside of a transaction.
+LAYOUT = struct.Struct("4Q")
 #: Threads of a worker that do what no turn asked for.
 HOUSEKEEPING = frozenset({"hold", "sweep"})
 WRITES = ("INSERT", "UPDATE", "DELETE")
 
 
 class Tally:
-    """Three counters in a file."""
+    """Four counters in a file."""
 
     def __init__(self, file: Path) -> None:
         with file.open("w+b") as opened:
             opened.truncate(LAYOUT.size)
             self._memory = mmap.mmap(opened.fileno(), LAYOUT.size)
-        self._counts = [0, 0, 0]
+        self._counts = [0, 0, 0, 0]
         self._lock = threading.Lock()
 
-    def add(self, statements: int = 0, commits: int = 0, writes: int = 0) -> None:
+    def add(self, statements: int = 0, commits: int = 0, writes: int = 0, reads: int = 0) -> None:
         if threading.current_thread().name in HOUSEKEEPING:
             return
         with self._lock:
-            counted = zip(self._counts, (statements, commits, writes), strict=True)
+            counted = zip(self._counts, (statements, commits, writes, reads), strict=True)
             self._counts = [before + more for before, more in counted]
             LAYOUT.pack_into(self._memory, 0, *self._counts)
 
@@ -61,8 +62,10 @@ class Watch:
             self.tally.add(statements=1)
             if is_write:
                 self._written.add(id(connection))
+        elif is_write:
+            self.tally.add(statements=1, commits=1, writes=1)
         else:
-            self.tally.add(statements=1, commits=1, writes=int(is_write))
+            self.tally.add(statements=1, reads=1)
         return execute(sql, params, many, context)
 
     def commit(self, connection: object) -> None:
@@ -88,8 +91,8 @@ def count_into(folder: str) -> None:
     connection_created.connect(follow, weak=False)
 
 
-def read(folder: Path, pids: list[int]) -> tuple[int, int, int]:
-    """Statements, commits and commits that wrote, of these processes together."""
+def read(folder: Path, pids: list[int]) -> tuple[int, int, int, int]:
+    """Statements, commits, commits that wrote, and reads outside of a transaction, of these processes together."""
     found = [LAYOUT.unpack((folder / str(pid)).read_bytes()) for pid in pids]
-    statements, commits, writes = (sum(column) for column in zip(*found, strict=True))
-    return statements, commits, writes
+    statements, commits, writes, reads = (sum(column) for column in zip(*found, strict=True))
+    return statements, commits, writes, reads
