@@ -129,7 +129,7 @@ def test_the_last_line_has_the_figures_of_the_peers_only_where_they_ran() -> Non
 
     counted = turn_cost.Counted(20.0, 6.0, 5.0, 4.0)
     line = turn_cost.summary(alone, counted)
-    assert (line["statements"], line["commits"], line["write_commits"], line["autocommit_reads"]) == counted
+    assert [line[name] for name in ("statements", "commits", "write_commits", "autocommit_reads")] == list(counted)
     assert (line["worker_cpu_ms"], line["ratio_bare"], line["ratio_full_database"]) == (20.0, 5.0, 1.1)
     assert line["ratio_agents_5"] is line["ratio_agents_128"] is None
 
