@@ -116,6 +116,7 @@ FORMS: dict[str, Form] = {
     "POST agent_delete": Form(shows="is removed"),
     # Categories, tools, services
     "GET tool_list": Form({"q": "word"}, "word_tool"),
+    "GET tool_members": Form({"q": "alice"}, "Alice"),
     "POST tool_switch": Form(),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
     "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
