@@ -39,6 +39,10 @@ class AgentOut(CallsOut):
     description = serializers.CharField()
     model = serializers.CharField(source="model.name")
     provider = serializers.CharField(source="model.provider.slug")
+    fallback_model = serializers.SerializerMethodField(
+        help_text="Goes on with a turn where the model is overloaded, out of credit or gone. Empty: none."
+    )
+    fallback_provider = serializers.SerializerMethodField()
     starts_with_core = serializers.BooleanField()
     tools = serializers.SerializerMethodField(help_text="Its own, in their order, beside the core categories.")
     deferred_tools = serializers.SerializerMethodField(help_text="Of its own, those that are not sent unless loaded.")
@@ -48,6 +52,12 @@ class AgentOut(CallsOut):
     scope = serializers.CharField()
     max_rounds = serializers.IntegerField(allow_null=True)
     is_enabled = serializers.BooleanField()
+
+    def get_fallback_model(self, agent: Agent) -> str:
+        return agent.fallback_model.name if agent.fallback_model else ""
+
+    def get_fallback_provider(self, agent: Agent) -> str:
+        return agent.fallback_model.provider.slug if agent.fallback_model else ""
 
     def get_tools(self, agent: Agent) -> list[str]:
         return [line.tool.name for line in agent.agent_tools.all()]
@@ -76,6 +86,15 @@ class AgentIn(CallsIn):
     prompt = serializers.CharField(max_length=MAX_PROMPT, allow_blank=True, trim_whitespace=False, default="")
     provider = serializers.CharField(max_length=63, help_text="Short name of the provider.")
     model = serializers.CharField(max_length=200, help_text="Name of one of its models.")
+    fallback_provider = serializers.CharField(
+        max_length=63, allow_blank=True, default="", help_text="Empty: the provider of the first model."
+    )
+    fallback_model = serializers.CharField(
+        max_length=200,
+        allow_blank=True,
+        default="",
+        help_text="Goes on with a turn where the model is overloaded, out of credit or gone. Empty: none.",
+    )
     starts_with_core = serializers.BooleanField(default=True)
     tools = serializers.ListField(
         child=serializers.CharField(max_length=64),
@@ -117,8 +136,8 @@ def shown_agents() -> QuerySet[Agent]:
     own = AgentTool.objects.select_related("tool").order_by("position", "tool__category__name", "tool__name")
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     return (
-        Agent.objects.select_related("model__provider")
-        .defer("model__provider__api_key")
+        Agent.objects.select_related("model__provider", "fallback_model__provider")
+        .defer("model__provider__api_key", "fallback_model__provider__api_key")
         .prefetch_related(Prefetch("agent_tools", own), Prefetch("agent_toolkits", toolkits))
     )
 
@@ -138,7 +157,9 @@ class AgentList(APIView):
         """Needs the right `agents`."""
         member = api_member(request, right=Right.AGENTS)
         body = checked(AgentIn, request)
-        body["model"] = _named_model(body.pop("provider"), body["model"])
+        provider = body.pop("provider")
+        body["model"] = _named_model(provider, body["model"])
+        body["fallback_model"] = _named_fallback(body.pop("fallback_provider") or provider, body["fallback_model"])
         with refusals():
             agent = create_agent(AgentContent(**_with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug), status.HTTP_201_CREATED)
@@ -161,6 +182,10 @@ class AgentDetail(APIView):
         if "provider" in body or "model" in body:
             provider = body.pop("provider", agent.model.provider.slug)
             body["model"] = _named_model(provider, body.get("model", agent.model.name))
+        if "fallback_provider" in body or "fallback_model" in body:
+            stored = agent.fallback_model
+            second = body.pop("fallback_provider", "") or (stored or body.get("model", agent.model)).provider.slug
+            body["fallback_model"] = _named_fallback(second, body.get("fallback_model", stored.name if stored else ""))
         with refusals():
             update_agent(agent, replace(agent_content(agent), **_with_tuples(body)), actor=member)
         return Response(_agent_out(agent.slug))
@@ -181,13 +206,17 @@ def _agent_out(slug: str, *, sees_prompt: bool = True) -> Any:
     return AgentDetailOut(agent, context={"sees_prompt": sees_prompt}).data
 
 
-def _named_model(provider: str, name: str) -> LanguageModel:
+def _named_fallback(provider: str, name: str) -> LanguageModel | None:
+    return _named_model(provider, name, of="fallback_") if name else None
+
+
+def _named_model(provider: str, name: str, of: str = "") -> LanguageModel:
     models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     found = {model.name: model for model in models.filter(provider__slug=provider)}
     if not found and not Provider.objects.filter(slug=provider).exists():
-        raise unknown("provider", "There is no such provider.")
+        raise unknown(f"{of}provider", "There is no such provider.")
     if name not in found:
-        raise unknown("model", "This provider has no such model.")
+        raise unknown(f"{of}model", "This provider has no such model.")
     return found[name]
 
 

@@ -32,6 +32,7 @@ FIELDS = (
     "description",
     "prompt",
     "model",
+    "fallback_model",
     "max_rounds",
     "starts_with_core",
     "loading_mode",
@@ -58,6 +59,14 @@ class AgentForm(CallsForm):
         queryset=LanguageModel.objects.none(),
         empty_label=None,
         error_messages={"invalid_choice": "There is no such model.", "required": "Choose a model."},
+    )
+    fallback_model = PublicIdField(
+        queryset=LanguageModel.objects.none(),
+        required=False,
+        empty_label="None: the turn fails",
+        label="Second model",
+        help_text="Goes on with a turn where the model is overloaded, out of credit, switched off or gone.",
+        error_messages={"invalid_choice": "There is no such model."},
     )
     max_rounds = forms.IntegerField(
         required=False,
@@ -101,7 +110,8 @@ class AgentForm(CallsForm):
         if data is not None:
             data = with_kept(data, "tools", "allowed_toolkits")
         super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
-        self.fields["model"].queryset = models_by_name()  # type: ignore[attr-defined]
+        for name in ("model", "fallback_model"):
+            self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
         self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
         #: What is ticked: as posted, else as stored.
         if data is not None:
@@ -130,6 +140,7 @@ class AgentForm(CallsForm):
             description=data["description"],
             prompt=data["prompt"].replace("\r\n", "\n"),
             model=data["model"],
+            fallback_model=data["fallback_model"],
             starts_with_core=data["starts_with_core"],
             tools=self.own,
             # Who unticks a tool and leaves its “deferred” ticked means the tool.

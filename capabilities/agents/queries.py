@@ -21,7 +21,8 @@ def agents_shown() -> Sequence[Agent]:
 
 
 def agent_or_404(slug: str) -> Agent:
-    agent = Agent.objects.for_display().filter(slug=slug).first()
+    agents = Agent.objects.for_display().select_related("fallback_model__provider")
+    agent = agents.defer("model__provider__api_key", "fallback_model__provider__api_key").filter(slug=slug).first()
     if agent is None:
         raise Http404("No such agent.")
     return agent

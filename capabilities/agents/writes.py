@@ -61,6 +61,8 @@ class AgentContent:
     scope: str = AgentScope.ORGANISATION
     max_rounds: int | None = None
     is_enabled: bool = True
+    #: Takes over where the model is overloaded, out of credit or gone.
+    fallback_model: LanguageModel | None = None
     reasoning_effort: str = ""
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -69,7 +71,18 @@ class AgentContent:
 
 #: What of it are the agent's own columns, and not lists of other rows.
 COLUMNS = (
-    *("slug", "name", "model", "description", "prompt", "starts_with_core", "loading_mode", "scope", "max_rounds"),
+    *(
+        "slug",
+        "name",
+        "model",
+        "fallback_model",
+        "description",
+        "prompt",
+        "starts_with_core",
+        "loading_mode",
+        "scope",
+        "max_rounds",
+    ),
     *("is_enabled", *KNOBS),
 )
 
@@ -169,6 +182,8 @@ def _write(agent: Agent, content: AgentContent) -> None:
         raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
     if content.max_rounds is not None and not 1 <= content.max_rounds <= MAX_ROUNDS:
         raise ChangeRefused("max_rounds", f"Give a whole number from 1 to {MAX_ROUNDS}, or nothing.")
+    if content.fallback_model == content.model:
+        raise ChangeRefused("fallback_model", "Choose another model than the first, or none.")
     for field, value, choices in (
         ("loading_mode", content.loading_mode, LoadingMode),
         ("scope", content.scope, AgentScope),
@@ -291,6 +306,7 @@ def _told(agent: Agent) -> dict[str, Any]:
         "description": agent.description,
         "prompt": agent.prompt,
         "model": str(agent.model),
+        "fallback_model": str(agent.fallback_model) if agent.fallback_model else "",
         "starts_with_core": agent.starts_with_core,
         "tools": list(own),
         "deferred_tools": [name for name, is_deferred in own.items() if is_deferred],
