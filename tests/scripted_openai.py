@@ -87,7 +87,7 @@ class Say:
                 {
                     "type": "function_call",
                     "id": f"fc_{self.key}_{place}",
-                    "call_id": each["id"],
+                    "call_id": each.get("id"),
                     "status": "completed",
                     **function,
                 }
@@ -143,16 +143,22 @@ _RESPONSE: Json = {
 
 def _as_responses(usage: Json | None) -> Json | None:
     """Usage under the names of responses."""
-    if usage is None:
-        return None
-    details = usage.get("prompt_tokens_details") or {}
-    return {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": details.get("cached_tokens", 0), "cache_write_tokens": 0},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage["total_tokens"],
+    names = {
+        "prompt_tokens": "input_tokens",
+        "prompt_tokens_details": "input_tokens_details",
+        "completion_tokens": "output_tokens",
+        "completion_tokens_details": "output_tokens_details",
     }
+    if not usage:
+        return usage
+    told: Json = {
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+    for name, value in usage.items():
+        name = names.get(name, name)
+        told[name] = {**told[name], **value} if name in told and isinstance(value, dict) else value
+    return told
 
 
 def _events_of(item: Json, place: int) -> list[Json]:

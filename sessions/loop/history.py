@@ -219,8 +219,8 @@ def _fitted(own: list[Message], room: int) -> tuple[list[Message], int]:
     """The turn's own messages in `room` tokens, and how many parts of them were cut for that. Raises TooLong.
 
     Cut are, until it fits: the results of older rounds, the arguments and words of older rounds, the newest results,
-    the newest arguments. A part of an older round is cut to the same beginning in each request that follows, so that
-    the requests' common beginning stays long. Each call keeps its one result.
+    the newest arguments, and at last what would go back unread. A part of an older round is cut to the same beginning
+    in each request that follows, so that the requests' common beginning stays long. Each call keeps its one result.
     """
     sizes = _tokens([[message] for message in own])
     total, fitted, parts_cut = sum(sizes), list(own), 0
@@ -261,6 +261,7 @@ def _shortenings(own: list[Message], newest: int) -> Iterator[tuple[int, Shorten
     if newest < len(own):
         yield newest, _without_arguments
         yield newest, _shortened(LEAST)
+    yield from ((index, _without_extras) for index in said)
 
 
 def _shortened(chars: int) -> Shorten:
@@ -281,6 +282,12 @@ def _without_arguments(message: Message) -> Message:
     if not any(len(call["function"]["arguments"]) > LEAST for call in message.get("tool_calls", ())):
         return message
     return {**message, "tool_calls": [_call_cut(call) for call in message["tool_calls"]]}
+
+
+def _without_extras(message: Message) -> Message:
+    if "extras" not in message:
+        return message
+    return {name: value for name, value in message.items() if name != "extras"}
 
 
 def _call_cut(call: Message) -> Message:

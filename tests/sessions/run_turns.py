@@ -79,10 +79,64 @@ def events_of(turn: Turn) -> list[str]:
 
 
 def check_request(body: bytes) -> list[Json]:
-    """The messages of a request, if any provider would take it: else the assertion says what is wrong."""
-    request = json.loads(body.decode("utf-8"))
-    messages: list[Json] = request["messages"]
+    """The messages of a request, if any provider would take it: else the assertion says what is wrong.
+
+    Of responses, items that are no messages come with the role that they would have in chat completions.
+    """
+    request = json.loads(body.decode("utf-8"), parse_constant=_no_json)
     check_text(request)
+    return _checked_messages(request["messages"]) if "messages" in request else _checked_items(request)
+
+
+def _no_json(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def _checked_items(request: Json) -> list[Json]:
+    items: list[Json] = request["input"]
+    assert request["store"] is False
+    assert all(NAME.match(tool["name"]) for tool in request.get("tools", ()))
+    ids = [item["id"] for item in items if "id" in item]
+    assert len(ids) == len(set(ids)), "an id that came before"
+    open_ids: list[str] = []
+    seen: set[str] = set()
+    is_answering = False
+    for item, following in zip(items, [*items[1:], {}], strict=True):
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            assert open_ids, "a result without a call"
+            assert item["call_id"] == open_ids.pop(0)
+            assert isinstance(item["output"], str)
+            is_answering = True
+            continue
+        assert open_ids == [] or not is_answering, "a call without a result"
+        is_answering = False
+        if kind == "function_call":
+            assert item["call_id"] not in seen, "an id that came before"
+            check_function(item["call_id"], item)
+            seen.add(item["call_id"])
+            open_ids.append(item["call_id"])
+        elif kind == "reasoning":
+            led_to = following.get("type", following.get("role"))
+            assert led_to in ("reasoning", "function_call", "message", "assistant"), "reasoning that nothing follows"
+        else:
+            assert kind == "message", kind
+            assert item["role"] == "assistant" or open_ids == [], "a call without a result"
+            assert item["content"], "a message of nothing"
+    assert open_ids == [], "a call without a result"
+    roles = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
+    return [item if "role" in item else {"role": roles[item["type"]], **item} for item in items]
+
+
+def check_function(call_id: str, function: Json) -> None:
+    """What a provider demands of a call that it is told again."""
+    assert re.match(r"^[a-zA-Z0-9_-]{1,64}\Z", call_id)
+    assert NAME.match(function["name"])
+    assert isinstance(json.loads(function["arguments"]), dict)
+    check_text(json.loads(function["arguments"]))
+
+
+def _checked_messages(messages: list[Json]) -> list[Json]:
     open_ids: list[str] = []
     seen: set[str] = set()
     for message in messages:
@@ -98,11 +152,8 @@ def check_request(body: bytes) -> list[Json]:
         assert message["content"] or message.get("tool_calls"), "an assistant's message of nothing"
         for each in message.get("tool_calls", ()):
             assert each["type"] == "function"
-            assert re.match(r"^[a-zA-Z0-9_-]{1,64}\Z", each["id"])
+            check_function(each["id"], each["function"])
             assert each["id"] not in seen, "an id that came before"
-            assert NAME.match(each["function"]["name"])
-            assert isinstance(json.loads(each["function"]["arguments"]), dict)
-            check_text(json.loads(each["function"]["arguments"]))
             seen.add(each["id"])
             open_ids.append(each["id"])
     assert open_ids == []

@@ -18,8 +18,6 @@ from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
 from sessions.loop.models.requests import CallSettings, given
 
 PATH = "/responses"
-#: How a response ends, as the reason to finish that chat completions name.
-_INCOMPLETE = {"max_output_tokens": "length", "max_tokens": "length"}
 #: Items of one reply that are kept at all.
 MAX_ITEMS = 2 * MAX_CALLS
 
@@ -76,6 +74,8 @@ class ResponsesReader(ReplyReader):
             case "response.output_item.added" | "response.output_item.done":
                 told = _mapping(event.get("item"))
                 item = self._item_of({**event, "item_id": told.get("id")}, line(told.get("type")), kind)
+                if (item.is_whole or kind.endswith("added")) and _is_other_call(item, told):
+                    item = self._new(item.type, item.id, item.place)
                 return self._add_item(item, told, is_whole=kind.endswith("done"))
             case "response.completed" | "response.incomplete":
                 self.is_over = True
@@ -155,11 +155,11 @@ class ResponsesReader(ReplyReader):
             call.id, call.name = call.id or line(told.get("call_id")), call.name or line(told.get("name"))
             if is_whole:
                 self._end_call(item, told)
-        elif item.type == "reasoning" and is_whole and (told.get("encrypted_content") or told.get("content")):
-            item.reasoning = told
+        elif item.type == "reasoning" and is_whole and item.id == told.get("id", ""):
+            item.reasoning = told if told.get("encrypted_content") or told.get("content") else None
         elif item.type == "message" and is_whole and not item.chars:
             added = self._add_to_message(item, "".join(_texts(told)))
-        item.is_whole = is_whole
+        item.is_whole = is_whole and bool(item.type)
         return added
 
     def _add_to_message(self, item: _Item, text: str) -> str:
@@ -188,8 +188,9 @@ class ResponsesReader(ReplyReader):
         output = response.get("output")
         added = self._add_output([_mapping(each) for each in (output if isinstance(output, list) else [])])
         if is_cut or response.get("status") == "incomplete":
-            reason = line(_mapping(response.get("incomplete_details")).get("reason")) or "incomplete"
-            self.add_finish(_INCOMPLETE.get(reason, reason))
+            why = _mapping(response.get("incomplete_details")).get("reason")
+            # Whatever else cut it off: as in chat completions, calls of a reply that is cut off are not run.
+            self.add_finish("content_filter" if why == "content_filter" else "length")
         else:
             self.add_finish("tool_calls" if self.pieces else "stop")
         return added
@@ -209,6 +210,11 @@ class ResponsesReader(ReplyReader):
                 continue
             added.append(self._add_item(item or self._new(type, id, self._next), told, is_whole=True))
         return "".join(added)
+
+
+def _is_other_call(item: _Item, told: Mapping[str, Any]) -> bool:
+    known, told_id = item.call.id if item.call is not None else "", line(told.get("call_id"))
+    return bool(known and told_id) and known != told_id
 
 
 def _named(type: str, item: _Item, **more: int) -> dict[str, Any]:

@@ -103,5 +103,6 @@ def _is_count(value: object) -> bool:
 
 def _first(told: Mapping[str, Any], names: tuple[str, ...]) -> int:
     """The first of these that is said, at the top level or in the details of the input."""
-    details = [told, told.get("prompt_tokens_details", {}), told.get("input_tokens_details", {})]
-    return next((int(each[name]) for name in names for each in details if name in each), 0)
+    places = [told, *(told.get(name) for name in ("prompt_tokens_details", "input_tokens_details"))]
+    found = (each.get(name) for name in names for each in places if isinstance(each, Mapping))
+    return next((value for value in found if isinstance(value, int)), 0)

@@ -294,6 +294,16 @@ def test_a_result_that_is_cut_again_says_how_long_it_was_at_first() -> None:
     assert content.count("[cut to fit") == 1
 
 
+def test_what_would_go_back_unread_is_left_out_before_nothing_is_sent() -> None:
+    own: list[dict[str, Any]] = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "Well.", "extras": {"message": {"reasoning_content": "word " * 3_000}}},
+    ]
+
+    assert "extras" in fit([], [], own, 10_000).messages[1]
+    assert fit([], [], own, 1_000).messages[1] == {"role": "assistant", "content": "Well."}
+
+
 def test_where_not_even_the_least_fits_nothing_is_sent() -> None:
     with pytest.raises(TooLong, match="the model's window leaves 99: shorten the message"):
         fit([], [], [{"role": "user", "content": WORDS * 100}], 100)

@@ -1,23 +1,28 @@
 """What a model, or a server that says it is one, can get wrong: no answer of any shape ends a worker, leaves a turn
-open, or makes the session's next request one that a provider refuses."""
+open, or makes the session's next request one that a provider refuses.
+
+A fault that exists in both dialects is told once, and sent in each: see `Stream`.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
+from capabilities.models import Dialect, Provider
 from sessions.loop.models.client import MAX_BYTES
 from sessions.loop.models.replies import MAX_TEXT
 from sessions.models import ChatSession, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, Script, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, check_text, run, steps_of, tool_steps_of
+from toolhub.tenants.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
@@ -36,6 +41,8 @@ class Case:
     answer: str | None = None
     calls: Sequence[StepStatus] = ()
     estimated: bool | None = None
+    #: The one dialect that the fault exists in; None: both.
+    only: Dialect | None = None
 
 
 def called(name: str, *calls: Json, then: Sequence[StepStatus], finish_reason: str | None = None) -> Case:
@@ -43,19 +50,93 @@ def called(name: str, *calls: Json, then: Sequence[StepStatus], finish_reason: s
     return Case(name, [Say(calls=calls, finish_reason=finish_reason), Say("Well.")], answer="Well.", calls=then)
 
 
-def stream(*events: Any, done: bool = True) -> Raw:
-    return Raw(sse(*events, done=done))
+@dataclass(frozen=True)
+class Text:
+    """A piece of what the model says."""
+
+    content: str
 
 
-def text(content: Any, **delta: Any) -> Json:
-    return chunk({"content": content, **delta})
+@dataclass(frozen=True)
+class CallPiece:
+    """A piece of a call: what is None is not in it."""
+
+    index: Any = None
+    id: Any = None
+    name: Any = None
+    arguments: Any = None
 
 
-def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None) -> Json:
-    """A chunk with a piece of a tool call; what is None is not in it."""
-    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
-    fields = {"index": index, "id": id, "function": function or None}
-    return chunk({"tool_calls": [{key: value for key, value in fields.items() if value is not None}]})
+@dataclass(frozen=True)
+class End:
+    """The end of the reply, with the reason for it."""
+
+    reason: str = "stop"
+    usage: Any = None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A streamed reply: pieces in any dialect, and dicts, words and bytes that are sent as they are. Called with the
+    request that it answers, it is sent in its dialect."""
+
+    events: Sequence[Any]
+    done: bool = True
+    alter: Callable[[bytes], bytes] = lambda sent: sent
+    headers: Json = field(default_factory=lambda: {"Content-Type": "text/event-stream"})
+
+    def __call__(self, request: Json) -> Raw:
+        rendered = as_chat if "messages" in request else as_responses
+        events = [event for each in self.events for event in rendered(each)]
+        return Raw(self.alter(sse(*events, done=self.done)), headers=self.headers)
+
+
+def as_chat(event: Any) -> list[Any]:
+    match event:
+        case Text(content):
+            return [chunk({"content": content})]
+        case CallPiece(index, id, name, arguments):
+            function = given(name=name, arguments=arguments)
+            return [chunk({"tool_calls": [given(index=index, id=id, function=function or None)]})]
+        case End(reason, usage):
+            return [{**chunk({}, reason), **given(usage=usage)}]
+    return [event]
+
+
+def as_responses(event: Any) -> list[Any]:
+    match event:
+        case Text(content):
+            return [{"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": content}]
+        case CallPiece(index, id, name, arguments):
+            place = index + 1 if type(index) is int else index
+            where = given(output_index=place, item_id=f"fc_{index}" if index is not None else None)
+            item = {"type": "function_call", **given(id=where.get("item_id"), call_id=id, name=name), "arguments": ""}
+            added = {"type": "response.output_item.added", **given(output_index=place), "item": item}
+            delta = {"type": "response.function_call_arguments.delta", **where, "delta": arguments}
+            return [added] * (id is not None or name is not None) + [delta] * (arguments is not None)
+        case End(reason, usage):
+            response: Json = {"status": "completed", "output": [], "usage": usage}
+            if reason not in ("stop", "tool_calls"):
+                told = {"length": "max_output_tokens"}.get(reason, reason)
+                response |= {"status": "incomplete", "incomplete_details": {"reason": told}}
+            return [{"type": f"response.{response['status']}", "response": response}]
+    return [event]
+
+
+def given(**fields: Any) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def stream(*events: Any, **options: Any) -> Stream:
+    return Stream(events, **options)
+
+
+def text(content: str) -> Text:
+    return Text(content)
+
+
+def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None) -> CallPiece:
+    return CallPiece(index, id, name, arguments)
 
 
 def whole(message: Any, *, finish_reason: Any = "stop", **fields: Any) -> Raw:
@@ -69,8 +150,8 @@ def as_json(body: Any, status: int = 200) -> Raw:
     return Raw(encoded, status, {"Content-Type": "application/json"})
 
 
-STOP = chunk({}, "stop")
-TO_CALLS = chunk({}, "tool_calls")
+STOP = End()
+TO_CALLS = End("tool_calls")
 ROLE = chunk({"role": "assistant", "content": ""})
 GOOD = json.dumps(SUM)
 
@@ -192,17 +273,24 @@ SHAPES = [  # C13
     ),
     Case("C13 no role", [stream(text("Hi"), STOP)], answer="Hi"),
     Case("C13 a refusal", [stream(chunk({"refusal": "I will not."}), STOP)], answer="I will not."),
-    Case("C13 content as parts", [stream(text([{"type": "text", "text": "Hi"}, {"type": "image"}, 3]), STOP)]),
-    Case("C13 content as an object", [stream(text({"a": 1}), STOP)], "empty_answer"),
-    Case("C13 content as a number", [stream(text(5), STOP)], "empty_answer"),
+    Case(
+        "C13 content as parts",
+        [stream(chunk({"content": [{"type": "text", "text": "Hi"}, {"type": "image"}, 3]}), STOP)],
+    ),
+    Case("C13 content as an object", [stream(chunk({"content": {"a": 1}}), STOP)], "empty_answer"),
+    Case("C13 content as a number", [stream(chunk({"content": 5}), STOP)], "empty_answer"),
     Case(
         "C13 fields that nobody knows",
-        [stream({**text("Hi", reasoning_content="hm", reasoning=[1], audio={}), "x": {}}, STOP)],
+        [stream({**chunk({"content": "Hi", "reasoning_content": "hm", "reasoning": [1], "audio": {}}), "x": {}}, STOP)],
         answer="Hi",
     ),
-    Case("C13 calls of null", [stream(text("Hi", tool_calls=None), STOP)], answer="Hi"),
-    Case("C13 calls as an object", [stream(text("Hi", tool_calls={"0": {}}), STOP)], answer="Hi"),
-    Case("C13 calls that are none", [stream(text("Hi", tool_calls=[None, 3, "x", [], {}]), STOP)], answer="Hi"),
+    Case("C13 calls of null", [stream(chunk({"content": "Hi", "tool_calls": None}), STOP)], answer="Hi"),
+    Case("C13 calls as an object", [stream(chunk({"content": "Hi", "tool_calls": {"0": {}}}), STOP)], answer="Hi"),
+    Case(
+        "C13 calls that are none",
+        [stream(chunk({"content": "Hi", "tool_calls": [None, 3, "x", [], {}]}), STOP)],
+        answer="Hi",
+    ),
     Case("C13 a call without a function", [stream(piece(0, "a"), TO_CALLS)], "empty_answer"),
     Case(
         "C13 a function that is a word", [stream(chunk({"tool_calls": [{"function": "x"}]}), TO_CALLS)], "empty_answer"
@@ -235,12 +323,12 @@ ENDS = [  # C14, C15
         Case(f"C14 finish_reason {str(reason)[:20]!r}", [stream(text("Hi"), chunk({}, reason))], answer="Hi")
         for reason in REASONS
     ),
-    Case("C14 all filtered", [stream(chunk({}, "content_filter"))], "content_filter"),
-    Case("C14 cut off before anything", [stream(chunk({}, "length"))], "empty_answer"),
+    Case("C14 all filtered", [stream(End("content_filter"))], "content_filter"),
+    Case("C14 cut off before anything", [stream(End("length"))], "empty_answer"),
     called("C14 length behind whole calls", call("uuid"), then=[REFUSED], finish_reason="length"),
     Case(
         "C14 length in the middle of arguments",
-        [stream(piece(0, "a", "task_create", '{"title": "mi'), chunk({}, "length")), Say("Well.")],
+        [stream(piece(0, "a", "task_create", '{"title": "mi'), End("length")), Say("Well.")],
         calls=[REFUSED],
     ),
     Case("C15 text and calls", [Say("One moment.", calls=[call("uuid")]), Say("Well.")], answer="Well.", calls=[DONE]),
@@ -259,6 +347,30 @@ SIZES = [  # C16
         "C16 arguments of 2 MB",
         [stream(piece(0, "a", "task_create", '{"title": "' + "x" * 2_000_000 + '"}'), TO_CALLS), Say("Well.")],
         calls=[FAILED],
+    ),
+    *(
+        Case(f"C16 usage with {name}", [Say("Hi", usage={**USAGE, "more": odd})], answer="Hi", estimated=False)
+        for name, odd in {
+            "NaN": float("nan"),
+            "infinity": [float("inf")],
+            "half characters and NUL": {"\ud800": "\x00"},
+            "400 levels": json.loads("[" * 400 + "]" * 400),
+            "a number of 600 digits": 10**600,
+            "5 KB": "x" * 5_000,
+        }.items()
+    ),
+    *(
+        Case(f"C16 usage with details {details!r}", [Say("Hi", usage={**USAGE, **details})], answer="Hi")
+        for details in (
+            {"prompt_tokens_details": 5, "completion_tokens_details": 5},
+            {"prompt_tokens_details": [5], "completion_tokens_details": "5"},
+            {
+                "prompt_tokens_details": {"cached_tokens": {"a": 1}},
+                "completion_tokens_details": {"reasoning_tokens": []},
+            },
+            {"prompt_tokens": {"a": 1}},
+            {"completion_tokens": {"a": 1}},
+        )
     ),
     *(
         Case(f"C16 usage {name}", [Say("Hi", usage=usage)], answer="Hi", estimated=True)
@@ -280,7 +392,7 @@ SIZES = [  # C16
         answer="Hi",
         estimated=False,
     ),
-    Case("C16 usage as a list", [stream(text("Hi"), {**STOP, "usage": [1]})], answer="Hi", estimated=True),
+    Case("C16 usage as a list", [stream(text("Hi"), End(usage=[1]))], answer="Hi", estimated=True),
 ]
 CHARACTERS = [  # C17, C19
     Case("C17 bytes that are no UTF-8", [stream(b'{"choices": [{"delta": {"content": "a\xff\xfeb"}}]}', STOP)]),
@@ -289,7 +401,7 @@ CHARACTERS = [  # C17, C19
         [
             Raw(
                 sse(b'{"choices": [{"delta": {"content": "\xf0\x9f', done=False)[:-2],
-                pieces=[b'\x98\x80"}}]}\n\n', sse(STOP)],
+                pieces=[b'\x98\x80"}}]}\n\n', sse(chunk({}, "stop"))],
             )
         ],
         answer="\U0001f600",
@@ -311,22 +423,34 @@ STREAMS = [  # C18
     Case("C18 cut behind the role", [stream(ROLE, done=False)], "provider_reset"),
     Case("C18 cut in the text", [stream(ROLE, text("Hel"), done=False)], "provider_reset"),
     Case("C18 cut in the arguments", [stream(piece(0, "a", "uuid", '{"cou'), done=False)], "provider_reset"),
-    Case("C18 cut in a chunk", [Raw(sse(text("Hi"), done=False) + b'data: {"choices": [{"del')], "provider_invalid"),
-    Case("C18 cut short of its Content-Length", [Raw(sse(text("Hi"), STOP), headers={"Content-Length": "9999"})]),
+    Case(
+        "C18 cut in a chunk",
+        [stream(text("Hi"), done=False, alter=lambda sent: sent + b'data: {"choices": [{"del')],
+        "provider_invalid",
+    ),
+    Case("C18 cut short of its Content-Length", [stream(text("Hi"), STOP, headers={"Content-Length": "9999"})]),
     Case("C18 no [DONE]", [stream(text("Hi"), STOP, done=False)], answer="Hi"),
-    Case("C18 [DONE] twice", [Raw(sse(text("Hi"), STOP) + b"data: [DONE]\n\n")], answer="Hi"),
+    Case("C18 [DONE] twice", [stream(text("Hi"), STOP, alter=lambda sent: sent + b"data: [DONE]\n\n")], answer="Hi"),
     Case("C18 no end but [DONE]", [stream(text("Hi"))], answer="Hi"),
-    Case("C18 no newline at the end", [Raw(sse(text("Hi"), STOP, done=False).rstrip(b"\n"))], answer="Hi"),
+    Case(
+        "C18 no newline at the end",
+        [stream(text("Hi"), STOP, done=False, alter=lambda sent: sent.rstrip(b"\n"))],
+        answer="Hi",
+    ),
     Case("C18 comments only", [Raw(b": ping\n\n" * 50)], "provider_invalid"),
     Case(
         "C18 comments between",
-        [Raw(b": ping\n\n" + sse(text("Hi"), done=False) + b": ping\n" + sse(STOP))],
+        [stream(text("Hi"), STOP, alter=lambda sent: b": ping\n\n" + sent.replace(b"\n\n", b"\n\n: ping\n"))],
         answer="Hi",
     ),
-    Case("C18 blank data", [Raw(b"data:\n\ndata: \n\n" + sse(text("Hi"), STOP))], answer="Hi"),
-    Case("C18 CR LF", [Raw(sse(text("Hi"), STOP).replace(b"\n", b"\r\n"))], answer="Hi"),
-    Case("C18 data over two lines", [Raw(b'data: {"choices":\ndata: [{"delta": {"content": "Hi"}}]}\n\n' + sse(STOP))]),
-    Case("C18 event and id lines", [Raw(b"event: message\nid: 7\nretry: 1\n" + sse(text("Hi"), STOP))], answer="Hi"),
+    Case("C18 blank data", [stream(text("Hi"), STOP, alter=lambda sent: b"data:\n\ndata: \n\n" + sent)], answer="Hi"),
+    Case("C18 CR LF", [stream(text("Hi"), STOP, alter=lambda sent: sent.replace(b"\n", b"\r\n"))], answer="Hi"),
+    Case("C18 data over two lines", [stream(text("Hi"), STOP, alter=lambda sent: sent.replace(b", ", b",\ndata: "))]),
+    Case(
+        "C18 event and id lines",
+        [stream(text("Hi"), STOP, alter=lambda sent: b"event: message\nid: 7\nretry: 1\n" + sent)],
+        answer="Hi",
+    ),
     Case("C18 a piece that is no JSON", [stream(text("Hi"), "{broken", STOP)], "provider_invalid"),
     Case("C18 an error at once", [stream({"error": {"message": "overloaded", "code": 500}})], "provider_error"),
     Case("C18 an error in the middle", [stream(text("Hi"), {"error": {"message": "lost"}}, STOP)], "provider_error"),
@@ -335,7 +459,7 @@ STREAMS = [  # C18
     Case(
         "C18 a page of HTML", [Raw(b"<html>Sign in</html>", headers={"Content-Type": "text/html"})], "provider_invalid"
     ),
-    Case("C18 no content type", [Raw(sse(text("Hi"), STOP), headers={})], answer="Hi"),
+    Case("C18 no content type", [stream(text("Hi"), STOP, headers={})], answer="Hi"),
     Case(
         "C18 a gap between indexes",
         [stream(piece(0, "a", "uuid", "{}"), piece(7, "b", "uuid", "{}"), TO_CALLS), Say("Well.")],
@@ -450,6 +574,304 @@ FOR_EVER = [  # C20
     ),
     Case("C20 unknown tools", [Say(calls=[call(f"t{i}")]) for i in range(9)], "malformed_calls", calls=[REFUSED] * 3),
 ]
+
+
+def event(type: str, **fields: Any) -> Json:
+    return {"type": f"response.{type}", **fields}
+
+
+def item_done(item: Any, place: Any = 0) -> Json:
+    return event("output_item.done", output_index=place, item=item)
+
+
+def function_call(name: str = "uuid", arguments: str = "{}", place: int = 0, **more: Any) -> Json:
+    fields = {"type": "function_call", "id": f"fc_{place}", "call_id": f"c{place}", "name": name}
+    return {**fields, "arguments": arguments, **more}
+
+
+def completed(*output: Any, kind: str = "completed", **fields: Any) -> Json:
+    return event(kind, response={"status": kind, "output": list(output), "usage": IN_RESPONSES, **fields})
+
+
+def in_responses(name: str, replies: Sequence[Any], error_code: str = "", **more: Any) -> Case:
+    """Replies without a [DONE], given as their events."""
+    scripts = [Stream(each, done=False) if isinstance(each, list) else each for each in replies]
+    return Case(f"Responses {name}", scripts, error_code, only=Dialect.RESPONSES, **more)
+
+
+IN_RESPONSES = {"input_tokens": 100, "output_tokens": 10}
+MESSAGE = {"type": "message", "id": "m1", "content": [{"type": "output_text", "text": "Hi"}]}
+SEALED = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "sealed"}
+BEGUN = event("output_item.added", output_index=0, item=function_call(arguments=""))
+DELTA = event("function_call_arguments.delta", output_index=0, item_id="fc_0", delta="{}")
+WELL = Say("Well.")
+OF_RESPONSES = [
+    in_responses("no last event", [[Text("Hi")]], "provider_reset"),
+    Case("Responses no last event but [DONE]", [Stream([Text("Hi")])], answer="Hi", only=Dialect.RESPONSES),
+    Case("Responses [DONE] behind the last event", [Stream([Text("Hi"), STOP])], answer="Hi", only=Dialect.RESPONSES),
+    in_responses(
+        "it failed",
+        [[event("failed", response={"error": {"code": "server_error", "message": "lost"}})]],
+        "provider_error",
+    ),
+    in_responses(
+        "it failed in the middle", [[Text("Hi"), event("failed", response={"error": None})]], "provider_error"
+    ),
+    in_responses("it failed without a response", [[event("failed")]], "provider_error"),
+    in_responses("it failed with a list", [[event("failed", response=[1])]], "provider_error"),
+    in_responses(
+        "it is too long", [[event("failed", response={"error": {"code": "context_length_exceeded"}})]], "context_length"
+    ),
+    in_responses(
+        "an error event",
+        [[{"type": "error", "code": "x", "message": "lost \ud800\x00", "param": None}]],
+        "provider_error",
+    ),
+    in_responses(
+        "an error event around another", [[{"type": "error", "error": {"message": "lost"}}]], "provider_error"
+    ),
+    in_responses("an error event behind words", [[Text("Hi"), {"type": "error"}]], "provider_error"),
+    in_responses(
+        "status 200 with an error", [as_json({"error": {"message": "no", "code": "x"}, "output": []})], "provider_error"
+    ),
+    in_responses(
+        "whole",
+        [as_json({"status": "completed", "output": [SEALED, MESSAGE], "usage": IN_RESPONSES})],
+        answer="Hi",
+        estimated=False,
+    ),
+    in_responses(
+        "whole with calls",
+        [as_json({"output": [SEALED, function_call(), function_call(place=1)]}), WELL],
+        calls=[DONE, DONE],
+    ),
+    in_responses(
+        "whole and cut off", [as_json({"status": "incomplete", "output": [function_call()]}), WELL], calls=[REFUSED]
+    ),
+    in_responses("whole and empty", [as_json({"output": []})], "empty_answer"),
+    in_responses("whole with an output of null", [as_json({"output": None})], "provider_invalid"),
+    in_responses("whole and not begun", [as_json({"status": "queued", "output": []})], "empty_answer"),
+    in_responses("done without added", [[item_done(function_call()), completed()], WELL], calls=[DONE]),
+    in_responses(
+        "arguments in done only",
+        [
+            [
+                BEGUN,
+                event("function_call_arguments.done", output_index=0, item_id="fc_0", arguments='{"count": 2}'),
+                completed(),
+            ],
+            WELL,
+        ],
+        calls=[DONE],
+    ),
+    in_responses(
+        "pieces behind done",
+        [[BEGUN, DELTA, item_done(function_call()), DELTA, completed(function_call())], WELL],
+        calls=[DONE],
+    ),
+    in_responses(
+        "every place 0",
+        [[item_done(function_call()), item_done(function_call("calculator", GOOD, 1)), completed()], WELL],
+        calls=[DONE, DONE],
+    ),
+    in_responses(
+        "items in another order",
+        [[item_done(function_call(place=2), 2), item_done(SEALED, 0), item_done(MESSAGE, 1), completed()], WELL],
+        calls=[DONE],
+    ),
+    in_responses(
+        "calls in the last event only",
+        [[Text("Hm"), completed(MESSAGE, function_call())], WELL],
+        calls=[DONE],
+        answer="Well.",
+    ),
+    in_responses(
+        "a call without call_id", [[item_done({**function_call(), "call_id": None}), completed()], WELL], calls=[DONE]
+    ),
+    in_responses(
+        "two calls with one call_id",
+        [[item_done(function_call()), item_done(function_call(place=1, call_id="c0"), 1), completed()], WELL],
+        calls=[DONE, DONE],
+    ),
+    in_responses(
+        "reasoning without its seal",
+        [[item_done({**SEALED, "encrypted_content": None}), item_done(function_call(), 1), completed()], WELL],
+        calls=[DONE],
+    ),
+    in_responses(
+        "reasoning without a type",
+        [
+            [
+                event("output_item.added", output_index=0, item=SEALED),
+                item_done({**SEALED, "type": None}),
+                item_done(function_call(), 1),
+                completed(),
+            ],
+            WELL,
+        ],
+        calls=[DONE],
+    ),
+    in_responses("reasoning behind everything", [[item_done(MESSAGE), item_done(SEALED, 1), completed()]], answer="Hi"),
+    in_responses("reasoning and nothing else", [[item_done(SEALED), completed()]], "empty_answer"),
+    in_responses("reasoning and then cut off", [[item_done(SEALED), completed(kind="incomplete")]], "empty_answer"),
+    in_responses(
+        "reasoning in front of a call without a name",
+        [[item_done(SEALED), item_done(function_call("", ""), 1), Text("Hi"), completed()]],
+        answer="Hi",
+    ),
+    *(
+        in_responses(
+            f"reasoning with {name}",
+            [[item_done({**SEALED, "more": odd, "id": odd}), item_done(function_call(), 1), completed()], WELL],
+            calls=[DONE],
+        )
+        for name, odd in {
+            "NaN": float("nan"),
+            "infinity": float("inf"),
+            "half characters": "\ud800",
+            "NUL": "\x00",
+            "a pair": "\U0001f600",
+            "depth": json.loads("[" * 400 + "]" * 400),
+            "a list for an id": [{}],
+            "a number of 600 digits": 10**600,
+        }.items()
+    ),
+    in_responses(
+        "the same ids in each reply",
+        [
+            [item_done(SEALED), item_done(function_call(), 1), completed()],
+            [item_done(SEALED), item_done(function_call(call_id="c9"), 1), completed()],
+            WELL,
+        ],
+        calls=[DONE, DONE],
+    ),
+    in_responses(
+        "the same id for each item",
+        [
+            [
+                item_done({**SEALED, "id": "x"}),
+                item_done(function_call(id="x"), 1),
+                item_done(function_call(id="x", call_id="c7"), 2),
+                completed(),
+            ],
+            WELL,
+        ],
+        calls=[DONE, DONE],
+    ),
+    in_responses(
+        "an id of 10 KB",
+        [[item_done({**SEALED, "id": "x" * 10_000}), item_done(function_call(), 1), completed()], WELL],
+        calls=[DONE],
+    ),
+    in_responses(
+        "cut off in a call",
+        [[BEGUN, DELTA, completed(kind="incomplete", incomplete_details={"reason": "max_output_tokens"})], WELL],
+        calls=[REFUSED],
+    ),
+    in_responses(
+        "cut off without a word why", [[BEGUN, DELTA, event("incomplete", response={})], WELL], calls=[REFUSED]
+    ),
+    in_responses(
+        "filtered", [[completed(kind="incomplete", incomplete_details={"reason": "content_filter"})]], "content_filter"
+    ),
+    in_responses(
+        "a refusal", [[event("refusal.delta", output_index=0, delta="I will not."), completed()]], answer="I will not."
+    ),
+    in_responses(
+        "events behind the last", [[Text("Hi"), completed(), Text("Ho"), completed(function_call())]], answer="Hi"
+    ),
+    in_responses(
+        "events and items that nobody knows",
+        [
+            [
+                event("odd", delta="x"),
+                item_done({"type": "web_search_call", "id": "w"}),
+                {"type": "ping"},
+                {"x": 1},
+                "7",
+                Text("Hi"),
+                completed(),
+            ]
+        ],
+        answer="Hi",
+    ),
+    in_responses(
+        "items that are none",
+        [
+            [
+                item_done(None),
+                item_done(7),
+                item_done([], "0"),
+                item_done({}, -1),
+                Text("Hi"),
+                completed(None, 7, [], {}),
+            ]
+        ],
+        answer="Hi",
+    ),
+    in_responses(
+        "fields of odd types",
+        [
+            [
+                event("output_text.delta", delta={"a": 1}),
+                item_done({"type": ["x"], "id": 7, "content": "x"}),
+                item_done({"type": "message", "content": [None, {"text": 7}]}),
+                completed(),
+            ]
+        ],
+        "empty_answer",
+    ),
+    in_responses("no end's response", [[Text("Hi"), event("completed")]], answer="Hi", estimated=True),
+    in_responses(
+        "an output of null",
+        [[Text("Hi"), event("completed", response={"output": None, "usage": None})]],
+        answer="Hi",
+        estimated=True,
+    ),
+    in_responses(
+        "20,000 items",
+        [[completed(*({**MESSAGE, "id": f"m{number}"} for number in range(20_000)))]],
+        answer="Hi" * 20_000,
+    ),
+    in_responses(
+        "20,000 items without a place",
+        [
+            [
+                *(
+                    {"type": "response.output_item.added", "item": {"type": "message", "id": f"m{number}"}}
+                    for number in range(20_000)
+                ),
+                Text("Hi"),
+                completed(),
+            ]
+        ],
+        answer="Hi",
+    ),
+]
+SIGNATURE = {"google": {"thought_signature": "c2lnbmVk"}}
+
+
+def with_extras(name: str, *deltas: Json) -> Case:
+    """In chat completions: thoughts and signatures that cannot go back as they are, and a call."""
+    first = {"index": 0, **call("uuid", id="a")}
+    pieces = [chunk(delta) for delta in (*deltas, {"tool_calls": [first]})]
+    return Case(f"extras {name}", [Stream([*pieces, TO_CALLS]), Say("Well.")], "", "Well.", [DONE], only=Dialect.CHAT)
+
+
+EXTRAS = [
+    with_extras("of half characters", {"reasoning_content": "a\ud83d"}, {"reasoning_content": "\ude00b\ud800\x00"}),
+    with_extras("as a list", {"reasoning_content": ["hm"]}, {"reasoning_content": "hm"}),
+    with_extras("as NaN", {"extra_content": {"google": float("nan")}}),
+    with_extras("400 deep", {"extra_content": json.loads('{"a": ' * 400 + "1" + "}" * 400)}),
+    with_extras("of 2 MB", *[{"reasoning_content": "x" * 20_000}] * 100),
+    with_extras("in 20,000 pieces", *[{"reasoning_content": "x"}] * 20_000),
+    with_extras(
+        "in odd entries",
+        {"reasoning_details": [None, 7, {"index": 0}, {"index": 0, "text": 1}, {"index": 0, "text": "a"}]},
+    ),
+    with_extras("in a signature of NaN", {"tool_calls": [{"index": 0, "extra_content": float("nan")}]}),
+    with_extras("in a signature of a word", {"tool_calls": [{"index": 0, "extra_content": "x\ud800"}]}),
+]
 GROUPS: dict[str, list[Case]] = {
     "arguments": ARGUMENTS,
     "names": NAMES,
@@ -462,13 +884,17 @@ GROUPS: dict[str, list[Case]] = {
     "characters": CHARACTERS,
     "streams": STREAMS,
     "statuses": STATUSES,
+    "responses": OF_RESPONSES,
+    "extras": EXTRAS,
     "for ever": FOR_EVER,
 }
 
 
+@pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_turn_ends_well_whatever_the_model_sends(
     group: str,
+    dialect: Dialect,
     session: ChatSession,
     provider: ScriptedOpenAI,
     settings: Settings,
@@ -477,13 +903,32 @@ def test_a_turn_ends_well_whatever_the_model_sends(
 ) -> None:
     """Each case has a session of its own; the cast is made once a group, which is most of the time."""
     settings.TOOLHUB_MODEL_TRIES = 1
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(dialect=dialect)
     for case in GROUPS[group]:
+        if dialect not in dialects_of(case):
+            continue
         with subtests.test(case.name):
             caplog.clear()
             provider.bodies.clear()
             provider.script = list(case.replies)
             check_case(case, make_session(session.membership, session.agent), provider)
             assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def dialects_of(case: Case) -> Sequence[Dialect]:
+    if case.only is not None:
+        return [case.only]
+    return list(Dialect) if all(map(is_neutral, case.replies)) else [Dialect.CHAT]
+
+
+def is_neutral(reply: Script) -> bool:
+    """Whether it can be told in both dialects: nothing in it is written in the form of chat completions."""
+    if isinstance(reply, Raw):
+        return b"choices" not in reply.body
+    return not isinstance(reply, Stream) or not any(
+        "choices" in repr(each) for each in reply.events if not isinstance(each, Text)
+    )
 
 
 def check_case(case: Case, session: ChatSession, provider: ScriptedOpenAI) -> None:

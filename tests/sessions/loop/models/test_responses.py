@@ -71,7 +71,8 @@ def test_the_text_comes_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish"), [("max_output_tokens", "length"), ("content_filter", "content_filter"), (None, "incomplete")]
+    ("reason", "finish"),
+    [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("odd", "length"), (None, "length")],
 )
 def test_an_incomplete_response_says_why(reason: str | None, finish: str) -> None:
     details = {"reason": reason} if reason else None
@@ -219,6 +220,11 @@ BEGUN = function_call(arguments="")
             id="every id the same",
         ),
         pytest.param(
+            [added(BEGUN), arguments("{}"), added(function_call("fc", "b", "sub", "")), arguments("[]")],
+            [("a", "add", "{}"), ("b", "sub", "[]")],
+            id="every place and every id the same",
+        ),
+        pytest.param(
             [added(BEGUN), arguments("{}", id="x1"), all_arguments("{}", id="x2"), done(function_call("x3"))],
             [("a", "add", "{}")],
             id="another id in each event",
@@ -286,7 +292,7 @@ def test_a_call_that_the_end_alone_names_is_a_call_beside_streamed_words() -> No
 def test_an_incomplete_response_is_cut_whatever_its_status_says() -> None:
     reply = read(done(function_call()), {"type": "response.incomplete", "response": {}})
 
-    assert reply.finish_reason == "incomplete"
+    assert reply.finish_reason == "length"
 
 
 def test_items_that_nobody_knows_are_left_out() -> None:
