@@ -60,8 +60,16 @@ ARGUMENTS = {
 #: The same address with a query: fields that a page is asked with besides. {tool} is the argument of that name.
 QUERIES = {
     "tool_list": ["q=tool_00", "category={category}"],
-    "explain": ["category={category}", "session={session_id}", "tool={tool}"],
-    "api-explain": ["member={member_id}", "category={category}", "agent={agent}"],
+    "explain": [
+        "category={category}",
+        "session={session_id}",
+        "state=loadable",
+        "state=loadable&session={session_id}",
+        "state=stopped&session={session_id}",
+        "state=not_offered",
+        "q=tool_00",
+    ],
+    "api-explain": ["member={member_id}", "category={category}", "agent={agent}", "limit=200", "state=stopped"],
     "api-tools": ["limit=200", "category={category}"],
     "api-categories": ["limit=200"],
     "api-toolkits": ["limit=200"],
@@ -118,7 +126,12 @@ def addresses(filled: Filled, only: str = "") -> Iterator[tuple[str, str]]:
         path = reverse(name, kwargs={each: argument(filled, name, each) for each in wanted})
         yield name, path
         for query in QUERIES.get(name, ()):
-            yield f"{name}?{query.split('=')[0]}", f"{path}?{query.format(**filled.arguments)}"
+            yield f"{name}?{without_values(query)}", f"{path}?{query.format(**filled.arguments)}"
+
+
+def without_values(query: str) -> str:
+    """The names in a query, and values that are the same in every organisation."""
+    return re.sub(r"=\{\w+\}", "", query)
 
 
 def argument(filled: Filled, route: str, name: str) -> Any:

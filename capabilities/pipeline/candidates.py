@@ -32,6 +32,10 @@ class Bundle:
     is_initial: bool = False
     description: str = ""
 
+    def __hash__(self) -> int:
+        """Of what names it: bundles are looked up for each tool."""
+        return hash((self.name, self.toolkit_id, self.tool_id))
+
     @property
     def kind(self) -> str:
         """`toolkit`, `category` or `tool`."""
@@ -87,6 +91,14 @@ class Offer:
         for way in self.ways:
             found[way.bundle].append(way)
         return found
+
+    @cached_property
+    def ways_to(self) -> Mapping[int, Sequence[Candidate]]:
+        """Every way in which a tool comes, by the tool's key."""
+        found: dict[int, list[Candidate]] = defaultdict(list)
+        for way in self.ways:
+            found[way.spec.tool_id].append(way)
+        return dict(found)
 
     def tools_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
         """What this bundle brings, whoever else brings it too."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.db import connection
@@ -26,8 +27,22 @@ class MemberPermissions:
     rights: Rights
     loads: Reach
 
+    @cached_property
+    def _decided(self) -> dict[tuple[int, int, bool], Permission]:
+        return {}
+
     def decide(self, tool: Permittable) -> Permission:
-        """Whether the member may use the tool. Every page, every selection and every call asks here."""
+        """Whether the member may use the tool. Every page, every selection and every call asks here.
+
+        A tool is decided once: Explain asks a hundred times, with one thing changed each time.
+        """
+        key = (tool.tool_id, tool.category_id, tool.is_meta)
+        known = self._decided.get(key)
+        if known is None:
+            known = self._decided[key] = self._decide(tool)
+        return known
+
+    def _decide(self, tool: Permittable) -> Permission:
         answer = self.rights.decide(tool.tool_id, tool.category_id, is_meta=tool.is_meta)
         if answer.allowed and tool.is_meta and tool.name == LOAD_CATEGORY and not self.loads:
             return Permission(False, "role", "it needs the admin right load_categories")

@@ -27,7 +27,8 @@ from sessions.selection.queries import new_session
 from toolhub.tenants.keyset import Page, page_of_sorted
 from toolhub.tenants.models import Membership
 
-TOOLS_A_PAGE = 50
+#: Of each that is kept back, each remedy is tried.
+TOOLS_A_PAGE = 15
 #: Characters of a description that a list shows.
 LINE_CHARS = 160
 #: Toolkits that a reason names.
@@ -165,7 +166,7 @@ def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     found = sorted(
         (group_of(key) * MATCHES + match, name, key)
         for key, name, match in names
-        if asked.state in ("", _state_of(inputs, key))
+        if not asked.state or asked.state == _state_of(inputs, key)
     )
     page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
     keys = [key for _, _, key in page.rows]
@@ -178,14 +179,14 @@ def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
 
 def _groups(inputs: Inputs) -> Callable[[int], int]:
     """The number of a tool's group, by its key."""
-    nearly = _nearly_sent(inputs)
+    sent, nearly, offered = inputs.sent, _nearly_sent(inputs), inputs.offered
 
     def group_of(key: int) -> int:
-        if key in inputs.sent:
+        if key in sent:
             return 0
         if key in nearly:
             return 1
-        return 2 if key in inputs.offered else 3
+        return 2 if key in offered else 3
 
     return group_of
 
@@ -269,7 +270,7 @@ def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tupl
         return dropped[0].reason, "in conflict"
     if spec.is_meta:
         return "it comes by itself where the agent has something to load", "nothing to load"
-    ways = [way for way in inputs.reading.offer.ways if way.spec.tool_id == spec.tool_id and way.bundle is not None]
+    ways = [way for way in inputs.reading.offer.ways_to.get(spec.tool_id, ()) if way.bundle is not None]
     if inputs.is_constant and ways:
         return "this agent only searches and calls what can be loaded, it is never sent", "searched, not sent"
     if row is not None and row.is_deferred:

@@ -14,11 +14,10 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import refusals
 from capabilities.models import Category
-from sessions.explain.answers import STAGES, STATES, Asked
-from sessions.explain.remedies import Change
+from sessions.explain.answers import STAGES, STATES, TOOLS_A_PAGE, Asked
+from sessions.explain.remedies.ways import Change
 from sessions.explain.why import MAX_MESSAGE, ROUTING, Explained, explain, subject_of
 from toolhub.tenants.api import ErrorOut, api_member, unknown
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership
 from toolhub.tenants.paging import (
     MAX_PAGE,
@@ -100,11 +99,11 @@ class Explain(APIView):
         responses={200: ExplanationOut, 400: ErrorOut, 403: ErrorOut},
     )
     def get(self, request: Request) -> Response:
-        """Every tool of the organisation by name: the verdict of every stage on what the next turn of the session would
-        send, and the single changes that would let it through."""
+        """Every tool of the organisation, at most 15 a page: the verdict of every stage on what the next turn of the
+        session would send, and the single changes that would let it through."""
         reader = api_member(request)
         only_parameters(request, "cursor", "limit", *QueryIn().fields)
-        limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
+        limit = min(integer_parameter(request, "limit", TOOLS_A_PAGE, 1, MAX_PAGE), TOOLS_A_PAGE)
         after = cursor_of(request)
         form = QueryIn(data={name: value for name, value in request.query_params.items() if name in QueryIn().fields})
         form.is_valid(raise_exception=True)

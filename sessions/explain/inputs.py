@@ -126,6 +126,11 @@ class Inputs:
         return frozenset(self.gathered[name].spec.tool_id for name in names)
 
     @cached_property
+    def last_place(self) -> int:
+        """Of the agent's own tools."""
+        return max((row.place for row in self.rows.values() if row.place is not None), default=0)
+
+    @cached_property
     def _meta(self) -> frozenset[int]:
         return frozenset(key for key, row in self.rows.items() if row.spec.is_meta)
 
@@ -141,7 +146,8 @@ class Inputs:
         return tuple(each for each in self.holdings.loads if each not in fallen)
 
     def brought_by(self, bundle: Bundle) -> frozenset[int]:
-        return frozenset(each.spec.tool_id for each in self.reading.offer.ways if is_same(each.bundle, bundle))
+        """Keys of the tools of something that could be loaded."""
+        return frozenset(each.spec.tool_id for each in self.reading.offer.tools_of(bundle))
 
     def clashes_with(self, bundle: Bundle) -> bool:
         sides = [side.bundle for clash in self.at_hand.clashes for side in (clash.existing, clash.candidate)]

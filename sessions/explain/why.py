@@ -12,7 +12,8 @@ from capabilities.models import Agent
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
 from sessions.explain.answers import Asked, Reasons, reasons_page
-from sessions.explain.remedies import Change, Remedies
+from sessions.explain.remedies.table import Remedies
+from sessions.explain.remedies.ways import Change
 from sessions.models import ChatSession
 from toolhub.tenants.models import Membership, Right
 

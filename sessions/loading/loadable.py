@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from capabilities.models import Agent, AgentScope, Toolkit
@@ -81,8 +83,14 @@ class LoadInputs:
     def to_search(self) -> list[Candidate]:
         """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
         sent = {None, *bundles_sent(self.place.agent, self.holdings)}
-        usable = (each for each in self.offer.candidates if each.spec.tool_id in self.usable)
-        return [each for each in usable if each.bundle not in sent]
+        usable = self.usable
+        return [each for each in self.offer.candidates if each.spec.tool_id in usable and each.bundle not in sent]
+
+    @cached_property
+    def at_hand(self) -> Mapping[int, Candidate]:
+        """What is there already, by the key of the tool: the first way to each."""
+        loaded = {None, *self.holdings.bundles}
+        return {way.spec.tool_id: way for way in reversed(self.offer.ways) if way.bundle in loaded}
 
     def loadable_of(self, bundle: Bundle) -> Loadable:
         return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
@@ -143,9 +151,8 @@ def _forbidden(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
 
 def _conflict(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     """Whether one of its tools is there already under other overrides."""
-    there = {each.spec.tool_id: each for each in reversed(_at_hand(reading))}
     for candidate in reading.offer.tools_of(bundle):
-        known = there.get(candidate.spec.tool_id)
+        known = reading.at_hand.get(candidate.spec.tool_id)
         if known is not None and known.spec.overrides != candidate.spec.overrides:
             message = (
                 f"Not loaded: {known.source} and {candidate.source} both have {candidate.spec.name}, "
@@ -154,11 +161,6 @@ def _conflict(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
             sides = {"existing": _side(known), "candidate": _side(candidate)}
             return LoadResult("conflict", bundle.name, message, {"tool": candidate.spec.name, **sides})
     return None
-
-
-def _at_hand(reading: LoadInputs) -> list[Candidate]:
-    loaded = {None, *reading.holdings.bundles}
-    return [way for way in reading.offer.ways if way.bundle in loaded]
 
 
 def _side(candidate: Candidate) -> dict[str, Any]:

@@ -30,10 +30,11 @@ from capabilities.models import (
     Tool,
 )
 from capabilities.pipeline.stages import STAGES, permitted, within_limit
-from sessions.explain.answers import ALONE, Asked, Reasons
+from sessions.explain.answers import ALONE, TOOLS_A_PAGE, Asked, Reasons
 from sessions.explain.answers import STAGES as ANSWERED
 from sessions.explain.fixes import fix
-from sessions.explain.remedies import REMEDIES, Change, Remedies
+from sessions.explain.remedies.table import REMEDIES, Remedies
+from sessions.explain.remedies.ways import Change
 from sessions.explain.why import Explained, Explanation, Subject, explain
 from sessions.loading.loadable import LoadResult
 from sessions.models import ChatSession, LoadedToolkit, LoadSource
@@ -524,7 +525,7 @@ def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membershi
     with CaptureQueriesContext(connection) as captured:
         page = client.get("/o/acme/explain/", address).content
 
-    assert page.count(b'class="explain-verdicts"') == 50
+    assert page.count(b'class="explain-verdicts"') == TOOLS_A_PAGE
     assert (len(captured) <= 14, len(page) <= 200_000) == (True, True), (len(captured), len(page))
 
 

@@ -1,0 +1,117 @@
+"""Changes of the agent: what it begins with, its own tools, whose credentials it acts with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from capabilities.agents.writes import agent_content, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.models import Agent, AgentScope
+from capabilities.pipeline.candidates import Bundle, Row
+from sessions.explain.inputs import Inputs
+from sessions.explain.remedies.ways import Blocked, Page, Way, bundles_with
+from toolhub.tenants.models import Membership
+
+
+def widen_scope(blocked: Blocked) -> Iterator[Way]:
+    """Let the agent act with what the organisation shares."""
+    agent = blocked.inputs.agent
+    yield _of_agent(
+        blocked,
+        f"the agent {agent} may act with the organisation’s credentials",
+        partial(_with_scope, blocked),
+        lambda stored: {"scope": AgentScope.ORGANISATION},
+    )
+
+
+def _with_scope(blocked: Blocked) -> Inputs:
+    agent = copy(blocked.inputs.agent)
+    agent.scope = AgentScope.ORGANISATION
+    shared = frozenset(key for key, row in blocked.inputs.rows.items() if row.spec.acts_as_organisation)
+    return blocked.inputs.changed(shared, agent=agent)
+
+
+def begin_with(blocked: Blocked) -> Iterator[Way]:
+    """Load a toolkit that holds the tool in each new session."""
+    for bundle in bundles_with(blocked):
+        if bundle.toolkit_id is not None:
+            name = bundle.name
+            yield _of_agent(
+                blocked,
+                f"the agent {blocked.inputs.agent} begins with toolkit {name}",
+                partial(_with_initial, blocked.inputs, bundle),
+                partial(_initial_with, name),
+                bundle,
+            )
+
+
+def _initial_with(name: str, stored: Agent) -> dict[str, Any]:
+    initial = [each for each, is_initial in allowed_toolkits(stored).items() if is_initial]
+    return {"initial_toolkits": (*initial, name)}
+
+
+def _with_initial(inputs: Inputs, bundle: Bundle) -> Inputs | None:
+    """None where another side disagrees with it, or the agent may not act with what is in it."""
+    is_shared = any(each.spec.acts_as_organisation for each in inputs.reading.offer.tools_of(bundle))
+    if is_shared and inputs.agent.scope == AgentScope.MEMBER:
+        return None
+    initial = replace(bundle, is_initial=True)
+    allowed = tuple(initial if each == bundle else each for each in inputs.holdings.allowed)
+    loads = tuple(replace(load, bundle=initial) if load.bundle == bundle else load for load in inputs.lasting_loads)
+    holdings = replace(inputs.holdings, allowed=allowed, loads=loads)
+    found = inputs.changed(inputs.brought_by(bundle), holdings=holdings)
+    return None if found.clashes_with(bundle) else found
+
+
+def send_at_once(blocked: Blocked) -> Iterator[Way]:
+    """Defer the tool no longer."""
+    spec = blocked.tool.spec
+    row = blocked.inputs.rows.get(spec.tool_id)
+    if row is not None and row.is_deferred:
+        yield _of_agent(
+            blocked,
+            f"the agent {blocked.inputs.agent} no longer defers it",
+            partial(_with_own, blocked, row.place),
+            lambda stored: {"deferred_tools": tuple(each for each in deferred_tools(stored) if each != spec.name)},
+        )
+
+
+def add_tool(blocked: Blocked) -> Iterator[Way]:
+    """Make it one of the agent's own."""
+    spec = blocked.tool.spec
+    row = blocked.inputs.rows.get(spec.tool_id)
+    if row is None or row.place is None:
+        yield _of_agent(
+            blocked,
+            f"it is one of the agent {blocked.inputs.agent}’s own tools",
+            partial(_with_own, blocked, blocked.inputs.last_place + 1),
+            lambda stored: {"tools": (*own_tools(stored), spec.name)},
+        )
+
+
+def _with_own(blocked: Blocked, place: int | None) -> Inputs | None:
+    spec, inputs = blocked.tool.spec, blocked.inputs
+    if spec.is_meta:
+        return None
+    row = replace(inputs.rows.get(spec.tool_id) or Row(spec, False, None, False), place=place, is_deferred=False)
+    found = inputs.changed()
+    return replace(found, rows={**found.rows, spec.tool_id: row}, offer=None)
+
+
+def _of_agent(
+    blocked: Blocked,
+    text: str,
+    inputs: Callable[[], Inputs | None],
+    content: Callable[[Agent], dict[str, Any]],
+    key: object = None,
+) -> Way:
+    agent = blocked.inputs.agent
+    return Way(text, Page("agent_update", (agent.slug,)), inputs, partial(_update_agent, agent.pk, content), key=key)
+
+
+def _update_agent(key: int, content: Callable[[Agent], dict[str, Any]], actor: Membership) -> Agent:
+    stored = Agent.objects.for_display().get(pk=key)
+    return update_agent(stored, replace(agent_content(stored), **content(stored)), actor=actor)
