@@ -199,6 +199,7 @@ def test_every_page_and_list_that_a_member_reads_is_asked_of_a_filled_organisati
     assert {"tool_list", "role_matrix", "session_detail", "api-session-toolkits", "api-data-tasks"} <= names
     assert {cost.address: cost.status for cost in found if cost.status not in (200, 302)} == {}
     assert all(cost.bytes > 0 and cost.ms > 0 for cost in found if cost.status == 200)
-    totals = pages.summary(found, 1.0)
+    totals = pages.summary(found, (1.0, 2.0))
+    assert totals["errors"] == []
     assert totals["pages"] == len(found)
     assert totals["largest_bytes"] == max(cost.bytes for cost in found)
