@@ -292,4 +292,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.ending import to_its_end
+
+    sys.exit(to_its_end(main))
