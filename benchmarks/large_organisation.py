@@ -436,6 +436,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "trial_id": _first(TrialRun).public_id,
         "slug": model.provider.slug,
         "model_id": model.public_id,
+        "key": "max_tokens",
         "grant_id": _first(Grant).public_id,
         "request_id": GrantRequest.objects.order_by("pk")[1].public_id,
         "own_request": _first(GrantRequest).public_id,
