@@ -1,11 +1,13 @@
 """Kills workers and the broker under load, and counts what became of the turns.
 
-    .venv/bin/python benchmarks/crash.py [--turns 200] [--seconds 40] [--kill-every 2] [--no-broker]
+    .venv/bin/python benchmarks/crash.py [--turns 200] [--seconds 40] [--kill-every 2] [--no-broker] [--dialect chat]
 
 A web server takes turns over REST, two workers (--workers) run them, a scripted model asks for two tool calls a turn,
 and each call leaves a mark in a counting process that nobody kills. While turns come in, one worker, picked at random,
 is ended by SIGKILL every 2 s and started again; half way, the broker is too, and forgets everything. With --no-broker
-none is there from begin to end. The data folder is thrown away; DATABASE_URL, where set, names an empty database to use
+none is there from begin to end. With --dialect responses the model refuses tools in chat completions, as OpenAI's
+reasoning models do, and calls that come back without their reasoning: the service finds that out by itself, under the
+load. The data folder is thrown away; DATABASE_URL, where set, names an empty database to use
 instead of SQLite.
 
 The last line of standard output is a JSON object. With any of the first four above 0 the exit code is 1:
@@ -75,6 +77,7 @@ class House:
     folder: Path
     with_broker: bool
     worker_count: int
+    dialect: str = "chat"
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def __post_init__(self) -> None:
@@ -106,6 +109,7 @@ class House:
             "OPENAI_BASE_URL": f"http://127.0.0.1:{model_port}/v1",
             "OPENAI_API_KEY": "benchmark",
             "BENCHMARK_COUNTER_PORT": str(self.counter_port),
+            "BENCHMARK_DIALECT": self.dialect,
         }
 
     def part(self, name: str, argv: Sequence[str]) -> Part:
@@ -244,7 +248,7 @@ def throw_away(keep: bool) -> Iterator[Path]:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     begun = time.monotonic()
     with throw_away(options.keep) as folder:
-        house = House(folder, with_broker=not options.no_broker, worker_count=options.workers)
+        house = House(folder, with_broker=not options.no_broker, worker_count=options.workers, dialect=options.dialect)
         try:
             house.start()
             say(f"up after {time.monotonic() - begun:.0f} s")
@@ -269,6 +273,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "kills_in_work": load.kills_in_work,
         "broker_kills": load.broker_kills,
         "broker": not options.no_broker,
+        "dialect": options.dialect,
         "seconds": round(time.monotonic() - begun),
     }
 
@@ -284,6 +289,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180.0, help="seconds to wait for the last turn, after the load")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-broker", action="store_true", help="the broker is away for the whole run")
+    parser.add_argument(
+        "--dialect", choices=("chat", "responses"), default="chat", help="that the model takes tools in"
+    )
     parser.add_argument("--seed", type=int, default=None, help="of the choice whom to kill")
     parser.add_argument("--keep", action="store_true", help="keep the data folder, with the logs")
     line = run(parser.parse_args())

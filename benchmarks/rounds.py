@@ -1,4 +1,4 @@
-"""Twenty rounds of one conversation in each loading mode, run as a worker runs them, with the bytes of every request.
+"""Twenty rounds of one conversation in a loading mode and a dialect, run as a worker does, with each request's bytes.
 
 The model is a script: what it asks for depends on nothing but the tools that a request carries. Django must be set up.
 """
@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from benchmarks.scenes import OWN, PROMPT, SCENES, TOOLKITS, Json, Load, Scene, Unload
-from benchmarks.world import chunk
+from benchmarks.scenes import OWN, PROMPT, SCENES, TOOLKITS, Load, Scene, Unload
 from capabilities.agents.writes import AgentContent, create_agent
-from capabilities.models import Agent, LanguageModel, LoadingMode, Provider
+from capabilities.models import Agent, Dialect, LanguageModel, LoadingMode, Provider
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
 from sessions.chats.writes import open_session
 from sessions.loading.loadable import LoadTarget
@@ -23,6 +22,7 @@ from sessions.loading.writes import By, load, unload
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
 from sessions.turns import accepting
 from sessions.worker.process import work_on
+from tests.scripted_openai import Say, call, rendered
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
@@ -42,29 +42,29 @@ class Model:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/v1"
 
-    def deltas(self, body: bytes) -> list[Json]:
+    def reply(self, body: bytes) -> Say:
         number, part = len(self.bodies), self._plan[len(self.bodies)]
         self.bodies.append(body)
+        sealed = f"gAAAA{number:02}" + 25 * "0123456789abcdef"
         if isinstance(part, str):
-            return [{"content": part}, {}]
-        at_hand = {tool["function"]["name"] for tool in json.loads(body).get("tools", ())}
-        calls = []
-        for index, act in enumerate(part):
-            name, arguments = act.call(at_hand)
-            function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-            calls.append({"index": index, "id": f"call_{number}_{index}", "type": "function", "function": function})
-        return [{"tool_calls": calls}, {}]
+            return Say(part, reasoning=sealed)
+        at_hand = {tool.get("function", tool)["name"] for tool in json.loads(body).get("tools", ())}
+        acts = [act.call(at_hand) for act in part]
+        calls = [
+            call(name, json.dumps(arguments, ensure_ascii=False), id=f"call_{number}_{index}")
+            for index, (name, arguments) in enumerate(acts)
+        ]
+        return Say(calls=calls, reasoning=sealed)
 
 
 def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            deltas = model.deltas(self.rfile.read(int(self.headers["Content-Length"])))
-            events = "".join(f"data: {json.dumps(chunk(delta))}\n\n" for delta in deltas)
+            raw = rendered(model.reply(self.rfile.read(int(self.headers["Content-Length"]))), self.path)
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
-            self.wfile.write(f"{events}data: [DONE]\n\n".encode())
+            self.wfile.write(raw.body)
 
         def log_message(self, *args: object) -> None:
             pass
@@ -103,10 +103,12 @@ def add_toolkits(member: Membership) -> None:
         create_toolkit(ToolkitContent(name, f"The {name}.", lines), actor=member)
 
 
-def play(member: Membership, mode: LoadingMode, scenes: Sequence[Scene] = SCENES) -> list[Sent]:
+def play(
+    member: Membership, mode: LoadingMode, dialect: Dialect = Dialect.CHAT, scenes: Sequence[Scene] = SCENES
+) -> list[Sent]:
     """The scenes with an agent of this loading mode, which may load TOOLKITS. The caller's scope is the member's."""
     with playing(scenes) as model:
-        session = open_session(member, _agent(member, mode, model.url))
+        session = open_session(member, _agent(member, mode, dialect, model.url))
         for scene in scenes:
             if mode == LoadingMode.CONSTANT:
                 _by_hand(session, scene)
@@ -117,9 +119,11 @@ def play(member: Membership, mode: LoadingMode, scenes: Sequence[Scene] = SCENES
         return _sent(session, model.bodies)
 
 
-def _agent(member: Membership, mode: LoadingMode, url: str) -> Agent:
-    slug = mode.replace("_", "-")
-    provider = Provider.objects.create(organisation_id=member.organisation_id, slug=slug, name=slug, base_url=url)
+def _agent(member: Membership, mode: LoadingMode, dialect: Dialect, url: str) -> Agent:
+    slug = f"{mode}-{dialect}".replace("_", "-")
+    provider = Provider.objects.create(
+        organisation_id=member.organisation_id, slug=slug, name=slug, base_url=url, dialect=dialect
+    )
     model = LanguageModel.objects.create(organisation_id=member.organisation_id, provider=provider, name="scripted")
     content = AgentContent(
         slug,

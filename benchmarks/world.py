@@ -1,16 +1,22 @@
 """The world around the service under test, as two small ASGI apps that each run in a process of their own.
 
 `counter` counts what tools did: it is the witness, and remembers every execution with its key. `model` is a provider
-that speaks the OpenAI protocol and always does the same: two tool calls in two rounds, then an answer.
+that speaks the OpenAI protocol and always does the same: two tool calls in two rounds, then an answer. Where the
+environment says BENCHMARK_DIALECT=responses, it refuses as OpenAI's reasoning models do: tools in chat completions, and
+calls that come back without the reasoning in front of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from tests.scripted_openai import Say, call, rendered
+from tests.vendors import openai_with_reasoning
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,6 +27,8 @@ TOOL_SECONDS = 0.1
 MODEL_SECONDS = 0.1
 #: Tool calls of one turn.
 CALLS = 2
+#: In responses: what stands for the reasoning in front of each reply.
+SEALED = "gAAAA" + 40 * "0123456789abcdef"
 
 marks: list[Json] = []
 
@@ -48,29 +56,29 @@ async def model(scope: Json, receive: Receive, send: Send) -> None:
         body += message.get("body", b"")
         more = message.get("more_body", False)
     await asyncio.sleep(MODEL_SECONDS)
-    chunks = [chunk(delta) for delta in reply_to(json.loads(body)["messages"])] if body else []
-    events = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
-    await answer(send, f"{events}data: [DONE]\n\n".encode(), "text/event-stream")
+    if not body:
+        await answer(send, b"{}", "application/json")
+        return
+    path, request = scope["path"].removeprefix("/v1"), json.loads(body)
+    refused = openai_with_reasoning(path, request) if os.environ.get("BENCHMARK_DIALECT") == "responses" else None
+    raw = refused or rendered(reply_to(request), path)
+    await answer(send, raw.body, raw.headers["Content-Type"], raw.status)
 
 
-def reply_to(messages: list[Json]) -> list[Json]:
-    """The deltas of the next reply: what the turn has done so far is all in its messages."""
-    last_user = max(index for index, message in enumerate(messages) if message["role"] == "user")
-    done = sum(message["role"] == "tool" for message in messages[last_user:])
+def reply_to(request: Json) -> Say:
+    """The next reply: what the turn has done so far is all in its messages, or in its items."""
+    items = request["messages"] if "messages" in request else request["input"]
+    last_user = max(index for index, item in enumerate(items) if item.get("role") == "user")
+    done = sum(
+        "tool" in item.get("role", "") or item.get("type") == "function_call_output" for item in items[last_user:]
+    )
     if done >= CALLS:
-        return [{"content": "Both marks are "}, {"content": "left."}, {}]
-    arguments = json.dumps({"label": f"{messages[last_user]['content']}/{done + 1}"})
-    function = {"name": "leave_mark", "arguments": arguments}
-    return [{"tool_calls": [{"index": 0, "id": f"call_{done + 1}", "type": "function", "function": function}]}, {}]
+        return Say("Both marks are left.", reasoning=SEALED)
+    mark = call("leave_mark", {"label": f"{items[last_user]['content']}/{done + 1}"}, id=f"call_{done + 1}")
+    return Say(calls=[mark], reasoning=SEALED)
 
 
-def chunk(delta: Json) -> Json:
-    choice = {"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}
-    usage = {"usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}} if not delta else {}
-    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **usage}
-
-
-async def answer(send: Send, body: bytes, content_type: str) -> None:
+async def answer(send: Send, body: bytes, content_type: str, status: int = 200) -> None:
     headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

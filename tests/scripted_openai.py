@@ -204,7 +204,7 @@ def sse(*events: Any, done: bool = True) -> bytes:
     return b"".join(parts) + (b"data: [DONE]\n\n" if done else b"")
 
 
-def _told(reply: Say, path: str) -> Raw:
+def rendered(reply: Say, path: str) -> Raw:
     """The reply in the dialect of the address."""
     if path.endswith("/responses"):
         return Raw(sse(*reply.events(), done=False), delay=reply.delay)
@@ -275,7 +275,7 @@ class ScriptedOpenAI:
                     self._answer(outer.take(self.path, body, headers))
 
             def _answer(self, reply: Reply) -> None:
-                raw = reply if isinstance(reply, Raw) else _told(reply, self.path)
+                raw = reply if isinstance(reply, Raw) else rendered(reply, self.path)
                 time.sleep(raw.delay)
                 self.close_connection = True
                 if raw.reset:

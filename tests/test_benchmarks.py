@@ -27,8 +27,14 @@ from sessions.models import ChatSession, Step, Turn, TurnEvent
 
 @pytest.mark.django_db(transaction=True)
 def test_what_repeats_of_each_request_reaches_its_goal_in_each_loading_mode() -> None:
-    modes = prefix.rows_per_mode()
+    dialects = prefix.rows_per_dialect()
 
+    assert list(dialects) == ["chat", "responses"]
+    for modes in dialects.values():
+        check_modes(modes)
+
+
+def check_modes(modes: prefix.Modes) -> None:
     found = prefix.shares(modes)
     assert list(found) == ["next_request", "same_run", "constant"]
     assert 0 < found["next_request"] < 1
@@ -54,6 +60,7 @@ def test_what_repeats_is_measured_in_the_order_tools_then_messages() -> None:
 
     assert sent[0] == '[{"type":"function","function":{"name":"a"}}]{"role":"user","content":"Hä"}'.encode()
     assert prefix.common_bytes(sent[0], sent[1]) == len(sent[0])
+    assert prefix.rendering(prefix.compact({"input": [{"a": 1}], "tools": []})) == b'[]{"a":1}'
     assert prefix.common_bytes(sent[1], sent[2]) == len(json.dumps([tool], separators=(",", ":"))) - 1
 
 

@@ -1,12 +1,12 @@
 """How much of a model call repeats, from its front, the same agent's last one: what a provider's cache can know.
 
 Counted in the order in which providers render a request: tools, then messages. Of the messages only a hash is kept, so
-one that differs counts as new from its first byte.
+one that differs counts as new from its first byte. Another model, and another dialect, know nothing of the last call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,18 +24,25 @@ class Prefix:
     marks: dict[str, Any]
 
 
-def prefix_of(turn: Turn, tool_set: ToolSet, messages: Sequence[str], first_turn: int) -> Prefix:
-    """`messages` are as they went out, each as JSON; `first_turn` is the number of the oldest turn in them. One query
-    where the tools changed, else none."""
+def prefix_of(
+    turn: Turn, tool_set: ToolSet, messages: Sequence[str], first_turn: int, *, tools_of: Callable[[str], str]
+) -> Prefix:
+    """`messages` are as they went out, each as JSON; `first_turn` is the number of the oldest turn in them; `tools_of`
+    makes stored definitions as they go out. One query where the tools changed, else none."""
     sizes = [len(text.encode()) for text in messages]
     hashes = [sha256_hex(text)[:16] for text in messages]
-    tools = len(tool_set.wire.encode())
-    last_set, last_hashes = _last(turn)
-    if last_set == tool_set.pk:
+    sent_tools = tools_of(tool_set.wire)
+    tools = len(sent_tools.encode())
+    model = sha256_hex(f"{turn.model.origin} {turn.model.dialect}")[:16]
+    last_model, last_set, last_hashes = _last(turn)
+    if last_model != model:
+        same = 0
+    elif last_set == tool_set.pk:
         same = tools + _same_messages(sizes, hashes, last_hashes)
     else:
-        same = _same_tools(tool_set, last_set)
-    marks = {"tool_set": tool_set.pk, "messages": hashes, "first_turn": first_turn}
+        last = ToolSet.objects.filter(pk=last_set).values_list("wire", flat=True).first() if last_set else None
+        same = _common_bytes(tools_of(last), sent_tools) if last else 0
+    marks = {"model": model, "tool_set": tool_set.pk, "messages": hashes, "first_turn": first_turn}
     return Prefix(tools + sum(sizes), same, marks)
 
 
@@ -49,11 +56,13 @@ def remembered(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None) -> Pr
     return Prompt(session.last_prompt, session.tool_order)
 
 
-def _last(turn: Turn) -> tuple[int | None, list[str]]:
+def _last(turn: Turn) -> tuple[str, int | None, list[str]]:
     """The marks of the last call; a value that is none of ours counts as no call."""
     stored = _as_dict(_as_dict(turn.session.last_prompt).get(str(turn.agent_id)))
     key, hashes = stored.get("tool_set"), stored.get("messages")
-    return (key if isinstance(key, int) else None), (hashes if isinstance(hashes, list) else [])
+    if not isinstance(key, int) or not isinstance(hashes, list):
+        return "", None, []
+    return str(stored.get("model", "")), key, hashes
 
 
 def _same_messages(sizes: Sequence[int], hashes: Sequence[str], last: Sequence[str]) -> int:
@@ -63,11 +72,6 @@ def _same_messages(sizes: Sequence[int], hashes: Sequence[str], last: Sequence[s
             break
         same += size
     return same
-
-
-def _same_tools(tool_set: ToolSet, last_set: int | None) -> int:
-    last = ToolSet.objects.filter(pk=last_set).values_list("wire", flat=True).first() if last_set else None
-    return _common_bytes(last, tool_set.wire) if last else 0
 
 
 def _common_bytes(one: str, other: str) -> int:

@@ -165,7 +165,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     )
 
     def stored(reply: Reply) -> dict[str, Any]:
-        prefix = prefix_of(turn, tool_set, asking.question.parts, past.first)
+        prefix = prefix_of(turn, tool_set, asking.question.parts, past.first, tools_of=asking.question.tools_of)
         return {
             "started_at": started_at,
             "tool_set": tool_set,

@@ -52,6 +52,11 @@ class Question:
         parts: list[str] = self._dialect.parts(self.messages, fills(self.model.lessons))
         return parts
 
+    def tools_of(self, wire: str) -> str:
+        """Stored definitions as they go out."""
+        sent: str = self._dialect.tools_of(wire)
+        return sent
+
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """What goes out beside messages and tools."""
@@ -75,7 +80,7 @@ class Question:
 
     @cached_property
     def body(self) -> bytes:
-        body: bytes = self._dialect.body(self.parts, self._dialect.tools_of(self.tools), self.parameters)
+        body: bytes = self._dialect.body(self.parts, self.tools_of(self.tools), self.parameters)
         return body
 
     @property
