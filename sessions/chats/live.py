@@ -23,7 +23,7 @@ from django.utils.html import escape
 from sessions.access import rights_in
 from sessions.chats.queries import turn_or_404
 from sessions.chats.readers import Reader, open_readers
-from sessions.chats.streams import STILL_HERE, Pulse
+from sessions.chats.stream_limits import STILL_HERE, Pulse
 from sessions.models import Turn
 from sessions.turns.events import Delta, watch
 from toolhub.tenants.access import MemberRequest, membership_of_user

@@ -24,7 +24,7 @@ from rest_framework.views import APIView
 
 from sessions.access import check_may_touch, visible_sessions, visible_to
 from sessions.chats.readers import Reader, open_readers
-from sessions.chats.streams import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
+from sessions.chats.stream_limits import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
 from sessions.models import Step, Turn
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event, watch

@@ -32,7 +32,7 @@ from sessions.chats.queries import (
     turns_after,
     turns_page,
 )
-from sessions.chats.streams import TRY_AGAIN, TooManyStreams, event_stream
+from sessions.chats.stream_limits import TRY_AGAIN, TooManyStreams, event_stream
 from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.panel import panel_of
 from sessions.loading.queries import around

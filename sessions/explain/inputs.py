@@ -17,8 +17,8 @@ from capabilities.pipeline.permissions import MemberPermissions, permissions_at_
 from capabilities.pipeline.stages import Situation, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
+from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of, in_reach
 
 
 @dataclass(frozen=True)

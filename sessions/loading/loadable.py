@@ -13,8 +13,8 @@ from capabilities.pipeline.permissions import MemberPermissions, permissions_at_
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models import ChatSession
+from sessions.selection.holdings import Holdings, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import situation_of
-from sessions.selection.reach import Holdings, bundles_sent, holdings_of, in_reach
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
+from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of
 from sessions.selection.queries import Selection, meta_tools, selected
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_of
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 

@@ -20,8 +20,8 @@ from capabilities.routing.tool_search import Searched, search, words_of
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.models import Step, StepKind
+from sessions.selection.holdings import offer_at_hand
 from sessions.selection.queries import meta_tools, selected, situation_of
-from sessions.selection.reach import offer_at_hand
 
 
 class How(StrEnum):

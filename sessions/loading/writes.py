@@ -21,8 +21,8 @@ from capabilities.pipeline.candidates import Bundle
 from capabilities.pipeline.permissions import permissions_of
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
+from sessions.selection.holdings import Holdings, Load, holdings_of
 from sessions.selection.queries import Selection, meta_tools
-from sessions.selection.reach import Holdings, Load, holdings_of
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 

@@ -27,7 +27,7 @@ from sessions.loop.execution import Outcome
 from sessions.loop.models.client import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
-from sessions.selection.reach import reachable_tool_ids
+from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
 from sessions.turns.fencing import HELD, Claim, check_may_start, fence, hold
 from sessions.turns.held import Held

@@ -40,8 +40,8 @@ from sessions.previews.concerned import (
 )
 from sessions.previews.roles import agents_of, sent_by
 from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
+from sessions.selection.holdings import Load, loads_in
 from sessions.selection.queries import Selection
-from sessions.selection.reach import Load, loads_in
 from toolhub.tenants.models import Membership
 
 AGENTS_SHOWN = 8

@@ -40,7 +40,7 @@ from sessions.previews.concerned import (
     usable_by,
 )
 from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
-from sessions.selection.reach import loads_in
+from sessions.selection.holdings import loads_in
 from toolhub.tenants.models import Membership
 
 #: What a role that is not there says.

@@ -23,8 +23,8 @@ from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
+from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection.queries import Selection, meta_tools, new_session, selected
-from sessions.selection.reach import Holdings, Load, bundles_sent, holdings_from
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.

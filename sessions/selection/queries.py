@@ -24,7 +24,7 @@ from capabilities.pipeline.permissions import MemberPermissions, permissions_at_
 from capabilities.pipeline.stages import Situation, Verdict
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
-from sessions.selection.reach import Holdings, Load, holdings_of, offer_at_hand
+from sessions.selection.holdings import Holdings, Load, holdings_of, offer_at_hand
 from toolhub.tenants.models import Membership
 
 

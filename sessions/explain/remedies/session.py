@@ -15,7 +15,7 @@ from sessions.loading.loadable import LoadTarget, why_not
 from sessions.loading.queries import load_for
 from sessions.loading.writes import By
 from sessions.models import LoadSource
-from sessions.selection.reach import Load
+from sessions.selection.holdings import Load
 from toolhub.tenants.models import Membership
 
 

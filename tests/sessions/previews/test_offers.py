@@ -28,8 +28,8 @@ from sessions.loading.writes import By, load, load_category
 from sessions.models import ChatSession, LoadedToolkit, TurnStatus
 from sessions.previews.concerned import Group
 from sessions.previews.offers import AgentChange, OfferImpact, OverrideChange, impact_of_agent, impact_of_toolkit
+from sessions.selection.holdings import holdings_of
 from sessions.selection.queries import Selection, selection_preview
-from sessions.selection.reach import holdings_of
 from tests.cast import (
     allow_toolkit,
     give_tool,

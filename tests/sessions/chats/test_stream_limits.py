@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from sessions.chats import streams
-from sessions.chats.streams import OpenStreams, TooManyStreams, event_stream
+from sessions.chats import stream_limits as streams
+from sessions.chats.stream_limits import OpenStreams, TooManyStreams, event_stream
 from sessions.models import ChatSession, TurnStatus
 from tests.browser import TOKEN, service
 from tests.cast import make_agent, make_session, make_turn
