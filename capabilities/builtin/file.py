@@ -1,4 +1,4 @@
-"""Files of the organisation's workspace, as tools. Knows text and lines; how a path is walked, _workspace knows."""
+"""Files of the organisation's workspace, as tools. It knows text and lines, `_lib/workspace` knows paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read-only git on repositories in the workspace. How git is kept from running anything, _repository knows."""
+"""Read-only git on repositories in the workspace. `_lib/repository` keeps git from running anything."""
 
 from __future__ import annotations
 

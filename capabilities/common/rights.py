@@ -1,4 +1,7 @@
-"""May this member make the change? Admin rights, whole or limited to a category. What one may *use* is in `active`."""
+"""May this member make the change? Admin rights, whole or limited to a category.
+
+What one may *use* is in `pipeline/permissions`.
+"""
 
 from __future__ import annotations
 

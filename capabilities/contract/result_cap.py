@@ -1,4 +1,7 @@
-"""How much of a tool's result the model gets to see."""
+"""How much of a tool's result the model gets to see.
+
+In a long turn `sessions/loop/history` cuts older results again.
+"""
 
 from __future__ import annotations
 

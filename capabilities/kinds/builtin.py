@@ -1,4 +1,4 @@
-"""Tools of this service's own code."""
+"""Runs tools that are functions of this service's own code."""
 
 from __future__ import annotations
 

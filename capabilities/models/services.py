@@ -1,5 +1,4 @@
-"""What an organisation set up of the world outside: addresses and credentials, a row a service; and what a test of it
-showed."""
+"""Services that an organisation set up: addresses and credentials, and what a test of them showed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What brings a tool within an agent's reach: its own, the core, toolkits, loaded categories. It asks for no rights."""
+"""What brings a tool within an agent's reach, and in which order: its own, the core, toolkits, loaded categories.
+
+No rights are asked for here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was read of an organisation's catalogue, kept in the process while the organisation's registry version stands.
+"""A cache: what was read of an organisation's catalogue, while the organisation's registry version stands.
 
 Every write of the catalogue raises that version, in its own transaction. Whoever asks here read the version first, so
 that nothing old is ever kept under a newer one. What depends on the time, or on one member, is not kept.

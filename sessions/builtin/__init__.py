@@ -1,1 +1,1 @@
-"""The built-in tools that read this service's own conversations."""
+"""The built-in tools that need sessions: loading, delegation, schedules, reminders, and reading what was said."""

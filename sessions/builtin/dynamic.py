@@ -1,6 +1,7 @@
-"""The tools with which an agent changes what its session has at hand. It gets them where it has something to load.
+"""The tools that load and unload toolkits: `load_toolkit` and others.
 
-They go through the same functions as the browser and the REST API; each answers with JSON that says what came of it.
+An agent has them where it has something to load. They go through the same functions as the browser and the REST API;
+each answers with JSON that says what came of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One tool call: may it, do its arguments fit, run it under its deadline, cap what it returned.
+"""Runs one tool call: checks the right and the arguments, keeps the deadline, caps what came back.
 
 Whatever goes wrong becomes an Outcome that the model can read; nothing raised by a tool leaves this room.
 """

@@ -1,5 +1,6 @@
-"""Threads that run tools, kept for the next tool with their connection to the database: to start a thread and to open
-a connection costs more than many a tool.
+"""Threads that run tools, kept for the next tool with their connection to the database.
+
+To start a thread and to open a connection costs more than many a tool.
 
 Python cannot end a thread. One whose tool does not come back in its time is let go: it runs nothing else and ends with
 its tool, and the next call gets another one.

@@ -1,4 +1,4 @@
-"""Schedules: what a member, a page, the REST API and the tools `cron_*` do with them, and what they read.
+"""Writes of schedules, for pages, the REST API and the tools `cron_*`.
 
 A schedule's turns act with the rights of its member. So only its member adds, edits or switches it on; whoever has the
 right `sessions` sees everybody's, switches them off and deletes them.

@@ -1,5 +1,7 @@
-"""A tool run by hand: asked for here, with an audit row of its own, and run by a worker with the same checks, deadline,
-cap and masks as a call of a turn."""
+"""A tool run by hand: asked for here, with an audit row, and run by a worker.
+
+The checks, the deadline, the cap and the masks are those of a call of a turn.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The end of a turn, and what follows from it in the same transaction: no step and no child of it stays open, the turn
-that waits for it goes on. The session's next one is rung for where no worker ends the turn: one that does takes the
-next turn itself."""
+"""The end of a turn, and what follows from it in the same transaction.
+
+No step and no child of it stays open, and the turn that waits for it goes on. The session's next turn is rung for where
+no worker ends this one: a worker takes the next turn itself.
+"""
 
 from __future__ import annotations
 

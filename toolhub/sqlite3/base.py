@@ -1,4 +1,6 @@
-"""SQLite has one writer at a time, and those who wait for it only look again and again: who comes last may be first.
+"""The SQLite backend of the database, with a fair queue of writers.
+
+SQLite has one writer at a time, and those who wait for it only look again and again: who comes last may be first.
 
 Here the threads of a process queue for the right to write, first come, first served, and one of them at a time looks
 whether another process is writing. A transaction takes its turn at its first statement, not when its block begins, so

@@ -1,5 +1,7 @@
-"""What every write of configuration asks: nobody below access `admin` widens what they themselves may use or administer
-by category, and nobody changes anything of a member of higher access.
+"""What every write of configuration asks: does it give its actor more than the actor has?
+
+Nobody below access `admin` widens what they themselves may use or administer by category, and nobody changes
+anything of a member of higher access.
 
 What a member may use, and what roles say, is known to the apps above. They register here how both are read
 (`register_powers`).

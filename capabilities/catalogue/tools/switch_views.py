@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from capabilities.catalogue.previews import impact_of_switching_off
-from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.tools.queries import shown_tool_or_404
+from capabilities.catalogue.tools.views import mark_tool
+from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
 from capabilities.common.pages import page_before
 from capabilities.common.previews import digest
 from capabilities.common.refused import ChangeRefused
@@ -27,8 +29,20 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])
-    answer = _shown_first(request, member, [tool.name])
-    return answer or _back(request, tools.tool_switch(request, org, name))
+    if answer := _shown_first(request, member, [tool.name]):
+        return answer
+    try:
+        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
+    except ChangeRefused as error:
+        if request.htmx:
+            raise
+        messages.error(request, str(error))
+        return _back(request, member)
+    if request.htmx:
+        mark_tool(tool, may_switch=True)
+        return render(request, "capabilities/catalogue/_tool_switch.html", {"tool": tool})
+    messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
+    return _back(request, member)
 
 
 @require_POST
@@ -39,8 +53,20 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
     names = sorted(set(request.POST.getlist("names")))
     found = Tool.objects.filter(name__in=names).values_list("category__name", flat=True)
     require(member, Right.CATALOGUE, set(found))
-    answer = _shown_first(request, member, names) if names else None
-    return answer or _back(request, tools.tools_switch(request, org))
+    if not names:
+        messages.warning(request, "Tick the tools to switch first.")
+        return _back(request, member)
+    if answer := _shown_first(request, member, names):
+        return answer
+    enabled = request.POST.get("enabled") == "1"
+    try:
+        changed = set_tools_enabled(names, enabled, actor=member)
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    else:
+        of_them = f"{changed} of {len(names)} tools" if changed != 1 else "1 tool"
+        messages.success(request, f"Switched {of_them} {'on' if enabled else 'off'}.")
+    return _back(request, member)
 
 
 def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -> HttpResponse | None:
@@ -63,11 +89,8 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
     return render(request, template, context | {"name": names[0], "count": impact.members})
 
 
-def _back(request: MemberRequest, response: HttpResponse) -> HttpResponse:
+def _back(request: MemberRequest, member: Membership) -> HttpResponse:
     """To the page that the switch was on, not to the one that asked."""
     page = request.POST.get("back", "")
-    if "Location" in response and url_has_allowed_host_and_scheme(
-        page, {request.get_host()}, require_https=request.is_secure()
-    ):
-        response["Location"] = page
-    return response
+    is_ours = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
+    return redirect(page if is_ours else page_before(request, member))

@@ -1,4 +1,4 @@
-"""The pages of the catalogue: the list, one tool, who may use it, and the switches."""
+"""The pages of the catalogue: the list, one tool, and who may use it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
-from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled, set_tools_enabled
-from capabilities.common.pages import page_before, refused, show_refusal, status_of
+from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.parameters import parameter_rows
 from capabilities.models import Tool
@@ -101,46 +101,6 @@ def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "capabilities/catalogue/_tool_members.html" if request.htmx else "capabilities/catalogue/tool_members.html"
     )
     return render(request, template, {"tool": tool, **address.context(page)})
-
-
-@require_POST
-@signed_in
-def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Switch a tool on or off; htmx gets the switch back, a browser its page."""
-    member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    tool = shown_tool_or_404(name)
-    try:
-        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
-    except ChangeRefused as error:
-        if request.htmx:
-            raise
-        messages.error(request, str(error))
-        return redirect(page_before(request, member))
-    if request.htmx:
-        mark_tool(tool, may_switch=True)
-        return render(request, "capabilities/catalogue/_tool_switch.html", {"tool": tool})
-    messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
-    return redirect(page_before(request, member))
-
-
-@require_POST
-@signed_in
-def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
-    """Switch the ticked tools on or off, all or none."""
-    member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    names = sorted(set(request.POST.getlist("names")))
-    enabled = request.POST.get("enabled") == "1"
-    if not names:
-        messages.warning(request, "Tick the tools to switch first.")
-        return redirect(page_before(request, member))
-    try:
-        changed = set_tools_enabled(names, enabled, actor=member)
-    except ChangeRefused as error:
-        messages.error(request, str(error))
-    else:
-        of_them = f"{changed} of {len(names)} tools" if changed != 1 else "1 tool"
-        messages.success(request, f"Switched {of_them} {'on' if enabled else 'off'}.")
-    return redirect(page_before(request, member))
 
 
 @require_POST
