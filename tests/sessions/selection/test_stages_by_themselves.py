@@ -119,6 +119,7 @@ def deny_by_role(member: Membership, name: str) -> None:
         tool = Tool.objects.select_related("category").get(name=name)
         role.rules.create(organisation=member.organisation, category=tool.category, effect="allow")
         role.rules.create(organisation=member.organisation, tool=tool, effect="deny")
+        touch_registry(member.organisation_id)
 
 
 @pytest.mark.parametrize("mode", [LoadingMode.NEXT_REQUEST, LoadingMode.CONSTANT])
