@@ -17,18 +17,18 @@ HEAVY = (
     "session_detail",
     "session_toolkits",
     "api-session-toolkits",
-    "api-toolkits?limit",
-    "api-roles?limit",
+    "api-toolkits?limit=200",
+    "api-roles?limit=200",
     "role_matrix",
-    "role_matrix?q",
+    "role_matrix?q=tool_00",
     "role_create",
     "role_detail",
     "tool_list",
     "toolkit_list",
     "agent_detail",
     "category_list",
-    "api-tools?limit",
-    "api-categories?limit",
+    "api-tools?limit=200",
+    "api-categories?limit=200",
 )
 #: Lists of toolkits and categories that stand on their page whole, a short line of each; and those over REST of which
 #: the smaller organisation has no full page.
@@ -36,9 +36,9 @@ WHOLE = {
     "toolkit_list",
     "category_list",
     "agent_detail",
-    "api-categories?limit",
-    "api-toolkits?limit",
-    "api-roles?limit",
+    "api-categories?limit=200",
+    "api-toolkits?limit=200",
+    "api-roles?limit=200",
 }
 
 
