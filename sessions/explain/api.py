@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import refusals
 from capabilities.models import Category
-from sessions.explain.answers import STAGES, STATES, TOOLS_A_PAGE, Asked
+from sessions.explain.reasons import STAGES, STATES, TOOLS_A_PAGE, Asked
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import MAX_MESSAGE, ROUTING, Explained, explain, subject_of
 from toolhub.tenants.api import ErrorOut, api_member, unknown

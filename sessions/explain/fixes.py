@@ -8,7 +8,7 @@ from django.db import transaction
 
 from capabilities.common.refused import ChangeRefused
 from sessions.access import check_may_change_loads, may_change_loads
-from sessions.explain.answers import Asked
+from sessions.explain.reasons import Asked
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import Explained, Subject, explain
 from sessions.loading.loadable import LoadResult

@@ -21,8 +21,8 @@ from capabilities.models import Agent, AgentScope
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from sessions.access import kept_sessions_of
-from sessions.explain.answers import STAGES, Asked
 from sessions.explain.fixes import fix, may_fix
+from sessions.explain.reasons import STAGES, Asked
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import MAX_MESSAGE, Explained, Explanation, Subject, explain, subject_of
 from sessions.models import ChatSession

@@ -1,4 +1,4 @@
-"""The answer to "why is this tool (not) here?": about whom it may be asked, and how it is told."""
+"""Explain: about whom "why is this tool (not) here?" may be asked, and the answer in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capabilities.common.rights import require
 from capabilities.models import Agent
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
-from sessions.explain.answers import Asked, Reasons, reasons_page
+from sessions.explain.reasons import Asked, Reasons, reasons_page
 from sessions.explain.remedies.table import Remedies
 from sessions.explain.remedies.ways import Change
 from sessions.models import ChatSession

@@ -10,8 +10,8 @@ from capabilities.access.grants.writes import GrantContent, give_grant, revoke_g
 from capabilities.access.roles.writes import Rule, rules_of, set_role_rules
 from capabilities.contract.permission import Decision, Rights
 from capabilities.models import Effect, Grant, Role, RoleMode
-from sessions.explain.answers import GrantLine, Reasons
 from sessions.explain.inputs import Inputs
+from sessions.explain.reasons import GrantLine, Reasons
 from sessions.explain.remedies.ways import TRIED, Blocked, Page, Way
 from toolhub.tenants.models import Membership
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from sessions.explain.answers import Reasons
 from sessions.explain.inputs import Inputs
+from sessions.explain.reasons import Reasons
 from sessions.explain.remedies import agent, catalogue, model, rights, session
 from sessions.explain.remedies.ways import Blocked, Change, Remedy, Way
 from toolhub.tenants.models import Membership, Right

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.pipeline.candidates import Bundle
-from sessions.explain.answers import Reasons
 from sessions.explain.inputs import Inputs
+from sessions.explain.reasons import Reasons
 from toolhub.tenants.models import Membership, Right
 
 #: Roles, toolkits and loads that are tried for one tool, at most.

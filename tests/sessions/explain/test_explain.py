@@ -30,9 +30,9 @@ from capabilities.models import (
     Tool,
 )
 from capabilities.pipeline.stages import STAGES, permitted, within_limit
-from sessions.explain.answers import ALONE, TOOLS_A_PAGE, Asked, Reasons
-from sessions.explain.answers import STAGES as ANSWERED
 from sessions.explain.fixes import fix
+from sessions.explain.reasons import ALONE, TOOLS_A_PAGE, Asked, Reasons
+from sessions.explain.reasons import STAGES as ANSWERED
 from sessions.explain.remedies.table import REMEDIES, Remedies
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import Explained, Explanation, Subject, explain

@@ -17,7 +17,7 @@ from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
 from capabilities.pipeline.permissions import may_use, members_permitted
 from capabilities.pipeline.specs import current_specs
-from sessions.explain.answers import Asked
+from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop.execution import refusal_to
 from sessions.selection.active_tools import get_active_tool_permissions

@@ -26,7 +26,7 @@ from capabilities.models import (
     Toolkit,
 )
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
-from sessions.explain.answers import Asked
+from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus

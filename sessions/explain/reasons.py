@@ -1,4 +1,4 @@
-"""Why a tool is, or is not, in what an agent sends for a member: a verdict of every stage, and what would change it.
+"""The reasons for which a tool is, or is not, in what an agent sends for a member: a verdict of every stage.
 
 No rule is written here a second time: verdicts come from the stages of `selection`, changes from `remedies`.
 """
