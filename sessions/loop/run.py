@@ -256,7 +256,8 @@ def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
 
 def _estimated(talk: Conversation, tool_tokens: int, reply: Reply) -> Usage:
     """Our own count, for a provider that sent none."""
-    sent, said = count_each([str(talk.messages), reply.text + "".join(call.arguments for call in reply.calls)])
+    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
+    sent, said = count_each([str(talk.messages), answered])
     return Usage(sent + tool_tokens, said, is_estimated=True)
 
 

@@ -66,6 +66,7 @@ class ChatReader(ReplyReader):
 
     def _add_message(self, message: Mapping[str, Any]) -> str:
         added = self.add_text(text_of(message.get("content")) or text_of(message.get("refusal")))
+        self.add_thought(message.get("reasoning_content") or message.get("reasoning"))
         for name in THOUGHTS:
             if message.get(name) and self._room:
                 self._room = max(0, self._room - _length(message[name]))

@@ -44,6 +44,8 @@ class Reply:
     usage: Usage | None
     #: What has to go back to the same model unread: thought signatures, reasoning. Its shape is the dialect's own.
     extras: Mapping[str, Any] = field(default_factory=dict)
+    #: What else came in the clear: thoughts, and calls that were cut off. We count it, where the provider did not.
+    unsaid: str = ""
 
 
 @dataclass
@@ -90,6 +92,8 @@ class ReplyReader(ABC):
     pieces: list[Piece] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _length: int = 0
+    _unsaid: list[str] = field(default_factory=list)
+    _unsaid_length: int = 0
     #: The provider's usage object that came last.
     _usage: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,12 +114,13 @@ class ReplyReader(ABC):
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
-        return Reply(self._said(), calls, self.finish_reason, self.usage, extras)
+        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, "".join(self._unsaid))
 
     def build_half(self) -> Reply:
         """What came of a reply that was stopped: without calls, which are cut off, and without what would go back
         unread, which a model refuses in parts. Safe while the reply goes on."""
-        return Reply(self._said(), (), self.finish_reason, self.usage)
+        begun = [part for piece in list(self.pieces) for part in (piece.name, piece.arguments)]
+        return Reply(self._said(), (), self.finish_reason, self.usage, unsaid="".join([*self._unsaid, *begun]))
 
     @property
     def usage(self) -> Usage | None:
@@ -133,6 +138,12 @@ class ReplyReader(ABC):
         self._length += len(text)
         self._text.append(text)
         return text
+
+    def add_thought(self, text: object) -> None:
+        """A piece of what the model thinks, in the clear: it is only counted."""
+        if isinstance(text, str) and self._unsaid_length < MAX_TEXT:
+            self._unsaid.append(text)
+            self._unsaid_length += len(text)
 
     def add_piece(self, order: int) -> Piece:
         """A new call; those over MAX_CALLS lead nowhere."""

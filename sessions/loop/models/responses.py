@@ -65,6 +65,8 @@ class ResponsesReader(ReplyReader):
                 item = self._item_of(event, "message")
                 said = "" if item.chars else line(event.get("text")) or line(event.get("refusal"))
                 return self._add_to_message(item, said)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                self.add_thought(event.get("delta"))
             case "response.function_call_arguments.delta":
                 item = self._item_of(event, "function_call")
                 if not item.has_arguments:
@@ -77,6 +79,8 @@ class ResponsesReader(ReplyReader):
                 if (item.is_whole or kind.endswith("added")) and _is_other_call(item, told):
                     item = self._new(item.type, item.id, item.place)
                 return self._add_item(item, told, is_whole=kind.endswith("done"))
+            case "response.created" | "response.in_progress":
+                self.add_usage(_mapping(event.get("response")).get("usage"))
             case "response.completed" | "response.incomplete":
                 self.is_over = True
                 return self._end(_mapping(event.get("response")), is_cut=kind.endswith("incomplete"))

@@ -9,6 +9,7 @@ from django.db import connection
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.models import Dialect, Provider
 from sessions.models import ChatSession, TurnStatus
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -30,12 +31,15 @@ def commits(captured: CaptureQueriesContext) -> int:
     return sum(each["sql"].startswith("COMMIT") for each in captured.captured_queries)
 
 
+@pytest.mark.parametrize("dialect", Dialect)
 def test_a_turn_of_two_rounds_and_one_call_is_20_statements_and_6_commits(
-    session: ChatSession, provider: ScriptedOpenAI
+    session: ChatSession, provider: ScriptedOpenAI, dialect: Dialect
 ) -> None:
     """The second turn of its session, in a process that has seen the organisation's catalogue before."""
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(dialect=dialect)
     for _ in range(2):
-        provider.enqueue(Say(calls=[call("uuid")]), Say("Here."))
+        provider.enqueue(Say(calls=[call("uuid")], reasoning="sealed"), Say("Here.", reasoning="sealed"))
     run(session)
     turn = accept(session)
 
@@ -45,6 +49,7 @@ def test_a_turn_of_two_rounds_and_one_call_is_20_statements_and_6_commits(
     with organisation_scope(session.organisation_id):
         turn.refresh_from_db()
     assert (turn.status, turn.rounds, turn.last_event) == (TurnStatus.DONE, 2, 7)
+    assert set(provider.paths) == {"/responses" if dialect == "responses" else "/chat/completions"}
     sent = statements(captured)
     # The last one is of `work` itself, which reads the turn again.
     assert len(sent) - 1 <= 20, "\n".join(sent)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.lessons import lessons_of
-from sessions.models import ChatSession, StepKind, TurnStatus
+from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests import vendors
 from tests.rest import Rest
 from tests.scripted_openai import Json, Raw, Reply, Say, ScriptedOpenAI, call, chunk, sse
@@ -349,16 +351,71 @@ def assert_each_call_is_answered(items: Sequence[Json]) -> None:
     assert calls == [item["call_id"] for item in items if item.get("type") == "function_call_output"]
 
 
-def test_nothing_goes_to_the_same_model_at_another_address(session: ChatSession, provider: ScriptedOpenAI) -> None:
+@pytest.mark.parametrize(("part", "other"), [("127.0.0.1", "localhost"), ("/v1", "/v1/another-account")])
+def test_nothing_goes_to_the_same_model_at_another_address(
+    session: ChatSession, provider: ScriptedOpenAI, part: str, other: str
+) -> None:
+    """At a gateway, the path says whose model it is."""
     set_on(session, Provider, dialect="responses")
     provider.enqueue(Say("42", reasoning="sealed"))
     run(session)
-    set_on(session, Provider, base_url=provider.url.replace("127.0.0.1", "localhost"))
+    set_on(session, Provider, base_url=provider.url.replace(part, other))
 
     turn = run(session, "And now?")
 
     assert turn.status == TurnStatus.DONE
     assert b"sealed" not in provider.bodies[-1]
+
+
+def test_nothing_goes_to_another_agents_model_in_the_same_session(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_on(session, Provider, dialect="responses")
+    provider.enqueue(Say("42", reasoning="sealed"))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        own = session.agent.model
+        other = Provider.objects.create(
+            organisation_id=own.organisation_id, slug="b", name="B", base_url=own.provider.base_url, dialect="responses"
+        )
+        model = LanguageModel.objects.create(organisation_id=own.organisation_id, provider=other, name=own.name)
+        session.agent = Agent.objects.create(
+            organisation_id=own.organisation_id, slug="b", name="B", model=model, starts_with_core=False
+        )
+        session.save()
+
+    turn = run(session, "And now?")
+
+    assert (turn.status, turn.agent_id) == (TurnStatus.DONE, session.agent_id)
+    assert b"42" in provider.bodies[-1]
+    assert b"sealed" not in provider.bodies[-1]
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_what_goes_back_unread_is_shown_to_nobody(
+    session: ChatSession, provider: ScriptedOpenAI, client: Client, dialect: str
+) -> None:
+    set_on(session, Provider, dialect=dialect)
+    hidden = "zz-hidden-zz"
+    thought = Raw(sse(chunk({"reasoning_content": hidden}), *Say(calls=parallel(1)).chunks()))
+    provider.enqueue(thought if dialect == "chat" else Say(calls=parallel(1), reasoning=hidden), Say("42"))
+    turn = run(session)
+    client.force_login(session.membership.user)
+    rest = Rest(session.membership)
+
+    told = [rest.get(path).json for path in (f"turns/{turn.pk}", f"turns/{turn.pk}/steps", f"sessions/{session.pk}")]
+    steps = steps_of(turn, StepKind.MODEL)
+    org = session.organisation.slug
+    pages = [reverse("session_detail", args=[org, session.pk]), reverse("turn_detail", args=[org, turn.pk])]
+    pages += [reverse("step_detail", args=[org, turn.pk, step.index]) for step in steps_of(turn)]
+    shown = [client.get(page).content.decode() for page in pages]
+    with organisation_scope(session.organisation_id):
+        events = list(TurnEvent.objects.filter(turn=turn).values_list("payload", flat=True))
+
+    assert hidden in steps[0].extras
+    assert "20+1" in json.dumps(told)
+    assert "42" in shown[0]
+    assert hidden not in json.dumps([told, shown, events])
 
 
 def test_what_a_step_used_is_kept_in_parts_and_shown(session: ChatSession, provider: ScriptedOpenAI) -> None:
