@@ -233,6 +233,10 @@ class ScriptedOpenAI:
         self.headers: list[dict[str, str]] = []
         #: The address that each request came to, below the URL.
         self.paths: list[str] = []
+        #: What `GET /models` gets: names, rows, or a Raw.
+        self.models: Sequence[str | Json] | Raw = ["scripted"]
+        #: The headers of each request for that.
+        self.listings: list[dict[str, str]] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -252,6 +256,13 @@ class ScriptedOpenAI:
         self._server.shutdown()
         self._server.server_close()
 
+    def listed(self) -> Raw:
+        if isinstance(self.models, Raw):
+            return self.models
+        rows = [each if isinstance(each, dict) else {"id": each, "object": "model"} for each in self.models]
+        body = json.dumps({"object": "list", "data": rows}).encode()
+        return Raw(body, headers={"Content-Type": "application/json"})
+
     def take(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         with self._lock:
             request = json.loads(body)
@@ -267,6 +278,11 @@ class ScriptedOpenAI:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    outer.listings.append({name.lower(): value for name, value in self.headers.items()})
+                    self._answer(outer.listed() if self.path.partition("?")[0] == "/v1/models" else Raw(status=404))
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -145,6 +145,8 @@ FORMS: dict[str, Form] = {
     "POST provider_delete": Form(shows="is removed"),
     "POST model_create": Form({"name": "fresh", "context_window": "8000"}, "fresh"),
     "POST model_update": Form({"context_window": "9000"}, "is saved"),
+    "POST provider_test": Form(shows="Reading"),
+    "POST provider_models_add": Form({"names": ["word-provider-listed"]}, "1 model added"),
     "POST model_forget": Form(shows="Forgotten"),
     "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),

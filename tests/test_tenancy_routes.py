@@ -443,6 +443,7 @@ ROUTES: dict[str, Route] = {
     "api-model": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"max_rounds": 3}), Ask("DELETE", 204)), right=Right.PROVIDERS
     ),
+    "api-provider-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
     "api-model-lesson": Route((Ask("DELETE", 204),), args={"key": "lesson"}, right=Right.PROVIDERS),
     "api-model-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
     "api-roles": Route((Ask(), Ask("POST", 201, body=lambda side: role_body(side))), right=Right.ROLES),
@@ -665,6 +666,10 @@ ROUTES: dict[str, Route] = {
     "provider_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
     "model_create": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
     "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
+    "provider_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
+    "provider_models_add": Route(
+        (Ask("POST", 302, body=lambda side: {"names": [f"{side.slug}-listed"]}),), right=Right.PROVIDERS
+    ),
     "model_forget": Route((Ask("POST", 302, body=lambda side: {"key": side.lesson}),), right=Right.PROVIDERS),
     "model_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
     "model_delete": Route((Ask("POST", 302),), right=Right.PROVIDERS),
@@ -892,7 +897,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             last_error=word, next_at=timezone.now() + timedelta(days=1),
         )  # fmt: skip
         ServiceSetting.objects.create(**own, service=word)
-        for tested in ({"language_model": model_row}, {"service": word}):
+        findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
+        for tested in ({"language_model": model_row}, {"service": word}, {"provider": provider, "findings": findings}):
             ConnectionTest.objects.create(
                 **own, **tested, membership=member, status="failed", reason=word, deadline_at=timezone.now()
             )

@@ -77,6 +77,8 @@ class LanguageModel(CallKnobs, PublicModel):
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
     #: What the provider's refusals taught, see `capabilities/providers/lessons.py`.
     learned = models.JSONField(default=list, blank=True)
+    #: When the provider's list of models was first read without it; None while it is listed, or the list was not read.
+    missing_since = models.DateTimeField(null=True, blank=True)
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["provider", "name"], name="model_name_once"),)

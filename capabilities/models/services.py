@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.common.secrets import EncryptedTextField
-from capabilities.models.agents import LanguageModel
+from capabilities.models.agents import LanguageModel, Provider
 from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
 
@@ -46,18 +46,26 @@ OPEN_CONNECTION_TESTS = (ConnectionStatus.QUEUED, ConnectionStatus.RUNNING)
 
 
 class ConnectionTest(PublicModel):
-    """The last test of a service or of a model. It goes when what was tested is changed, and with the next test."""
+    """The last test of a service, of a model, or of a provider: whether its list of models can be read.
 
-    #: Either the name of a service or a model.
+    It goes when what was tested is changed, and with the next test.
+    """
+
+    #: Either the name of a service, or a model, or a provider.
     service = models.CharField(max_length=64, blank=True, default="")
     language_model = models.ForeignKey(
         LanguageModel, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
+    )
+    provider = models.ForeignKey(
+        Provider, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
     )
     #: Who asked for it.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
     status = models.CharField(max_length=12, choices=ConnectionStatus, default=ConnectionStatus.QUEUED)
     #: One sentence, where it failed.
     reason = models.CharField(max_length=500, blank=True, default="")
+    #: What was found, see `sessions/connections/findings.py`.
+    findings = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: It has its result by then, or has failed.
     deadline_at = models.DateTimeField()
@@ -73,15 +81,20 @@ class ConnectionTest(PublicModel):
             models.UniqueConstraint(
                 fields=["language_model"], condition=Q(language_model__isnull=False), name="connection_test_model_once"
             ),
+            models.UniqueConstraint(
+                fields=["provider"], condition=Q(provider__isnull=False), name="connection_test_provider_once"
+            ),
             models.CheckConstraint(
-                condition=Q(service="", language_model__isnull=False) | (~Q(service="") & Q(language_model=None)),
+                condition=Q(service="", language_model__isnull=False, provider=None)
+                | Q(service="", language_model=None, provider__isnull=False)
+                | (~Q(service="") & Q(language_model=None, provider=None)),
                 name="connection_test_of_one",
             ),
         )
         indexes = (models.Index(fields=["deadline_at"], condition=Q(ended_at=None), name="connection_tests_unended"),)
 
     def __str__(self) -> str:
-        return self.service or str(self.language_model)
+        return self.service or str(self.language_model or self.provider)
 
     @property
     def is_open(self) -> bool:

@@ -141,6 +141,9 @@ class LanguageModelOut(CallsOut):
     tool_limit = serializers.IntegerField(allow_null=True)
     max_rounds = serializers.IntegerField(allow_null=True)
     dialect = serializers.CharField(help_text=BLANK_DIALECT)
+    missing_since = serializers.DateTimeField(
+        allow_null=True, help_text="Since when the provider's list of models is without it."
+    )
     spoken = serializers.SerializerMethodField(help_text="The dialect of its calls: `chat` or `responses`.")
     spoken_because = serializers.SerializerMethodField()
     lessons = serializers.SerializerMethodField(help_text="What the provider's refusals taught.")

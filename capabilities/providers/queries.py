@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import BooleanField, Case, Prefetch, QuerySet, Value, When
 from django.http import Http404
 
 from capabilities.common.secrets import SecretUnreadable, masked
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.lessons import Lesson, lessons_of
+
+#: Models that Home names.
+MAX_MISSING = 5
 
 
 def providers_shown() -> Sequence[Provider]:
@@ -58,6 +62,44 @@ def models_of(provider: Provider) -> Sequence[LanguageModel]:
     models = LanguageModel.objects.filter(provider=provider)
     models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
     return list(models.order_by("pk"))
+
+
+@dataclass(frozen=True)
+class ListedModels:
+    """What the last test of a provider read of its list of models; `test` is None without one."""
+
+    test: ConnectionTest | None
+    #: Of the list those that are not added yet: `name` and `context_window`. Names are text from outside.
+    choices: Sequence[Mapping[str, Any]]
+    added_count: int
+
+
+def listed_models_shown(provider: Provider) -> ListedModels:
+    """Two queries, one where nothing was read."""
+    test = ConnectionTest.objects.filter(provider=provider).first()
+    listed = test.findings.get("models", []) if test else []
+    known = set(LanguageModel.objects.filter(provider=provider).values_list("name", flat=True)) if listed else set()
+    choices = sorted((each for each in listed if each["name"] not in known), key=lambda each: each["name"])
+    return ListedModels(test, choices, len(listed) - len(choices))
+
+
+@dataclass(frozen=True)
+class MissingModel:
+    """A model that its provider does not list any more, while agents use it."""
+
+    provider: Provider
+    name: str
+    agent_names: Sequence[str]
+
+
+def missing_models() -> list[MissingModel]:
+    """The first few, by provider and name. One query, two where there are any."""
+    models = models_by_name().exclude(missing_since=None).filter(agents__isnull=False).distinct()
+    agents = Agent.objects.only("organisation_id", "name", "model_id").order_by("name")
+    found = models.prefetch_related(Prefetch("agents", agents))[:MAX_MISSING]
+    return [
+        MissingModel(model.provider, model.name, [agent.name for agent in model.agents.all()[:4]]) for model in found
+    ]
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class ResolvedModel:
 
     def takes_extras_of(self, origin: str) -> bool:
         """Whether what came unread from there goes back to this model: the same provider, and the same family."""
-        return bool(origin) and _family(origin) == _family(self.origin)
+        return bool(origin) and model_family(origin) == model_family(self.origin)
 
     def with_lesson(self, lesson: Lesson) -> ResolvedModel:
         return replace(self, lessons=with_lesson(self.lessons, lesson))
@@ -164,9 +164,9 @@ def _chosen_dialect(model: LanguageModel) -> frozenset[str]:
     return frozenset({"dialect"}) if is_chosen else frozenset()
 
 
-def _family(origin: str) -> str:
-    """The origin without what does not make its model another one."""
-    return _STAGE.sub("", origin)
+def model_family(name: str) -> str:
+    """A model's name, or its origin, without what does not make it another one: a date or a stage behind it."""
+    return _STAGE.sub("", name)
 
 
 def resolve_provider(provider: Provider) -> ResolvedProvider:

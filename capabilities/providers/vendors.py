@@ -33,6 +33,8 @@ class Vendor:
     takes_cache_key: bool = False
     #: What a person has to know before the address can work.
     note: str = ""
+    #: Whether its list of models has the names that calls use.
+    lists_models: bool = True
 
     @property
     def needs_key(self) -> bool:
@@ -61,6 +63,7 @@ VENDORS: tuple[Vendor, ...] = (
         "azure",
         takes_cache_key=True,
         note="Put the name of your resource in place of RESOURCE. A model is named by its deployment.",
+        lists_models=False,
     ),
     Vendor(
         "anthropic",

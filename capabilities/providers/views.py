@@ -11,12 +11,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.common.pages import ask_secrets_again, refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import LanguageModel, Provider
+from capabilities.models import ConnectionTest, LanguageModel, Provider
 from capabilities.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.providers.forms import ModelForm, ProviderForm
 from capabilities.providers.learning import forget_lesson
 from capabilities.providers.queries import (
     lessons_shown,
+    listed_models_shown,
     model_or_404,
     models_of,
     provider_or_404,
@@ -90,6 +91,7 @@ def _provider_form(
         "provider": provider,
         "vendor": vendor,
         "models": models_of(provider) if provider else [],
+        "listed": listed_models_shown(provider) if provider else None,
     }
     return render(request, "capabilities/providers/provider_form.html", context, status=status_of(form))
 
@@ -143,6 +145,7 @@ def _model_form(
         "model": model,
         "spoken": resolve_model(model).chosen_dialect if model else None,
         "lessons": lessons_shown(model) if model else [],
+        "test": ConnectionTest.objects.filter(language_model=model).first() if model else None,
     }
     return render(request, "capabilities/providers/model_form.html", context, status=status_of(form))
 

@@ -96,7 +96,7 @@ def save_provider(
         )
     provider.slug = slug
     _write(provider, content)
-    ConnectionTest.objects.filter(language_model__provider=provider).delete()
+    ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
     after = _told(provider)
     if content.api_key is not None:
         after["api_key"] = "changed" if content.api_key else "removed"
@@ -158,7 +158,7 @@ def save_model(
     after = _model_told(model)
     if renamed:
         after |= _forget_learned(LanguageModel.objects.filter(pk=model.pk))
-        model.learned = []
+        model.learned, model.missing_since = [], None
     if before != after:
         record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)
         touch_registry(model.organisation_id)
@@ -244,7 +244,9 @@ def _write(provider: Provider, content: ProviderContent) -> None:
 
 
 def _forget_learned(models: QuerySet[LanguageModel]) -> dict[str, str]:
-    """What was learned of another address or of another model's name is not true of this one. For the audit."""
+    """What was learned of another address or of another model's name is not true of this one, and neither is that it is
+    not listed. For the audit."""
+    models.exclude(missing_since=None).update(missing_since=None)
     return {"learned": "forgotten"} if models.exclude(learned=[]).update(learned=[]) else {}
 
 

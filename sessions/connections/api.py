@@ -14,25 +14,39 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.common.api import refusals
-from capabilities.models import ConnectionTest, LanguageModel
+from capabilities.models import ConnectionTest, LanguageModel, Provider
 from capabilities.services.writes import shown_service_or_404
-from sessions.connections.writes import request_model_test, request_service_test
+from sessions.connections.writes import request_model_test, request_provider_test, request_service_test
 from toolhub.tenants.api import ErrorOut, api_member
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import only_parameters
+
+
+class CheckOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    works = serializers.BooleanField(allow_null=True, help_text="Null: only said, or not to be seen.")
+    detail = serializers.CharField(help_text="A sentence for people.")
+
+
+class ListedModelOut(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="Text from outside.")
+    context_window = serializers.IntegerField(allow_null=True, help_text="Tokens; null where nobody says.")
 
 
 class ConnectionTestOut(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=["not_tested", "queued", "running", "works", "failed"])
     reason = serializers.CharField(help_text="Why it failed.")
     tested_at = serializers.DateTimeField(allow_null=True, help_text="When the result was there.")
+    checks = CheckOut(many=True, help_text="Of a model: what works.")
+    models = ListedModelOut(many=True, help_text="Of a provider: what agents could talk to, 500 at most.")
 
 
 def shown(test: ConnectionTest | None) -> dict[str, Any]:
     """What the API tells of the last test; None where there is none since the last change."""
     if test is None:
-        return {"status": "not_tested", "reason": "", "tested_at": None}
-    return {"status": test.status, "reason": test.reason, "tested_at": test.ended_at}
+        return {"status": "not_tested", "reason": "", "tested_at": None, "checks": [], "models": []}
+    found = {name: test.findings.get(name, []) for name in ("checks", "models")}
+    return {"status": test.status, "reason": test.reason, "tested_at": test.ended_at, **found}
 
 
 class ServiceTest(APIView):
@@ -74,7 +88,8 @@ class ModelTest(APIView):
         responses={202: ConnectionTestOut, 409: ErrorOut},
     )
     def post(self, request: Request, model_id: UUID) -> Response:
-        """A worker sends it one short message. 409 `conflict` where too many tests are open."""
+        """A worker reads the provider's list of models, and sends the model one short message with one tool.
+        409 `conflict` where too many tests are open."""
         member = api_member(request, right=Right.PROVIDERS)
         model = get_object_or_404(LanguageModel, public_id=model_id)
         with refusals():
@@ -83,7 +98,33 @@ class ModelTest(APIView):
         return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
 
 
+class ProviderTest(APIView):
+    @extend_schema(operation_id="providers_test_read", summary="The models of a provider", responses=ConnectionTestOut)
+    def get(self, request: Request, slug: str) -> Response:
+        """As the last test read them; `not_tested` also after a change of it. Needs the right `providers`."""
+        api_member(request, right=Right.PROVIDERS)
+        only_parameters(request)
+        provider = get_object_or_404(Provider.objects.defer("api_key"), slug=slug)
+        return Response(ConnectionTestOut(shown(ConnectionTest.objects.filter(provider=provider).first())).data)
+
+    @extend_schema(
+        operation_id="providers_test",
+        summary="Read a provider's models",
+        request=None,
+        responses={202: ConnectionTestOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """A worker reads its list of models. Models of it that are not listed any more are marked."""
+        member = api_member(request, right=Right.PROVIDERS)
+        provider = get_object_or_404(Provider.objects.defer("api_key"), slug=slug)
+        with refusals():
+            test = request_provider_test(provider, actor=member)
+        location = reverse("api-provider-test", args=[slug])
+        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+
+
 urlpatterns: list[URLPattern] = [
     path("services/<str:service>/test", ServiceTest.as_view(), name="api-service-test"),
+    path("providers/<str:slug>/test", ProviderTest.as_view(), name="api-provider-test"),
     path("models/<uuid:model_id>/test", ModelTest.as_view(), name="api-model-test"),
 ]

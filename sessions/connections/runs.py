@@ -1,4 +1,4 @@
-"""Runs of tests of services and models in a worker: one call that only reads, and what it came to."""
+"""Runs of tests of services and models in a worker: what only reads, and what it came to."""
 
 from __future__ import annotations
 
@@ -17,26 +17,41 @@ from django.utils import timezone
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolContext
-from capabilities.models import ConnectionStatus, ConnectionTest, LanguageModel
-from capabilities.providers.resolve import resolve_model
+from capabilities.models import ConnectionStatus, ConnectionTest, LanguageModel, Provider
+from capabilities.providers.learning import learn
+from capabilities.providers.lessons import Lesson
+from capabilities.providers.listings import note_listed
+from capabilities.providers.resolve import resolve_model, resolve_provider
+from capabilities.providers.vendors import vendor_of
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_values
+from sessions.connections.findings import (
+    QUESTION,
+    TOOLS,
+    Check,
+    Listing,
+    Result,
+    checks_of_model,
+    checks_of_reply,
+)
 from sessions.loop.batch import release_connection
 from sessions.loop.execution import masked_in, run_bounded
 from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.client import CallStopped, ModelError
+from sessions.loop.models.client import CallStopped, ModelError, endpoint_of_provider, read_models
+from sessions.loop.models.listing import listed_models
 from sessions.models import StepStatus
 from sessions.turns.fencing import from_now
 from toolhub.tenants.models import Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-#: Seconds that the call of a test may take, and beyond it those in which a worker writes the result down.
+#: Seconds that a provider's list of models and the call of a test may take, and beyond them those in which a worker
+#: writes the result down.
+LIST_SECONDS = 15.0
 CALL_SECONDS = 30.0
 GRACE = 15.0
 #: Characters of the reason, and rows that one sweep takes up.
 MAX_REASON = 500
 AT_ONCE = 100
-QUESTION = "Answer with the word OK and nothing else."
 NOT_TAKEN = "No worker took the test in time. Try again."
 NO_RESULT = "The worker stopped before there was a result. Try again."
 NO_RIGHT = "The member who asked for the test may not test it any more."
@@ -46,18 +61,18 @@ UNREADABLE = "The stored values cannot be read any more. Enter them again."
 def run_connection_test(public_id: UUID) -> None:
     """Claim the test, if it is free, and make it. What is changed meanwhile has taken its row away, and its result."""
     with system_scope():
-        tests = ConnectionTest.objects.select_related("membership", "language_model__provider")
-        tests = tests.defer("language_model__provider__api_key")
+        tests = ConnectionTest.objects.select_related("membership")
         test = tests.filter(public_id=public_id).first()
         free = ConnectionTest.objects.filter(public_id=public_id, status=ConnectionStatus.QUEUED, deadline_at__gt=Now())
-        deadline = from_now(CALL_SECONDS + GRACE)
+        deadline = from_now(LIST_SECONDS + CALL_SECONDS + GRACE)
         if test is None or not free.update(status=ConnectionStatus.RUNNING, deadline_at=deadline):
             return
     with organisation_scope(test.organisation_id):
-        reason = _reason_of_failure(test)
+        result = _result_of(test)
         ConnectionTest.objects.filter(pk=test.pk, status=ConnectionStatus.RUNNING).update(
-            status=ConnectionStatus.FAILED if reason else ConnectionStatus.WORKS,
-            reason=storable(reason, MAX_REASON),
+            status=ConnectionStatus.FAILED if result.reason else ConnectionStatus.WORKS,
+            reason=storable(result.reason, MAX_REASON),
+            findings=result.findings(),
             ended_at=Now(),
         )
 
@@ -88,15 +103,17 @@ def unrung(after: float) -> list[UUID]:
             ]
 
 
-def _reason_of_failure(test: ConnectionTest) -> str:
-    """Why it does not work, in a sentence without secrets; "" where it works."""
+def _result_of(test: ConnectionTest) -> Result:
+    """What it comes to, in sentences without secrets."""
     right = Right.CATALOGUE if test.service else Right.PROVIDERS
     if not test.membership.has_right(right):
-        return NO_RIGHT
+        return Result(NO_RIGHT)
     try:
-        return _service_reason(test) if test.service else _model_reason(test)
+        if test.service:
+            return Result(_service_reason(test))
+        return _test_model(test) if test.language_model_id else _test_provider(test)
     except SecretUnreadable:
-        return UNREADABLE
+        return Result(UNREADABLE)
 
 
 def _service_reason(test: ConnectionTest) -> str:
@@ -128,14 +145,47 @@ def _service_reason(test: ConnectionTest) -> str:
     return str(json.loads(outcome.result)["error"])
 
 
-def _model_reason(test: ConnectionTest) -> str:
+def _test_provider(test: ConnectionTest) -> Result:
+    """Its list of models is read, for people to choose from."""
+    provider = Provider.objects.get(connection_tests=test)
+    listing = _listing(provider)
+    if not listing.reason and not listing.models:
+        return Result("The provider lists no models. Add them by their names.")
+    note_listed(provider, listing.names)
+    return Result(listing.reason, models=[model for model in listing.models if model.is_for_chat])
+
+
+def _test_model(test: ConnectionTest) -> Result:
+    """The provider's list is read, and one call made with one tool; what refusals teach on the way is kept."""
     model = LanguageModel.objects.select_related("provider").get(connection_tests=test)
+    resolved, lessons, answered = resolve_model(model), list[Lesson](), ""
+    listing = _listing(model.provider)
+    question = Question(resolved, [{"role": "user", "content": QUESTION}], TOOLS)
+    asking = Asking(
+        question, threading.Event(), time.monotonic() + CALL_SECONDS, on_lesson=lessons.append, options={"tries": 1}
+    )
     try:
-        question = Question(resolve_model(model), [{"role": "user", "content": QUESTION}])
-        release_connection()
-        Asking(question, threading.Event(), time.monotonic() + CALL_SECONDS, options={"tries": 1}).run()
+        reply = asking.run()
     except ModelError as error:
-        return masked_in(str(error), [model.provider.api_key] if model.provider.api_key else [])
+        reason, checks = _without_key(error, model.provider), list[Check]()
     except CallStopped:
-        return f"The provider did not answer within {CALL_SECONDS:g} seconds."
-    return ""
+        reason, checks = f"The provider did not answer within {CALL_SECONDS:g} seconds.", []
+    else:
+        reason, answered, checks = "", model.name, checks_of_reply(reply, resolved)
+    for lesson in lessons:
+        learn(resolved.public_id, lesson)
+    note_listed(model.provider, listing.names, answered=answered)
+    return Result(reason, [*checks, *checks_of_model(asking.question.model, lessons, listing)])
+
+
+def _listing(provider: Provider) -> Listing:
+    try:
+        endpoint = endpoint_of_provider(resolve_provider(provider))
+        release_connection()
+        return Listing(listed_models(read_models(endpoint, LIST_SECONDS), vendor_of(provider.base_url)))
+    except ModelError as error:
+        return Listing(reason=_without_key(error, provider))
+
+
+def _without_key(error: ModelError, provider: Provider) -> str:
+    return masked_in(str(error), [provider.api_key] if provider.api_key else [])

@@ -9,13 +9,19 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
+from capabilities.common.pages import refused
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import ConnectionTest
-from capabilities.providers.queries import model_or_404, provider_or_404
+from capabilities.providers.queries import listed_models_shown, model_or_404, provider_or_404
 from capabilities.services.writes import shown_service_or_404
-from sessions.connections.writes import request_model_test, request_service_test
+from sessions.connections.writes import (
+    add_listed_models,
+    request_model_test,
+    request_provider_test,
+    request_service_test,
+)
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -52,8 +58,51 @@ def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> H
             test = request_model_test(model, actor=member)
         except ChangeRefused as error:
             refusal = str(error)
-    page = reverse("provider_update", args=[org, slug])
-    return _state(request, page, {"test": test, "model": model, "provider": provider, "may_test": True}, refusal)
+    # On the model's own page what was found is shown whole.
+    is_whole = "whole" in request.GET
+    page = (
+        reverse("model_update", args=[org, slug, model_id])
+        if is_whole
+        else reverse("provider_update", args=[org, slug])
+    )
+    context = {"test": test, "model": model, "provider": provider, "may_test": True, "whole": is_whole}
+    return _state(request, page, context, refusal)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def provider_test(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """The same for a provider: its list of models, to choose from."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider, refusal = provider_or_404(slug), ""
+    if request.method == "POST":
+        try:
+            request_provider_test(provider, actor=member)
+        except ChangeRefused as error:
+            refusal = str(error)
+    context = {"provider": provider, "listed": listed_models_shown(provider), "refusal": refusal}
+    if request.htmx:
+        return render(request, "capabilities/providers/_listed_models.html", context)
+    if refusal:
+        messages.error(request, refusal)
+    return redirect(f"{reverse('provider_update', args=[org, slug])}#listed-models")
+
+
+@require_POST
+@signed_in
+def provider_models_add(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """Add the ticked models of the provider's list."""
+    member = member_or_404(request, right=Right.PROVIDERS)
+    provider = provider_or_404(slug)
+    try:
+        added = add_listed_models(provider, request.POST.getlist("names"), actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "provider_update", org, slug)
+    if added:
+        messages.success(request, f"{len(added)} model{'' if len(added) == 1 else 's'} added: test each of them.")
+    else:
+        messages.error(request, "Tick the models that you want to add.")
+    return redirect("provider_update", org, slug)
 
 
 def _state(request: MemberRequest, page: str, context: dict[str, Any], refusal: str) -> HttpResponse:

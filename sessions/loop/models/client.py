@@ -34,7 +34,8 @@ from django.conf import settings
 from capabilities.common.text import storable
 from capabilities.egress import EgressRefused, guarded_client
 from capabilities.models import Dialect
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.providers.resolve import ResolvedModel, ResolvedProvider
+from capabilities.providers.vendors import vendor_of
 from sessions.loop.models import chat, responses
 from sessions.loop.models.chat import ChatReader
 from sessions.loop.models.refusals import REFUSED, Refusal
@@ -116,15 +117,69 @@ class Endpoint:
 def endpoint_of(model: ResolvedModel) -> Endpoint:
     """Its address. A provider without one is the offline model. Raises ModelError; ValueError where the model was read
     to be shown, without the key."""
-    provider = model.provider
+    return endpoint_of_provider(model.provider, model.name)
+
+
+def endpoint_of_provider(provider: ResolvedProvider, model_name: str = "") -> Endpoint:
+    """The same for the provider itself."""
     if provider.api_key is None:
         raise ValueError(f"{provider.slug} was read without its key.")
     if not provider.is_enabled:
         raise ModelError("provider_disabled", f"The provider {provider.name} is switched off.")
     if provider.base_url:
-        return Endpoint(provider.base_url, provider.api_key, model.name)
+        return Endpoint(provider.base_url, provider.api_key, model_name)
     offline = settings.TOOLHUB_OFFLINE_MODEL_URL
-    return Endpoint(offline, "offline", model.name, httpx2.URL(offline).netloc.decode())
+    return Endpoint(offline, "offline", model_name, httpx2.URL(offline).netloc.decode())
+
+
+def read_models(endpoint: Endpoint, seconds: float) -> Any:
+    """What the provider answers to `GET /models`, as it is. Raises ModelError.
+
+    It is read in a thread of its own, so that nobody waits longer than that for a provider that drips.
+    """
+    answers: queue.Queue[Any] = queue.Queue()
+
+    def read() -> None:
+        try:
+            answers.put(_models_answer(endpoint, time.monotonic() + seconds))
+        except _Failed as failed:
+            answers.put(failed)
+        except Exception as error:  # as in _Exchange
+            answers.put(_failure(error))
+
+    threading.Thread(target=read, name="model-list", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise ModelError("provider_timeout", "The provider did not answer in time.") from None
+    if isinstance(answer, _Failed):
+        raise ModelError(answer.code, _without_key(answer.message, endpoint.api_key, MAX_SAID)) from answer
+    return answer
+
+
+def _models_answer(endpoint: Endpoint, until: float) -> Any:
+    seconds = max(0.1, until - time.monotonic())
+    headers, params = dict[str, str](), dict[str, object]()
+    if vendor_of(endpoint.base_url).key == "anthropic":  # its list is not part of its OpenAI endpoint
+        headers = {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}
+        params = {"limit": 1000}
+    response: httpx2.Response = _sdk(endpoint).get(
+        "/models",
+        cast_to=httpx2.Response,
+        stream=True,
+        options={"timeout": httpx2.Timeout(seconds), "headers": headers, "params": params},
+    )
+    try:
+        received = bytearray()
+        for piece in _bounded(response):
+            received += piece
+            if time.monotonic() > until:
+                raise _Failed("provider_timeout", "The provider did not answer in time.", again=False)
+        return json.loads(received.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise _Failed("provider_invalid", "The provider's list of models is not JSON.", again=False) from error
+    finally:
+        response.close()
 
 
 @dataclass
@@ -195,8 +250,7 @@ class ModelCall:
 
     def _without_key(self, words: str, most: int) -> str:
         """A provider may repeat our key, or say anything at all."""
-        key = self.endpoint.api_key
-        return storable(words.replace(key, "***") if len(key) >= 8 else words, most)
+        return _without_key(words, self.endpoint.api_key, most)
 
     def _read(self, exchange: _Exchange) -> Reply:
         exchange.start()
@@ -220,6 +274,10 @@ class ModelCall:
         if left <= 0:
             raise CallStopped
         return left
+
+
+def _without_key(words: str, key: str, most: int) -> str:
+    return storable(words.replace(key, "***") if len(key) >= 8 else words, most)
 
 
 class _Failed(Exception):
@@ -314,6 +372,7 @@ class _Exchange:
         except ValueError as error:
             raise _Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
         _raise_error_object(answer)
+        self.reader.is_streamed = False
         self.items.put(self.reader.add_whole(answer))
         if not self.reader.events:
             raise _Failed("provider_invalid", "The provider's answer is no reply of a model.", again=True)

@@ -46,6 +46,8 @@ class Reply:
     extras: Mapping[str, Any] = field(default_factory=dict)
     #: What else came in the clear: thoughts, and calls that were cut off. We count it, where the provider did not.
     unsaid: str = ""
+    #: Whether it came in pieces.
+    is_streamed: bool = field(default=True, compare=False)
 
 
 @dataclass
@@ -86,6 +88,7 @@ class ReplyReader(ABC):
     finish_reason: str = ""
     #: Whether anything of use has come, and whether nothing more of the reply can come.
     spoke: bool = False
+    is_streamed: bool = True
     is_over: bool = False
     #: Events that belong to a reply at all.
     events: int = 0
@@ -114,7 +117,8 @@ class ReplyReader(ABC):
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
-        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, "".join(self._unsaid))
+        unsaid = "".join(self._unsaid)
+        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed)
 
     def build_half(self) -> Reply:
         """What came of a reply that was stopped: without calls, which are cut off, and without what would go back

@@ -65,6 +65,13 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     )
 
 
+def says_cached(usage: Usage) -> bool:
+    """Whether the provider says how much of the input was cached, be it none."""
+    raw = usage.raw
+    details = (raw, raw.get("prompt_tokens_details"), raw.get("input_tokens_details"))
+    return any(each.get(name) is not None for each in details if isinstance(each, Mapping) for name in _CACHED)
+
+
 def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
     """What genai-prices reads of it by the vendor's own field map; None where input or output is not said."""
     # It takes 30 MB, which only a process spends that asks a model.

@@ -20,6 +20,7 @@ from capabilities.providers.writes import ModelContent, save_model
 from capabilities.registry import ServiceSpec, registry
 from capabilities.services.writes import clear_service, save_service, shown_service_or_404
 from sessions.connections import runs as connection_tests
+from sessions.connections.findings import TOOL
 from sessions.connections.runs import run_connection_test
 from sessions.connections.writes import request_model_test, request_service_test
 from sessions.worker import process as worker
@@ -253,7 +254,7 @@ def test_a_model_gets_one_short_message(
 
     assert ("Not tested" in before, "Works" in after) == (True, True)
     assert [len(request["messages"]) for request in provider.requests] == [1]
-    assert "tools" not in provider.requests[0]
+    assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == [TOOL]
     with organisation_scope(acme):
         save_model(model.provider, model, ModelContent("another", 8_000), actor=alice)
         assert not ConnectionTest.objects.exists()
@@ -298,7 +299,7 @@ def test_rest_tests_and_reads(home: ServiceSpec, alice: Membership, calls: list[
     clear_service(home, actor=alice)
     refused = api.post("services/home_assistant/test")
 
-    assert before.json == {"status": "not_tested", "reason": "", "tested_at": None}
+    assert before.json == {"status": "not_tested", "reason": "", "tested_at": None, "checks": [], "models": []}
     assert (asked.status, asked.json["status"]) == (202, "queued")
     assert (after.json["status"], after.json["reason"], bool(after.json["tested_at"])) == ("works", "", True)
     assert (of_model.status, of_model.json["status"]) == (202, "queued")
