@@ -668,7 +668,7 @@ ROUTES: dict[str, Route] = {
     "model_update": Route((Ask(), Ask("POST", 302, body=model_form, refused=422)), right=Right.PROVIDERS),
     "provider_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
     "provider_models_add": Route(
-        (Ask("POST", 302, body=lambda side: {"names": [f"{side.slug}-listed"]}),), right=Right.PROVIDERS
+        (Ask("POST", 302, body=lambda side: {"names": [f"{side.slug}-listed"]}, refused=302),), right=Right.PROVIDERS
     ),
     "model_forget": Route((Ask("POST", 302, body=lambda side: {"key": side.lesson}),), right=Right.PROVIDERS),
     "model_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.PROVIDERS),
