@@ -30,11 +30,10 @@ HEAVY = (
     "api-tools?limit=200",
     "api-categories?limit=200",
 )
-#: Lists of toolkits and categories that stand on their page whole, a short line of each; and those over REST of which
-#: the smaller organisation has no full page.
+#: The list of toolkits that stands on its page whole, a short line of each; and those over REST of which the smaller
+#: organisation has no full page.
 WHOLE = {
     "toolkit_list",
-    "category_list",
     "agent_detail",
     "api-categories?limit=200",
     "api-toolkits?limit=200",

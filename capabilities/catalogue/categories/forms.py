@@ -1,4 +1,4 @@
-"""The form of a category."""
+"""Forms of categories."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from django.core.validators import RegexValidator
 from capabilities.catalogue.categories.writes import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
 from capabilities.common.names_field import ShortNameField
 from capabilities.models import Category
+from toolhub.tenants.addresses import ListAddress
+
+
+class CategoryFilter(ListAddress):
+    """The address of the list."""
+
+    q = forms.CharField(required=False, max_length=100)
 
 
 class CategoryForm(forms.Form):

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.db.models import Count, Q, Sum
 from django.http import Http404
 
-from capabilities.models import Category
+from capabilities.models import Category, Tool
+from toolhub.tenants.keyset import Keyset, Page
+
+
+@dataclass(frozen=True)
+class CategoryNumbers:
+    total: int
+    core: int
+    #: Of the core categories' tools that are on.
+    core_tokens: int
 
 
 def categories() -> Sequence[Category]:
     return list(Category.objects.only("organisation_id", "name", "title").order_by("title", "name"))
 
 
-def categories_shown() -> Sequence[Category]:
-    """With how many tools each has, how many are on, and the tokens of these. One query."""
+def categories_page(*, q: str = "", after: str = "", before: str = "") -> Page[Category]:
+    """With how many tools each has, how many are on, and the tokens of these. `q`: part of title or name. One query."""
     on = Q(tools__is_enabled=True)
-    return list(
-        Category.objects.annotate(
-            tool_count=Count("tools"),
-            on_count=Count("tools", filter=on),
-            tokens=Sum("tools__current_version__tokens", filter=on),
-        ).order_by("title", "name")
+    rows = Category.objects.filter(Q(title__icontains=q) | Q(name__icontains=q)).annotate(
+        tool_count=Count("tools"),
+        on_count=Count("tools", filter=on),
+        tokens=Sum("tools__current_version__tokens", filter=on),
     )
+    return Keyset(rows, ("title", "name")).page(after, before)
+
+
+def category_numbers() -> CategoryNumbers:
+    """Two queries."""
+    counted = Category.objects.aggregate(total=Count("pk"), core=Count("pk", filter=Q(is_core=True)))
+    sent = Tool.objects.filter(is_enabled=True, category__is_core=True).aggregate(
+        tokens=Sum("current_version__tokens", default=0)
+    )
+    return CategoryNumbers(counted["total"], counted["core"], sent["tokens"])
 
 
 def category_or_404(name: str) -> Category:

@@ -7,12 +7,13 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.catalogue.categories.forms import CategoryForm
-from capabilities.catalogue.categories.queries import categories_shown, category_or_404
+from capabilities.catalogue.categories.forms import CategoryFilter, CategoryForm
+from capabilities.catalogue.categories.queries import categories_page, category_numbers, category_or_404
 from capabilities.catalogue.categories.writes import create_category, delete_category, update_category
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
@@ -21,13 +22,14 @@ from toolhub.tenants.pages import signed_in
 @signed_in
 def category_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
-    found = categories_shown()
+    address = CategoryFilter(request.GET)
+    page = categories_page(q=address.filters["q"], **address.place)
     reach = member.reach(Right.CATALOGUE)
     context = {
-        "categories": found,
-        "core_count": sum(each.is_core for each in found),
-        "core_tokens": sum(tokens for each in found if each.is_core and (tokens := getattr(each, "tokens", 0))),
-        "editable": {each.name for each in found if reach.covers(each.name)},
+        **address.context(page),
+        "numbers": category_numbers(),
+        "rows_of_a_page": PAGE,
+        "editable": {each.name for each in page.rows if reach.covers(each.name)},
         "may_add": member.has_right(Right.CATALOGUE),
     }
     return render(request, "capabilities/catalogue/category_list.html", context)
