@@ -63,9 +63,10 @@ class AgentForm(CallsForm):
     fallback_model = PublicIdField(
         queryset=LanguageModel.objects.none(),
         required=False,
-        empty_label="None: the turn fails",
+        empty_label="None",
         label="Second model",
-        help_text="Goes on with a turn where the model is overloaded, out of credit, switched off or gone.",
+        help_text="Goes on with a turn when the model is overloaded, out of credit, switched off or gone. Without one, "
+        "the turn fails.",
         error_messages={"invalid_choice": "There is no such model."},
     )
     max_rounds = forms.IntegerField(

@@ -102,7 +102,7 @@ class ProviderIn(serializers.Serializer[Any]):
     dialect = serializers.ChoiceField(
         DIALECT_SETTINGS,
         default=AUTO,
-        help_text="How its models are spoken to; `auto`: as is known of the vendor, and learned.",
+        help_text="The API that its models are called with; `auto`: as is known of the vendor, and learned.",
     )
     is_enabled = serializers.BooleanField(default=True)
 

@@ -134,7 +134,7 @@ class ProviderForm(forms.Form):
         choices=DIALECT_SETTINGS,
         initial=AUTO,
         required=False,
-        label="How its models are spoken to",
+        label="API that its models are called with",
         help_text=f"{DIALECT_HELP} A model can have its own.",
     )
     model_name = forms.CharField(
@@ -255,7 +255,7 @@ class ModelForm(CallsForm):
         label="Most rounds",
         help_text="Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
     )
-    dialect = forms.ChoiceField(required=False, label="How it is spoken to", help_text=DIALECT_HELP)
+    dialect = forms.ChoiceField(required=False, label="API that it is called with", help_text=DIALECT_HELP)
     agents = AgentChoices(
         queryset=Agent.objects.none(),
         required=False,

@@ -47,7 +47,7 @@ class Lesson:
         """In words of people."""
         match self.teaches:
             case Teaches.DIALECT:
-                return f"It is spoken to in {Dialect(self.value).label}."
+                return f"It is called with {Dialect(self.value).label}."
             case Teaches.OMIT:
                 return f"{self.name} is not sent."
             case Teaches.RENAME:

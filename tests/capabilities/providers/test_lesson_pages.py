@@ -73,7 +73,7 @@ def test_a_person_with_the_right_forgets_one_and_it_is_on_record(
     answer = client.post(f"{page_of(model)}forget/", {"key": "dialect:dialect"})
 
     assert (answer.status_code, answer["Location"]) == (302, page_of(model))
-    assert "Spoken to in <strong>Chat completions</strong>" in client.get(page_of(model)).content.decode()
+    assert "Called with <strong>Chat completions</strong>" in client.get(page_of(model)).content.decode()
     with organisation_scope(acme):
         assert learned(model) == ["stream_options"]
         entry = AuditEntry.objects.get(action="model.forget")
