@@ -198,6 +198,12 @@ class ProviderForm(forms.Form):
             for name in ("model_name", "context_window", "agents"):
                 del self.fields[name]
 
+    @property
+    def shows_more(self) -> bool:
+        """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
+        usual = {"tool_limit": "128", "dialect": AUTO}
+        return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
+
     def clean_base_url(self) -> str:
         url: str = self.cleaned_data["base_url"].strip().rstrip("/")
         try:

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.common.pages import ask_secrets_again, refused, show_refusal, status_of
@@ -83,7 +84,8 @@ def _provider_form(
         else:
             messages.success(request, f"{saved} is saved.")
             if provider is None:  # its models come next
-                return redirect("provider_update", member.organisation.slug, saved.slug)
+                page = reverse("provider_update", args=[member.organisation.slug, saved.slug])
+                return redirect(f"{page}#models")
             return redirect("provider_list", org=member.organisation.slug)
     ask_secrets_again(form)
     context = {

@@ -50,7 +50,7 @@ def test_a_key_is_pasted_and_its_models_come_next(as_alice: Client, acme: Organi
         {"name": "OpenAI", "base_url": "https://api.openai.com/v1", "api_key": "sk-mine-12345678", "tool_limit": "128"},
     )
 
-    assert (answer.status_code, answer["Location"]) == (302, "/o/acme/providers/openai/edit/")
+    assert (answer.status_code, answer["Location"]) == (302, "/o/acme/providers/openai/edit/#models")
     assert "platform.openai.com/api-keys" in as_alice.get(answer["Location"]).content.decode()
     with organisation_scope(acme):
         assert Provider.objects.get().api_key == "sk-mine-12345678"
