@@ -22,6 +22,8 @@ def note_listed(provider: Provider, names: Collection[str], *, answered: str = "
     is_of_use = bool(names and provider.base_url) and vendor_of(provider.base_url).lists_models
     families = {model_family(each) for each in names}
     with transaction.atomic():
+        if not Provider.objects.filter(pk=provider.pk, base_url=provider.base_url).exists():
+            return  # it leads elsewhere by now
         models = LanguageModel.objects.select_for_update(of=("self",)).select_related("provider")
         models = models.defer("provider__api_key").filter(provider=provider)
         for model in models if is_of_use else models.filter(name=answered):

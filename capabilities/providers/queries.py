@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, Case, Prefetch, QuerySet, Value, When
+from django.db.models import BooleanField, Case, Exists, OuterRef, Prefetch, Q, QuerySet, Value, When
 from django.http import Http404
 
 from capabilities.common.secrets import SecretUnreadable, masked
@@ -94,11 +94,15 @@ class MissingModel:
 
 def missing_models() -> list[MissingModel]:
     """The first few, by provider and name. One query, two where there are any."""
-    models = models_by_name().exclude(missing_since=None).filter(agents__isnull=False).distinct()
-    agents = Agent.objects.only("organisation_id", "name", "model_id").order_by("name")
-    found = models.prefetch_related(Prefetch("agents", agents))[:MAX_MISSING]
+    used = Exists(Agent.objects.filter(Q(model=OuterRef("pk")) | Q(fallback_model=OuterRef("pk"))))
+    models = list(models_by_name().exclude(missing_since=None).filter(used)[:MAX_MISSING])
+    if not models:
+        return []
+    users = Agent.objects.filter(Q(model__in=models) | Q(fallback_model__in=models)).order_by("name")
+    rows = list(users.values_list("name", "model_id", "fallback_model_id"))
     return [
-        MissingModel(model.provider, model.name, [agent.name for agent in model.agents.all()[:4]]) for model in found
+        MissingModel(model.provider, model.name, [name for name, *used in rows if model.pk in used][:4])
+        for model in models
     ]
 
 

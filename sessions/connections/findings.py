@@ -101,7 +101,7 @@ def checks_of_reply(reply: Reply, model: ResolvedModel) -> list[Check]:
 def checks_of_model(model: ResolvedModel, lessons: Iterable[Lesson], listing: Listing) -> list[Check]:
     """How it was asked, what that taught, and whether the provider lists it."""
     chosen = model.chosen_dialect
-    checks = [Check("Dialect", None, f"{chosen.dialect.label}. {chosen.reason}")]
+    checks = [Check("API", None, f"{chosen.dialect.label}. {chosen.reason}")]
     checks += [Check("Learned", None, lesson.summary) for lesson in lessons]
     if listing.reason:
         checks.append(Check("List of models", None, listing.reason))

@@ -11,15 +11,17 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import ConnectionTest, LanguageModel, Provider
+from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.vendors import OTHER, preset
 from capabilities.providers.writes import ProviderContent, save_provider
 from sessions.connections import runs
 from sessions.connections.findings import TOOL
 from sessions.connections.runs import run_connection_test
 from sessions.connections.writes import add_listed_models, request_model_test, request_provider_test
+from sessions.loop.models.client import read_models
 from sessions.loop.models.listing import ListedModel, listed_models
 from tests.cast import make_agent
 from tests.rest import Rest
@@ -84,7 +86,7 @@ def test_one_call_shows_what_works(
         "Parallel calls": True,
         "Usage": True,
         "Cached tokens": True,
-        "Dialect": None,
+        "API": None,
         "List of models": True,
     }
     for words in ("2 calls came in one reply.", "100 tokens in, 10 out.", "60 of this call.", "Chat completions."):
@@ -144,8 +146,8 @@ def test_what_a_refusal_teaches_is_learned_and_said(
 
     details = {check["name"]: check["detail"] for check in test.findings["checks"]}
     assert (test.status, provider.paths) == ("works", ["/chat/completions", "/responses"])
-    assert details["Dialect"].startswith("Responses.")
-    assert details["Learned"] == "It is spoken to in Responses."
+    assert details["API"].startswith("Responses.")
+    assert details["Learned"] == "It is called with Responses."
     with organisation_scope(acme):
         model.refresh_from_db()
     assert [each["value"] for each in model.learned] == ["responses"]
@@ -347,6 +349,46 @@ def test_a_model_that_answers_is_not_missing_and_a_new_address_asks_anew(
         save_provider(Provider.objects.get(), content, actor=alice)
         assert LanguageModel.objects.get().missing_since is None
         assert not ConnectionTest.objects.exists()
+
+
+def test_a_list_of_an_address_that_was_left_meanwhile_marks_nothing(
+    alice: Membership,
+    acme: Organisation,
+    model: LanguageModel,
+    provider: ScriptedOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provider.models = ["another"]
+
+    def moved_meanwhile(endpoint: Any, seconds: float) -> Any:
+        answer = read_models(endpoint, seconds)
+        with organisation_scope(acme):
+            content = ProviderContent("scripted", "S", "https://x.example.org/v1", api_key="")
+            save_provider(Provider.objects.get(), content, actor=alice)
+        return answer
+
+    monkeypatch.setattr(runs, "read_models", moved_meanwhile)
+    with organisation_scope(acme):
+        run_connection_test(request_provider_test(Provider.objects.get(slug="scripted"), actor=alice).public_id)
+
+        assert LanguageModel.objects.get().missing_since is None
+        assert not ConnectionTest.objects.exists()
+
+
+def test_home_names_who_has_the_model_in_reserve(as_alice: Client, acme: Organisation, model: LanguageModel) -> None:
+    with organisation_scope(acme):
+        spare = LanguageModel.objects.create(
+            organisation=acme, provider=model.provider, name="spare", missing_since=timezone.now()
+        )
+        LanguageModel.objects.create(
+            organisation=acme, provider=model.provider, name="unused", missing_since=timezone.now()
+        )
+        Agent.objects.update(fallback_model=spare)
+
+    home = as_alice.get("/o/acme/").content.decode()
+
+    assert "does not list the model spare any more, which Starter uses." in home
+    assert "unused" not in home
 
 
 def test_who_may_not_set_providers_up_reads_and_adds_nothing(
