@@ -25,7 +25,7 @@ DjangoWorkerFixup(toolhub.celery.app).validate_models()
 @pytest.mark.parametrize(
     ("start", "unused"),
     [
-        (WEB, ["openai", "sessions.loop.models.client"]),
+        (WEB, ["openai", "sessions.loop.models.transport"]),
         (WORKER, ["toolhub.urls", "allauth.account.views", "toolhub.tenants.members.views"]),
     ],
 )

@@ -37,8 +37,10 @@ from sessions.connections.findings import (
 from sessions.loop.batch import release_connection
 from sessions.loop.execution import masked_in, run_bounded
 from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.client import CallStopped, ModelError, endpoint_of_provider, read_models
+from sessions.loop.models.errors import CallStopped, ModelError
+from sessions.loop.models.exchange import read_models
 from sessions.loop.models.listing import listed_models
+from sessions.loop.models.transport import endpoint_of_provider
 from sessions.models import StepStatus
 from sessions.turns.fencing import from_now
 from toolhub.tenants.models import Right

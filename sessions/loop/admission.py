@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sessions.loop.models.client import CallStopped
+from sessions.loop.models.errors import CallStopped
 from sessions.loop.steps import Steps
 from sessions.models import Turn
 from sessions.turns.held import Held

@@ -18,7 +18,7 @@ from capabilities.pipeline.specs import current_specs
 from sessions.loop import delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome
-from sessions.loop.models.client import CallStopped
+from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.steps import Steps
 from sessions.models import Step, StepStatus, ToolSet, Turn

@@ -24,7 +24,7 @@ from capabilities.models import Agent, AgentScope, Tool, ToolKind
 from capabilities.services.writes import acts_as_organisation
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
-from sessions.loop.models.client import CallStopped
+from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capabilities.models import LanguageModel
 from capabilities.providers.resolve import resolve_model
-from sessions.loop.models.client import ModelBusy, ModelError
+from sessions.loop.models.errors import ModelBusy, ModelError
 from sessions.models import Turn
 from sessions.turns import ledger
 from sessions.turns.held import Held

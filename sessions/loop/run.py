@@ -28,7 +28,7 @@ from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong, conversation
 from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.client import CallStopped, ModelBusy, ModelError
+from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.usage import Usage
 from sessions.loop.prefix import prefix_of, remembered

@@ -13,10 +13,12 @@ from capabilities.models import Dialect
 from capabilities.providers.lessons import Lesson, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models import chat, responses
-from sessions.loop.models.client import ModelCall, ModelError, ModelRefused, endpoint_of
+from sessions.loop.models.client import ModelCall
+from sessions.loop.models.errors import ModelError, ModelRefused
 from sessions.loop.models.refusals import lesson_of, refused_parameter
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.requests import CallSettings
+from sessions.loop.models.transport import endpoint_of
 
 #: What one call may learn: a model that refuses more is not asked again.
 MAX_LESSONS_A_CALL = 4

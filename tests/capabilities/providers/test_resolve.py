@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from capabilities.models import AUTO, Agent, LanguageModel, Provider
 from capabilities.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
-from sessions.loop.models.client import endpoint_of
+from sessions.loop.models.transport import endpoint_of
 from tests.cast import make_agent
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope

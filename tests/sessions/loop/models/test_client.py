@@ -25,19 +25,11 @@ from pytest_django import Settings
 from capabilities.contract.wire import canonical_json, tool_wire
 from capabilities.models import Dialect, Provider
 from sessions.loop.models.asking import Question
-from sessions.loop.models.client import (
-    MAX_RETRY_AFTER,
-    CallStopped,
-    Endpoint,
-    ModelBusy,
-    ModelCall,
-    ModelError,
-    _http_client,
-    _sdk,
-    retry_after,
-    sse_data,
-)
+from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
+from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
+from sessions.loop.models.failures import retry_after
 from sessions.loop.models.replies import Reply
+from sessions.loop.models.transport import Endpoint, http_client, sdk, sse_data
 from sessions.loop.models.usage import Usage
 from sessions.loop.run import displays_of
 from sessions.models import ChatSession, Turn, TurnStatus
@@ -73,9 +65,9 @@ def request_body(model: str, messages: Sequence[Json], tools: str, displays: Map
 def _connections_are_closed() -> Iterator[None]:
     """Those that were kept for a next call that no test makes."""
     yield
-    _http_client("").close()
-    _http_client.cache_clear()
-    _sdk.cache_clear()
+    http_client("").close()
+    http_client.cache_clear()
+    sdk.cache_clear()
 
 
 @dataclass

@@ -1,0 +1,39 @@
+"""What a model call ends with where there is no reply. Knows no HTTP.
+
+ModelError            the call failed for good; `code` goes to the turn
+├── ModelBusy         the provider asks to come back later than a thread should wait
+└── ModelRefused      the provider does not take the request as it is
+CallStopped           the turn was cancelled, ran out of time, or changed hands
+"""
+
+from __future__ import annotations
+
+from sessions.loop.models.refusals import Refusal
+
+
+class ModelError(Exception):
+    """The model call failed for good."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ModelBusy(ModelError):
+    """The provider asks to be left alone for `wait` seconds."""
+
+    def __init__(self, code: str, message: str, wait: float) -> None:
+        super().__init__(code, message)
+        self.wait = wait
+
+
+class ModelRefused(ModelError):
+    """The request was refused before anything was answered."""
+
+    def __init__(self, code: str, message: str, refusal: Refusal) -> None:
+        super().__init__(code, message)
+        self.refusal = refusal
+
+
+class CallStopped(Exception):
+    """Nobody waits for this answer any more."""
