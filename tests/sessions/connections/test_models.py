@@ -21,7 +21,7 @@ from sessions.connections import runs
 from sessions.connections.findings import TOOL
 from sessions.connections.runs import run_connection_test
 from sessions.connections.writes import add_listed_models, request_model_test, request_provider_test
-from sessions.loop.models.client import read_models
+from sessions.loop.models.exchange import read_models
 from sessions.loop.models.listing import ListedModel, listed_models
 from tests.cast import make_agent
 from tests.rest import Rest
