@@ -13,8 +13,9 @@ from capabilities.agents.writes import allowed_toolkits, deferred_tools, own_too
 from capabilities.common.picker import SHOWN
 from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitTool
 from capabilities.toolkits.writes import content_of
+from tests.capabilities.test_pages import give_right
 from tests.cast import allow_toolkit, make_agent, make_category, make_tool, make_toolkit
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
@@ -217,3 +218,37 @@ def test_another_organisations_tools_are_not_found(client: Client, charlie: Memb
 
     assert b'value="tool_' not in page
     assert b"Many (" not in page
+
+
+FORMS = ("agents/new/", "agents/clerk/edit/", "toolkits/new/", "toolkits/all/edit/")
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_who_may_not_change_the_form_cannot_search_in_it(
+    client: Client, bob: Membership, charlie: Membership, agent: Agent, toolkit: Toolkit, path: str
+) -> None:
+    """Bob has the other form's right; Charlie is of another organisation."""
+    give_right(bob, Right.TOOLKITS if path.startswith("agents") else Right.AGENTS)
+    search = {"find": "tools", "tools-q": "tool", "tools-group": "many", "tools-kept": "tools=tool_001"}
+    for member, status in ((bob, 403), (charlie, 404)):
+        client.force_login(member.user)
+        for answer in (client.get(f"{ACME}{path}"), post(client, path, search)):
+            assert answer.status_code == status
+            assert b"tool_0" not in answer.content
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_the_search_shows_what_the_catalogue_shows_to_everybody(
+    client: Client, bob: Membership, agent: Agent, toolkit: Toolkit, in_acme: Organisation, path: str
+) -> None:
+    """A right to one category limits what Bob changes in the catalogue, not which tools he sees there or here."""
+    give_right(bob, Right.AGENTS)
+    give_right(bob, Right.TOOLKITS)
+    give_right(bob, Right.CATALOGUE, "web")
+    make_tool(in_acme, "tool_spare", category=make_category(in_acme, "many"))
+    client.force_login(bob.user)
+    assert b"tool_spare" in client.get(f"{ACME}tools/?q=tool_spare").content
+
+    found = post(client, path, {"find": "tools", "tools-q": "tool_spare"}).content
+
+    assert b'value="tool_spare"' in found
