@@ -6,7 +6,6 @@ Knows HTTP and the shape of the messages, and nothing of how a reply is found.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import re
@@ -14,9 +13,10 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from itertools import takewhile
 from typing import Any
 
-from toolhub.offline_model.replies import Reply, arguments_text, reply
+from toolhub.offline_model.replies import Reply, reply
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,20 +62,18 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 async def _route(scope: Scope, receive: Receive, send: Send) -> None:
     method, path = scope["method"], scope["path"].rstrip("/")
-    routes = {"/healthz": "GET", "/v1/models": "GET", f"/v1/models/{MODEL}": "GET", "/v1/chat/completions": "POST"}
+    routes = {"/healthz": "GET", "/v1/models": "GET", "/v1/chat/completions": "POST"}
     if path not in routes:
         raise Refusal(404, f"Unknown request URL: {method} {scope['path']}.", code="unknown_url")
-    if routes[path] != method and not (method == "HEAD" and routes[path] == "GET"):
+    if routes[path] != method:
         raise Refusal(405, f"Not allowed to {method} on {path}.", code="method_not_allowed")
-    model = {"id": MODEL, "object": "model", "created": STARTED, "owned_by": "toolhub"}
     if path == "/healthz":
         await _send_json(send, 200, {"status": "ok"})
     elif path == "/v1/models":
+        model = {"id": MODEL, "object": "model", "created": STARTED, "owned_by": "toolhub"}
         await _send_json(send, 200, {"object": "list", "data": [model]})
-    elif path == "/v1/chat/completions":
-        await _complete(_checked(await _body(receive)), send)
     else:
-        await _send_json(send, 200, model)
+        await _complete(_checked(await _body(receive)), send)
 
 
 async def _body(receive: Receive) -> bytes:
@@ -100,10 +98,9 @@ def _checked(body: bytes) -> dict[str, Any]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
         raise Refusal(400, "Missing required parameter: 'messages', a list of messages.", param="messages")
-    if not isinstance(request.get("tools"), list | None):
-        raise Refusal(400, "Invalid type for 'tools': expected an array.", param="tools")
-    if not isinstance(request.get("stream_options"), dict | None):
-        raise Refusal(400, "Invalid type for 'stream_options': expected an object.", param="stream_options")
+    for name, kind in (("tools", list), ("stream_options", dict)):
+        if not isinstance(request.get(name), kind | None):
+            raise Refusal(400, f"Invalid type for '{name}'.", param=name)
     return request
 
 
@@ -140,7 +137,7 @@ def _message(answer: Reply) -> dict[str, Any]:
         {
             "id": f"call_{uuid.uuid4().hex[:24]}",
             "type": "function",
-            "function": {"name": call.name, "arguments": arguments_text(call)},
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
         }
         for call in answer.calls
     ]
@@ -153,8 +150,7 @@ def _message(answer: Reply) -> dict[str, Any]:
 def _chunks(message: Mapping[str, Any], finish: str, usage: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
     """The role, the pieces, the reason of the end, and the usage where it was asked for."""
     extra: dict[str, Any] = {} if usage is None else {"usage": None}
-    content = None if "tool_calls" in message else ""
-    for delta in itertools.chain([{"role": "assistant", "content": content, "refusal": None}], _deltas(message)):
+    for delta in _deltas(message):
         yield {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], **extra}
     yield {"choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}], **extra}
     if usage is not None:
@@ -162,19 +158,19 @@ def _chunks(message: Mapping[str, Any], finish: str, usage: Mapping[str, Any] | 
 
 
 def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": None if "tool_calls" in message else "", "refusal": None}
     for word in _words(message["content"] or ""):
         yield {"content": word}
     for index, call in enumerate(message.get("tool_calls", [])):
-        function = {"name": call["function"]["name"], "arguments": ""}
-        yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]}
         arguments = call["function"]["arguments"]
+        yield {"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]}
         for start in range(0, len(arguments), 24):
             yield {"tool_calls": [{"index": index, "function": {"arguments": arguments[start : start + 24]}}]}
 
 
 def _words(text: str) -> list[str]:
     """The text in words, each with the space behind it; joined, they are the text."""
-    return re.findall(r"\s*\S+\s*", text) or ([text] if text else [])
+    return re.findall(r"\s*\S+\s*", text)
 
 
 def _pause(text: str) -> float:
@@ -209,8 +205,7 @@ def _usage(request: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, 
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": min(_cached(prompt), prompt_tokens), "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": min(_cached(prompt), prompt_tokens)},
     }
 
 
@@ -228,9 +223,6 @@ def _cached(prompt: str) -> int:
     _prompts[key] = prompt
     if len(_prompts) > PROMPTS_KEPT:
         _prompts.popitem(last=False)
-    low, high = 0, min(len(last), len(prompt))
-    while low < high:  # the longest common prefix, by halving: comparing slices is quicker than a loop over characters
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if last[:middle] == prompt[:middle] else (low, middle - 1)
-    tokens = low // 4 // 128 * 128
+    steps = takewhile(lambda at: last[at : at + 512] == prompt[at : at + 512], range(0, len(prompt) - 511, 512))
+    tokens = 128 * len(list(steps))
     return tokens if tokens >= 1_024 else 0

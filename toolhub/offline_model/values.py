@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dateutil.parser import parse
+from dateutil.relativedelta import relativedelta
+
 
 @dataclass(frozen=True)
 class Found:
@@ -20,171 +23,26 @@ class Found:
     start: int
     end: int
 
+    def overlaps(self, start: int, end: int) -> bool:
+        return self.start < end and start < self.end
+
 
 URL = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]]", re.IGNORECASE)
-BARE_DOMAIN = re.compile(
-    r"(?<![@\w/.])(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|edu|gov|info|example)(?:/[^\s,;]*)?", re.I
-)
 # Repetitions are bounded where one may begin at every place: else a long message of nothing but "a." takes seconds.
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 PATH = re.compile(
     r"(?<![\w@:/.~-])(?:[\w.~-]{0,80}/[\w./~-]{0,200}[\w~/-]|[\w-]{1,80}(?:\.[\w-]{1,20}){0,4}\.[a-z][a-z0-9]{0,4}\b)",
     re.IGNORECASE,
 )
-QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)|«([^»]+)»")
-IDENTIFIER = re.compile(r"#?\b(?=[\w-]*\d)[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*\b")
+WRITTEN = {"url": URL, "email": EMAIL, "path": PATH}
+QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)")
 NUMBER = re.compile(
     r"(?<![\w.,:/-])[-+]?\d+(?:,\d{3})+(?:\.\d+)?(?![\w:])|(?<![\w.,:/])[-+]?\d+(?:\.\d+)?(?!\d|[:/-]\d)"
 )
-UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-NUMBER_WORD = re.compile(r"\b(" + "|".join([*UNITS, "twenty", "thirty", "fifty", "dozen", "hundred"]) + r")\b", re.I)
-WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-MONTHS = [
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-]
-_LEAD = r"(?:\b(?:due|until|before|by|on|for|from|since|at|this|starting)\s+)*"
-_COUNT = r"(?P<count>\d+|an?|" + "|".join(UNITS) + r")"
-_MONTH = "(?P<month>" + "|".join(f"{month[:3]}(?:{month[3:]})?" if month[3:] else month for month in MONTHS) + ")"
-
-
-def _number_of(word: str) -> int:
-    word = word.lower()
-    if word.isdigit():
-        return int(word)
-    other = {"a": 1, "an": 1, "twenty": 20, "thirty": 30, "fifty": 50, "dozen": 12, "hundred": 100}
-    return other[word] if word in other else UNITS.index(word)
-
-
-def _add_months(day: datetime.date, months: int) -> datetime.date:
-    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
-    following = datetime.date(year + month // 11, (month + 1) % 12 + 1, 1)
-    return datetime.date(year, month + 1, min(day.day, (following - datetime.timedelta(days=1)).day))
-
-
-def _shift(today: datetime.date, count: int, unit: str) -> datetime.date:
-    unit = unit.lower().rstrip("s")
-    if unit in ("month", "year"):
-        return _add_months(today, count * (12 if unit == "year" else 1))
-    return today + datetime.timedelta(days=count * (7 if unit == "week" else 1))
-
-
-def _weekday(today: datetime.date, match: re.Match[str]) -> datetime.date:
-    which = (match["which"] or "").strip().lower()
-    ahead = (WEEKDAYS.index(match["weekday"].lower()) - today.weekday()) % 7
-    if which == "last":
-        return today + datetime.timedelta(days=(ahead or 7) - 7 if ahead else -7)
-    return today + datetime.timedelta(days=ahead or 7)
-
-
-def _named_day(today: datetime.date, match: re.Match[str]) -> datetime.date:
-    month = [name[:3] for name in MONTHS].index(match["month"][:3].lower()) + 1
-    day = datetime.date(int(match["year"] or today.year), month, int(match["day"]))
-    return day if match["year"] or day >= today else datetime.date(today.year + 1, month, int(match["day"]))
-
-
-def _word_day(today: datetime.date, match: re.Match[str]) -> datetime.date:
-    days = {"yesterday": -1, "tomorrow": 1, "day after tomorrow": 2}
-    return today + datetime.timedelta(days=days.get(re.sub(r"\s+|the ", " ", match["word"].lower()).strip(), 0))
-
-
-Reading = Callable[[datetime.date, "re.Match[str]"], datetime.date]
-DATES: list[tuple[re.Pattern[str], Reading]] = [
-    (re.compile(_LEAD + pattern, re.IGNORECASE), reading)
-    for pattern, reading in (
-        (r"\b(?P<iso>\d{4}-\d{2}-\d{2})\b", lambda today, m: datetime.date.fromisoformat(m["iso"])),
-        (r"\b(?P<word>(?:the\s+)?day after tomorrow|today|tonight|tomorrow|yesterday)\b", _word_day),
-        (
-            r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})\b",
-            lambda today, m: datetime.date(int(m["y"]), int(m["m"]), int(m["d"])),
-        ),
-        (
-            r"\bin\s+" + _COUNT + r"\s+(?P<unit>days?|weeks?|months?|years?)\b",
-            lambda today, m: _shift(today, _number_of(m["count"]), m["unit"]),
-        ),
-        (
-            r"\b" + _COUNT + r"\s+(?P<unit>days?|weeks?|months?|years?)\s+from\s+(?:now|today)\b",
-            lambda today, m: _shift(today, _number_of(m["count"]), m["unit"]),
-        ),
-        (
-            r"\b" + _COUNT + r"\s+(?P<unit>days?|weeks?|months?|years?)\s+ago\b",
-            lambda today, m: _shift(today, -_number_of(m["count"]), m["unit"]),
-        ),
-        (r"\bnext\s+(?P<unit>week|month|year)\b", lambda today, m: _shift(today, 1, m["unit"])),
-        (r"\blast\s+(?P<unit>week|month|year)\b", lambda today, m: _shift(today, -1, m["unit"])),
-        (r"\b(?P<which>next\s+|last\s+|coming\s+)?(?P<weekday>" + "|".join(WEEKDAYS) + r")\b", _weekday),
-        (
-            r"\b(?:the\s+)?(?P<day>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?" + _MONTH + r"\b(?:,?\s+(?P<year>\d{4}))?",
-            _named_day,
-        ),
-        (r"\b" + _MONTH + r"\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,?\s+(?P<year>\d{4}))?", _named_day),
-    )
-]
-TIME = re.compile(
-    r"(?:\b(?:at|by|around|from|until)\s+)?\b(?:(?P<h>\d{1,2}):(?P<m>\d{2})(?:\s*(?P<half>[ap])\.?m\b\.?)?"
-    r"|(?P<h2>\d{1,2})\s*(?P<half2>[ap])\.?m\b\.?|(?P<word>noon|midnight)\b)"
-    r"|\bat\s+(?P<h3>\d{1,2})(?=\s*(?:[.,;!?]?\s*$|(?:to|on|that|for|tomorrow|today)\b))",
-    re.IGNORECASE,
-)
-SOON = re.compile(r"\bin\s+" + _COUNT + r"\s+(?P<unit>minutes?|mins?|hours?)\b", re.IGNORECASE)
-
-
-def dates(text: str, today: datetime.date) -> list[Found]:
-    """Days that the text names, with the words that lead in ("due on"), in the order of the text."""
-    found: list[Found] = []
-    for pattern, reading in DATES:
-        for match in pattern.finditer(text):
-            if any(match.start() < other.end and other.start < match.end() for other in found):
-                continue
-            try:
-                found.append(Found(reading(today, match), match.start(), match.end()))
-            except ValueError:  # the 31st of February
-                continue
-    return sorted(found, key=lambda each: each.start)
-
-
-def times(text: str) -> list[Found]:
-    found = []
-    for match in TIME.finditer(text):
-        hour = {"noon": 12, "midnight": 0}.get(
-            (match["word"] or "").lower(), int(match["h"] or match["h2"] or match["h3"] or 0)
-        )
-        half = (match["half"] or match["half2"] or "").lower()
-        if half:
-            hour = hour % 12 + (12 if half == "p" else 0)
-        minute = int(match["m"] or 0)
-        if hour < 24 and minute < 60:
-            found.append(Found(datetime.time(hour, minute), match.start(), match.end()))
-    return found
-
-
-def soon(text: str, now: datetime.datetime) -> list[Found]:
-    """Moments said as a distance: in ten minutes, in 2 hours."""
-    return [
-        Found(
-            now + datetime.timedelta(minutes=_number_of(match["count"]) * (60 if match["unit"][0] in "hH" else 1)),
-            match.start(),
-            match.end(),
-        )
-        for match in SOON.finditer(text)
-    ]
-
-
-def numbers(text: str) -> list[Found]:
-    """Numbers in digits and the small ones in words, in the order of the text."""
-    found = []
-    for match in NUMBER.finditer(text):
-        digits = match[0].replace(",", "")
-        found.append(Found(float(digits) if "." in digits else int(digits), match.start(), match.end()))
-    found += [Found(_number_of(match[1]), match.start(), match.end()) for match in NUMBER_WORD.finditer(text)]
-    return sorted(found, key=lambda each: each.start)
-
-
-def quoted(text: str) -> list[Found]:
-    return [
-        Found(next(group for group in match.groups() if group), match.start(), match.end())
-        for match in QUOTED.finditer(text)
-    ]
+WORD_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7} | {
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "fifty": 50, "dozen": 12
+}  # fmt: skip
+NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(list(WORD_NUMBERS)[2:])})\b", re.IGNORECASE)
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[Found]:
@@ -192,24 +50,135 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[Found]:
         yield Found(match[0], match.start(), match.end())
 
 
+def quoted(text: str) -> list[Found]:
+    return [Found(match[match.lastindex or 0], match.start(), match.end()) for match in QUOTED.finditer(text)]
+
+
+def numbers(text: str) -> list[Found]:
+    """Numbers in digits and the small ones in words, in the order of the text."""
+    found = []
+    for each in matches(NUMBER, text):
+        digits = each.value.replace(",", "")
+        found.append(Found(float(digits) if "." in digits else int(digits), each.start, each.end))
+    found += [Found(_count(each.value), each.start, each.end) for each in matches(NUMBER_WORD, text)]
+    return sorted(found, key=lambda each: each.start)
+
+
+def _count(word: str) -> int:
+    return int(word) if word.isdigit() else WORD_NUMBERS[word.lower()]
+
+
+# -- Days and times --------------------------------------------------------------------------------------------------
+
+_COUNT = rf"(?P<count>\d{{1,4}}|{'|'.join(WORD_NUMBERS)})"
+_UNIT = r"(?P<unit>day|week|month|year)s?"
+_WEEKDAY = r"(?P<weekday>monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>,?\s+\d{4})?"
+Reading = Callable[[datetime.datetime, "re.Match[str]"], datetime.datetime]
+
+
+def _shift(sign: int) -> Reading:
+    def shifted(today: datetime.datetime, match: re.Match[str]) -> datetime.datetime:
+        count = _count(match.groupdict().get("count") or "a")
+        unit = match["unit"].lower()
+        shift = {"minutes" if unit.startswith("min") else f"{unit}s": count}
+        return today + sign * relativedelta(**shift)  # type: ignore[arg-type]
+
+    return shifted
+
+
+def _weekday(days: int) -> Reading:
+    """That weekday, on the day so many days from today or the first one after it."""
+    return lambda today, match: parse(match["weekday"], default=today + relativedelta(days=days))
+
+
+def _in_year(today: datetime.datetime, match: re.Match[str]) -> datetime.datetime:
+    day = parse(match["day"], default=today)
+    return day if match["year"] or day >= today else parse(match["day"], default=today + relativedelta(years=1))
+
+
+#: The first that fits counts.
+DAYS: list[tuple[re.Pattern[str], Reading]] = [
+    (re.compile(rf"(?:\b(?:due|until|before|by|on|for|from|since|at|this|starting)\s+)*\b{pattern}\b", re.I), reading)
+    for pattern, reading in (
+        (
+            r"(?P<day>\d{4}-\d{2}-\d{2}|\d{1,2}\.\d{1,2}\.\d{4})",
+            lambda today, match: parse(match["day"], dayfirst="." in match["day"]),
+        ),
+        (r"(?:the\s+)?day after tomorrow", lambda today, match: today + relativedelta(days=2)),
+        (r"(?:today|tonight)", lambda today, match: today),
+        (r"tomorrow", lambda today, match: today + relativedelta(days=1)),
+        (r"yesterday", lambda today, match: today - relativedelta(days=1)),
+        (rf"in\s+{_COUNT}\s+{_UNIT}", _shift(1)),
+        (rf"{_COUNT}\s+{_UNIT}\s+from\s+(?:now|today)", _shift(1)),
+        (rf"{_COUNT}\s+{_UNIT}\s+ago", _shift(-1)),
+        (rf"next\s+{_UNIT}", _shift(1)),
+        (rf"last\s+{_UNIT}", _shift(-1)),
+        (rf"last\s+{_WEEKDAY}", _weekday(-7)),
+        (rf"(?:(?:next|coming)\s+)?{_WEEKDAY}", _weekday(1)),
+        (rf"(?:the\s+)?(?P<day>{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR})", _in_year),
+        (rf"(?P<day>{_MONTH}\s+{_DAY}\b{_YEAR})", _in_year),
+    )
+]
+TIME = re.compile(
+    r"(?:\b(?:at|by|around|from|until)\s+)?\b(?P<clock>\d{1,2}:\d{2}(?:\s*[ap]m\b)?|\d{1,2}\s*[ap]m\b|noon\b|midnight\b)"
+    r"|\bat\s+(?P<hour>\d{1,2})(?=\s*(?:[.,;!?]?\s*$|(?:to|on|that|for|tomorrow|today)\b))",
+    re.IGNORECASE,
+)
+SOON = re.compile(rf"\bin\s+{_COUNT}\s+(?P<unit>min(?:ute)?|hour)s?\b", re.IGNORECASE)
+
+
+def dates(text: str, today: datetime.date) -> list[Found]:
+    """Days that the text names, with the words that lead in ("due on"), in the order of the text."""
+    found: list[Found] = []
+    midnight = datetime.datetime.combine(today, datetime.time())
+    for pattern, read in DAYS:
+        for match in pattern.finditer(text):
+            if any(each.overlaps(*match.span()) for each in found):
+                continue
+            try:
+                found.append(Found(read(midnight, match).date(), *match.span()))
+            except (ValueError, OverflowError):  # the 31st of February
+                continue
+    return sorted(found, key=lambda each: each.start)
+
+
+def times(text: str) -> list[Found]:
+    found = []
+    for match in TIME.finditer(text):
+        clock = f"{match['hour']}:00" if match["hour"] else match["clock"].lower()
+        try:
+            time = parse({"noon": "12:00", "midnight": "0:00"}.get(clock, clock)).time()
+        except ValueError:  # 25 o'clock
+            continue
+        found.append(Found(time, *match.span()))
+    return found
+
+
+def soon(text: str, now: datetime.datetime) -> list[Found]:
+    """Moments said as a distance: in ten minutes, in 2 hours."""
+    return [Found(_shift(1)(now, match), *match.span()) for match in SOON.finditer(text)]
+
+
 # -- Sums ------------------------------------------------------------------------------------------------------------
 
 _SPOKEN = (
-    (r"(?<=\d)\s*%\s*of\b", " / 100 *"),
-    (r"(?<=\d)\s*percent\s+of\b", " / 100 *"),
+    (r"(?<=\d)\s*(?:%|percent)\s*of\b", " / 100 *"),
     (r"\bmultiplied by\b|\btimes\b|(?<=\d)\s*[x×·]\s*(?=\d)", " * "),
     (r"\bdivided by\b|\bover\b|÷", " / "),
     (r"\bplus\b", " + "),
     (r"\bminus\b|−", " - "),
-    (r"\bto the power of\b", " ** "),
     (r"\bsquared\b", " ** 2"),
-    (r"\bcubed\b", " ** 3"),
     (r"\b(?:the\s+)?square root of\s+(\d+(?:\.\d+)?)", r"sqrt(\1)"),
 )
-_FUNCTION = r"(?:sqrt|sin|cos|tan|log|ln|exp|abs|round|min|max|pi)"
-_ATOM = rf"(?:\d[\d,]*(?:\.\d+)?%?|\.\d+|{_FUNCTION}\s*\([^()]*\)|\bpi\b)"
-_TERM = rf"[-+]?\s*\({{0,6}}\s*[-+]?\s*{_ATOM}\s*\){{0,6}}"
-SUM = re.compile(rf"{_TERM}(?:\s*(?:\*\*|//|[-+*/^%])\s*{_TERM})+|{_FUNCTION}\s*\([^()]*\)", re.IGNORECASE)
+_FUNCTION = r"(?:sqrt|sin|cos|tan|log|ln|exp|abs|round|min|max)\s*\([^()]*\)"
+_TERM = rf"[-+]?\s*\({{0,6}}\s*[-+]?\s*(?:\d[\d,]*(?:\.\d+)?%?|\.\d+|{_FUNCTION}|\bpi\b)\s*\){{0,6}}"
+SUM = re.compile(rf"{_TERM}(?:\s*(?:\*\*|//|[-+*/^%])\s*{_TERM})+|{_FUNCTION}", re.IGNORECASE)
 
 
 def expression(text: str) -> str:

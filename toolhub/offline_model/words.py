@@ -6,6 +6,7 @@ General vocabulary only. Knows no tool and no sentence.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -14,42 +15,29 @@ def _set(text: str) -> frozenset[str]:
 
 
 WORD = re.compile(r"[^\W_]+(?:['’][a-z]+)?")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-# What one can ask to be done. A word may stand in several groups: "show" is said of a list and of one thing.
+# What one can ask to be done, and its kind: two kinds in one sentence and one tool do not go together. A word may stand
+# in several groups: "show" is said of a list and of one thing.
 VERBS = {
-    "create": "add create new make insert append put enter register plan schedule set compose draft open start",
-    "book": "book reserve reservation",
-    "save": "save store remember keep note record memorize memorise write log jot remind",
-    "list": "list show display enumerate overview see view",
-    "read": "read open show get fetch view retrieve tell give check see display download load recall",
-    "find": "find search look lookup seek query locate browse google recall",
-    "delete": "remove delete forget erase drop clear discard trash wipe cancel",
-    "update": "update change edit modify rename set adjust alter correct move replace reschedule",
-    "complete": "complete finish done tick mark close resolve",
-    "calculate": "compute calculate evaluate sum total math arithmetic",
-    "convert": "convert conversion exchange turn transform change",
-    "send": "send mail email message notify post",
-    "count": "count many",
-    "run": "run execute launch start call invoke trigger",
-    "stop": "stop halt end pause quit",
-    "load": "load enable activate unlock",
-}
-# What kind of thing a verb does; two kinds in one sentence and one tool do not go together.
-KINDS = {
-    "create": "write",
-    "book": "write",
-    "save": "write",
-    "send": "write",
-    "list": "read",
-    "read": "read",
-    "find": "read",
-    "count": "read",
-    "delete": "delete",
-    "update": "change",
-    "complete": "change",
-    "calculate": "compute",
-    "convert": "compute",
+    "create": (
+        "write",
+        "add create new make insert append put enter register plan schedule set compose draft open start",
+    ),
+    "book": ("write", "book reserve reservation"),
+    "save": ("write", "save store remember keep note record memorize memorise write log jot remind"),
+    "send": ("write", "send mail email message notify post"),
+    "list": ("read", "list show display enumerate overview see view"),
+    "read": ("read", "read open show get fetch view retrieve tell give check see display download load recall"),
+    "find": ("read", "find search look lookup seek query locate browse google recall"),
+    "count": ("read", "count many"),
+    "delete": ("delete", "remove delete forget erase drop clear discard trash wipe cancel"),
+    "update": ("change", "update change edit modify rename set adjust alter correct move replace reschedule"),
+    "complete": ("change", "complete finish done tick mark close resolve"),
+    "calculate": ("compute", "compute calculate evaluate sum total math arithmetic"),
+    "convert": ("compute", "convert conversion exchange turn transform change"),
+    "run": ("", "run execute launch start call invoke trigger"),
+    "stop": ("", "stop halt end pause quit"),
+    "load": ("", "load enable activate unlock"),
 }
 NOUNS = (
     "task todo item chore errand checklist agenda",
@@ -60,21 +48,13 @@ NOUNS = (
     "memory remember memorize recall fact",
     "person people user member contact guest attendee participant",
     "grocery shopping",
-    "price cost money amount currency",
-    "bill invoice receipt",
     "time clock hour",
     "date day calendar",
     "event meeting appointment calendar",
-    "song music track tune album",
     "weather forecast temperature rain",
     "mail email inbox message",
-    "picture image photo",
     "kind type category",
     "command shell terminal",
-    "customer client",
-    "ticket issue bug",
-    "flight plane trip journey travel",
-    "plant flower",
 )
 STOP = _set("""
     a an the my your our his her their its this that these those is are was were be been am i you we he she it they me
@@ -92,12 +72,6 @@ QUESTIONS = _set("""
 """)
 DETERMINERS = _set("a an the my your our this that these those his her their its some any all new another")
 LINKS = _set("to for about that of called named titled saying with on by from in into as at is are")
-
-
-# "...; please add it to my list": the deed comes after what it is about.
-ASIDE = re.compile(
-    r"[,.;]?\s(?:and\s+)?(?:please\s+)?(?:add|put|save|note|store|write)\s+(?:it|that|this|them)\b.*$", re.IGNORECASE
-)
 
 
 @lru_cache(maxsize=20_000)
@@ -123,25 +97,35 @@ def stem(word: str) -> str:
 
 def _groups() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for name, members in [*VERBS.items(), *((members.split()[0], members) for members in NOUNS)]:
-        prefix = "~" if name in VERBS else "#"
+    rows = [("~" + name, members) for name, (_, members) in VERBS.items()]
+    rows += [("#" + members.split()[0], members) for members in NOUNS]
+    for group, members in rows:
         for member in members.split():
-            found.setdefault(stem(member), set()).add(prefix + name)
+            found.setdefault(stem(member), set()).add(group)
     return {key: frozenset(names) for key, names in found.items()}
 
 
 _GROUPS = _groups()
-_NONE: frozenset[str] = frozenset()
 _WEAK_STEMS = frozenset(stem(word) for word in WEAK)
 
 
 def groups(stemmed: str) -> frozenset[str]:
     """The groups of a stem: `~create` for what is done, `#task` for what it is done to."""
-    return _GROUPS.get(stemmed, _NONE)
+    return _GROUPS.get(stemmed, frozenset())
+
+
+def nouns(stems: Iterable[str]) -> frozenset[str]:
+    """The groups of things that these stems belong to."""
+    return frozenset(group for each in stems for group in groups(each) if group[0] == "#")
 
 
 def verbs(stemmed: str) -> frozenset[str]:
     return frozenset(group[1:] for group in groups(stemmed) if group[0] == "~")
+
+
+def kinds(names: frozenset[str]) -> frozenset[str]:
+    """What kinds of thing these verbs do: read, write, change, delete, compute."""
+    return frozenset(VERBS[name][0] for name in names) - {""}
 
 
 def is_weak(stemmed: str) -> bool:
@@ -150,7 +134,7 @@ def is_weak(stemmed: str) -> bool:
 
 def parts(name: str) -> list[str]:
     """The words of a name in snake_case, kebab-case or camelCase, in lower case."""
-    return WORD.findall(_CAMEL.sub(" ", name.replace("_", " ")).lower())
+    return WORD.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.replace("_", " ")).lower())
 
 
 @lru_cache(maxsize=20_000)
