@@ -11,8 +11,10 @@ from contextlib import suppress
 import pytest
 
 from capabilities.providers.vendors import preset
-from sessions.loop.models import client
-from sessions.loop.models.client import Endpoint, ModelError, read_models
+from sessions.loop.models import exchange
+from sessions.loop.models.errors import ModelError
+from sessions.loop.models.exchange import read_models
+from sessions.loop.models.transport import Endpoint
 from tests.scripted_openai import Raw, ScriptedOpenAI
 
 
@@ -57,7 +59,7 @@ def test_a_refusal_says_no_key_and_not_everything(provider: ScriptedOpenAI) -> N
 
 def test_the_list_is_asked_for_as_each_vendor_wants(provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = read_models(Endpoint(provider.url, "sk-key-12345678", ""), 5)
-    monkeypatch.setattr(client, "vendor_of", lambda url: preset("anthropic"))
+    monkeypatch.setattr(exchange, "vendor_of", lambda url: preset("anthropic"))
     read_models(Endpoint(provider.url, "sk-key-12345678", ""), 5)
 
     assert answer["data"][0]["id"] == "scripted"
