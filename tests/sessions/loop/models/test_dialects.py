@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.lessons import lessons_of
+from sessions.loop.models.asking import MAX_LESSONS_A_CALL
 from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests import vendors
 from tests.rest import Rest
@@ -138,6 +139,36 @@ def test_a_refusal_is_never_answered_for_ever(session: ChatSession, provider: Sc
     assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "provider_rejected")
     assert provider.paths == ["/chat/completions", "/responses", "/chat/completions"][: len(provider.paths)]
     assert len(provider.paths) <= 3
+
+
+def test_a_provider_that_always_finds_something_else_is_given_up(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    words = (
+        "stream_options: no.",
+        "max_tokens: use max_completion_tokens instead.",
+        "max_completion_tokens: at most 4096.",
+        "Use /v1/responses.",
+        "store: no.",
+        "include: no.",
+    )
+    provider.enqueue(*(vendors.refusal(each) for each in words))
+
+    turn = run(session)
+
+    assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "provider_rejected")
+    assert len(provider.requests) == MAX_LESSONS_A_CALL + 1
+
+
+def test_what_is_not_there_is_not_asked_again_without_what_was_sealed(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(thinking(*parallel(1)), vendors.refusal("Nothing here.", status=404))
+
+    turn = run(session)
+
+    assert turn.status == TurnStatus.FAILED
+    assert len(provider.requests) == 2
 
 
 def test_what_did_not_help_is_not_kept(session: ChatSession, provider: ScriptedOpenAI) -> None:
