@@ -62,6 +62,11 @@ def test_what_a_refusal_teaches(words: str, lesson: str) -> None:
     assert taught(words) == lesson
 
 
+@pytest.mark.parametrize("parameter", ["model", "stream"])
+def test_what_a_request_cannot_do_without_is_not_left_out(parameter: str) -> None:
+    assert taught("no", parameter=parameter) == ""
+
+
 @pytest.mark.parametrize("status", [200, 401, 403, 409, 429, 500, 503])
 def test_other_failures_teach_nothing(status: int) -> None:
     assert taught("Use /v1/responses.", status=status) == ""
