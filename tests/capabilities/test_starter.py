@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.core.management import call_command
+from django.db import transaction
 from django.test import Client
-from pytest_django import Settings
+from pytest_django import DjangoDbBlocker, Settings
 
 from capabilities.agents.queries import agent_or_404
 from capabilities.catalogue.tools.writes import install_builtin
@@ -34,9 +37,17 @@ from toolhub.tenants.scope import organisation_scope
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 
+@pytest.fixture(scope="module")
+def first_admin(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Membership]:
+    """Of an organisation that is made once for all tests of this module; each runs in a savepoint behind it."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield create_organisation("Initech", "initech", FirstAdmin("peter@example.com", "a-long-password"))
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def admin() -> Membership:
-    return create_organisation("Initech", "initech", FirstAdmin("peter@example.com", "a-long-password"))
+def admin(first_admin: Membership, db: None) -> Membership:
+    return deepcopy(first_admin)
 
 
 def tools_of(admin: Membership, slug: str) -> set[str]:
