@@ -5,6 +5,7 @@ The number of queries is the same whatever the number of agents, sessions and to
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,6 +98,22 @@ class Shelf:
     specs: Mapping[int, ToolSpec]
     core: frozenset[int]
 
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Where each tool stands, by category and name."""
+        return {key: place for place, key in enumerate(self.specs)}
+
+    @cached_property
+    def of_category(self) -> Mapping[int, Sequence[int]]:
+        found = defaultdict(list)
+        for key, spec in self.specs.items():
+            found[spec.category_id].append(key)
+        return found
+
+    @cached_property
+    def meta(self) -> frozenset[int]:
+        return frozenset(key for key, spec in self.specs.items() if spec.is_meta)
+
     def switched(self, is_on: Mapping[int, bool]) -> Shelf:
         """The same with tools switched on and off, by key."""
         specs = {key: replace(spec, is_enabled=is_on.get(key, spec.is_enabled)) for key, spec in self.specs.items()}
@@ -128,17 +145,11 @@ class AgentTools:
     def __init__(self, setup: Setup, key: int, shelf: Shelf) -> None:
         self.agent = setup.agents[key]
         self._allowed, self._deferred = dict(setup.allowed[key]), setup.deferred[key]
-        own, kits = setup.own[key], {kit: setup.kits[kit] for kit in self._allowed}
-        self._rows = [
-            Row(
-                spec,
-                tool in shelf.core,
-                own[tool][0] if tool in own else None,
-                tool in own and own[tool][1],
-                {kit: lines[tool] for kit, lines in kits.items() if tool in lines},
-            )
-            for tool, spec in shelf.specs.items()
-        ]
+        self._own, self._shelf, self._rows = setup.own[key], shelf, dict[int, Row]()
+        self._kits: dict[int, dict[int, tuple[int, Overrides]]] = defaultdict(dict)
+        for kit in self._allowed:
+            for tool, line in setup.kits[kit].items():
+                self._kits[tool][kit] = line
         self._at_first = Holdings(tuple(self._allowed.values()), self._deferred, (), ())
 
     @cached_property
@@ -178,7 +189,25 @@ class AgentTools:
         return selected(session, self.agent, permissions, holdings, offer)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
-        return offer_from(self._rows, self.agent, bundles, meta=meta)
+        """Of the tools that these bring alone: there may be ten thousand others."""
+        keys = {*self._own, *self._shelf.core, *self._shelf.meta}
+        for each in bundles:
+            if each.tool_id is not None:
+                keys.add(each.tool_id)
+            keys.update(*(self._shelf.of_category.get(category, ()) for category in each.category_ids))
+        kits = {each.toolkit_id for each in bundles}
+        keys.update(tool for tool, lines in self._kits.items() if not kits.isdisjoint(lines))
+        there = sorted(keys & self._shelf.places.keys(), key=self._shelf.places.__getitem__)
+        return offer_from([self._row(key) for key in there], self.agent, bundles, meta=meta)
+
+    def _row(self, tool: int) -> Row:
+        row = self._rows.get(tool)
+        if row is None:
+            place, is_deferred = self._own.get(tool, (None, False))
+            row = self._rows[tool] = Row(
+                self._shelf.specs[tool], tool in self._shelf.core, place, is_deferred, self._kits.get(tool, {})
+            )
+        return row
 
     def _for_all(self, offer: Offer) -> list[Candidate]:
         situation = Situation(NOBODY, self.agent, resolve_model(self.agent.model, self.agent))
