@@ -136,9 +136,9 @@ def _round_told(step: Step) -> str:
     if step.tool_set is not None:
         parts.append(f"{step.tool_set.tokens:,} tok of tools")
     if step.prefix_bytes and step.prompt_bytes:
-        parts.append(f"same bytes {100 * step.prefix_bytes // step.prompt_bytes} %")
+        parts.append(f"{100 * step.prefix_bytes // step.prompt_bytes} % as in the call before")
     if step.reasoning_tokens:
-        parts.append(f"{step.reasoning_tokens:,} tok of its answer thought")
+        parts.append(f"{step.reasoning_tokens:,} tok of reasoning")
     return f"Round {step.round}: {', '.join(parts)}" if parts else ""
 
 

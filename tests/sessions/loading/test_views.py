@@ -378,8 +378,8 @@ def test_the_foot_of_a_turn_tells_what_each_round_carried(as_bob: Client, sessio
 
     text = text_of(as_bob.get(url_of(session)).content)
 
-    assert "Round 1: 1,034 tok of tools · Round 2: gpt 5, 1,034 tok of tools, same bytes 98 %" in text
-    assert "same bytes 98 %, 192 tok of its answer thought" in text
+    assert "Round 1: 1,034 tok of tools · Round 2: gpt 5, 1,034 tok of tools, 98 % as in the call before" in text
+    assert "98 % as in the call before, 192 tok of reasoning" in text
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------
