@@ -96,7 +96,7 @@ _USABLE_TOKEN = Select(
         ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
         .filter(digest=param(ApiToken, "digest"), revoked_at=None)
         .filter(membership__user__is_active=True, membership__ended_at=None)
-        .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
+        .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))[:1]
     )
 )
 
