@@ -307,6 +307,11 @@ def test_items_that_nobody_knows_are_left_out() -> None:
 SEALED = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "sealed"}
 
 
+def test_ids_are_not_kept_without_the_reasoning_in_front_of_them() -> None:
+    assert read(done(without(SEALED, "encrypted_content")), done(function_call(), 1)).extras == {}
+    assert read(done(without(function_call(), "id"))).extras == {}
+
+
 def test_a_reasoning_item_without_a_type_in_its_end_is_one() -> None:
     reply = read(added(SEALED), done(without(SEALED, "type")), words("Hi", 1))
 
