@@ -84,8 +84,7 @@ def session_of(page: Page) -> str:
 
 def live(page: Page) -> str:
     """What the page shows of the answer that is being written."""
-    found = page.locator(".answer-live").last
-    return found.text_content() or "" if found.count() else ""
+    return str(page.evaluate("[...document.querySelectorAll('.answer-live')].at(-1)?.textContent ?? ''"))
 
 
 def wait_until_written(page: Page, chars: int) -> str:
