@@ -99,7 +99,7 @@ def _read_date(sheet: Sheet, parameter: Parameter) -> Any:
 def _read_sum(sheet: Sheet, parameter: Parameter) -> Any:
     found = values.expression(sheet.left())
     if found:  # nothing else is said in a message that asks for a sum
-        sheet.take_all()
+        sheet.take(Found(None, 0, len(sheet.text)))
     return found
 
 

@@ -24,9 +24,7 @@ _POLITE = re.compile(
 #: What a message shows by how it is written; a tool that needs such a value has the same word in its `shapes`.
 SHAPES = {
     **values.WRITTEN,
-    "conversion": re.compile(
-        r"\d\s*[^\W\d]+(?:\s[^\W\d]+)?\s+(?:to|into|in|as)\s+[^\W\d]+|\bhow many\b.*\bin\b.*\d", re.IGNORECASE
-    ),
+    "conversion": re.compile(r"\d\s*[^\W\d]+(?:\s[^\W\d]+)?\s+(?:to|into|in|as)\s+[^\W\d]+", re.IGNORECASE),
 }
 _LIST_AS_NOUN = re.compile(r"\b(on|my|the|our|your|to-?do|todo|task|check|wish)[ -]+list\b", re.IGNORECASE)
 #: Objects that a verb names by itself: a meeting is scheduled, somebody is reminded by a reminder.
@@ -91,7 +89,7 @@ def _terms(command: str, payload: str) -> dict[str, float]:
     """Each stem with its weight: full in the command, a little in the payload, less for verbs that say little."""
     terms = dict.fromkeys(words.stems(payload), 0.25)
     for stem in _substance(command):
-        weight = 0.35 if words.is_weak(stem) else 0.65 if words.verbs(stem) else 1.0
+        weight = 0.35 if stem in words.WEAK_STEMS else 0.65 if words.verbs(stem) else 1.0
         terms[stem] = max(terms.get(stem, 0.0), weight)
     if _LIST_AS_NOUN.search(command):
         terms["list"] = max(terms.get("list", 0.0), 0.6)
@@ -181,7 +179,7 @@ def _object_fits(message: Message, tool: Tool) -> bool:
         return True
     stems = _substance(message.command)
     verb = next((stem for stem in stems[:5] if words.verbs(stem)), stems[0] if stems else "")
-    objects = {stem for stem in stems if not words.is_weak(stem) and (stem != verb or not words.verbs(stem))}
+    objects = {stem for stem in stems if stem not in words.WEAK_STEMS and (stem != verb or not words.verbs(stem))}
     # A word of the same group has to be in the name: "item" in a summary is said of many things.
     kin = {*words.nouns({*objects, verb}), _OBJECT_OF_VERB.get(verb, "")}
     named = any(tool.terms.get(key, 0.0) >= IN_NAME for key in kin)

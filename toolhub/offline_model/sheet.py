@@ -58,9 +58,6 @@ class Sheet:
         self._taken.append((found.start, found.end))
         return found.value
 
-    def take_all(self) -> None:
-        self._taken.append((0, len(self.text)))
-
     def in_payload(self, found: Found) -> bool:
         quoted = any(quote.start <= found.start and found.end <= quote.end for quote in self.quotes)
         return quoted or (self.payload is not None and found.start >= self.payload)

@@ -64,8 +64,6 @@ STOP = _set("""
     what's whats where's who's how's it's let's don't up out off down right now currently really actually only one
     after before over under between per each every yet still ever again got
 """)
-# Verbs that say little about which tool is meant.
-WEAK = _set("get show see do make give tell put take use go set new start check open list view")
 QUESTIONS = _set("""
     what what's whats which who who's whose when where where's how how's do does did is are am was were have has any
     anything will should
@@ -106,7 +104,10 @@ def _groups() -> dict[str, frozenset[str]]:
 
 
 _GROUPS = _groups()
-_WEAK_STEMS = frozenset(stem(word) for word in WEAK)
+# Of verbs that say little about which tool is meant.
+WEAK_STEMS = frozenset(
+    map(stem, _set("get show see do make give tell put take use go set new start check open list view"))
+)
 
 
 def groups(stemmed: str) -> frozenset[str]:
@@ -126,10 +127,6 @@ def verbs(stemmed: str) -> frozenset[str]:
 def kinds(names: frozenset[str]) -> frozenset[str]:
     """What kinds of thing these verbs do: read, write, change, delete, compute."""
     return frozenset(VERBS[name][0] for name in names) - {""}
-
-
-def is_weak(stemmed: str) -> bool:
-    return stemmed in _WEAK_STEMS
 
 
 def parts(name: str) -> list[str]:
