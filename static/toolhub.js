@@ -270,6 +270,13 @@
   fillZones();
   document.addEventListener("htmx:afterSwap", fillZones);
 
+  // A preview that came says that the form is right: what was wrong with the one before goes.
+  document.addEventListener("htmx:afterSwap", () => {
+    if (!document.querySelector("#impact")?.textContent.trim()) return;
+    document.querySelectorAll("main .notice.is-error, main .field-error").forEach((each) => each.remove());
+    document.querySelectorAll("main .is-invalid").forEach((each) => each.classList.remove("is-invalid"));
+  });
+
   // Filters apply as they are changed; without script there is a button.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-auto]");

@@ -86,3 +86,17 @@ def test_ticks_of_several_searches_are_saved_together(page: Page) -> None:
     ticked = page.locator("#pick-tools ol input[name=tools]").evaluate_all("boxes => boxes.map(each => each.value)")
     assert sorted(ticked) == ["file_read", "file_write", "web_search"]
     assert [text for text in wrong if not text.startswith("htmx:")] == [], "htmx says what was given up"
+
+
+def test_a_preview_takes_the_errors_of_the_form_before_away(page: Page) -> None:
+    page.goto("/o/acme/agents/assistant/edit/")
+    page.get_by_label("Name", exact=True).fill("")
+    page.get_by_role("button", name="Save the agent").last.click()
+    page.wait_for_selector(".field-error")
+
+    page.get_by_label("Name", exact=True).fill("Helper")
+    page.locator("#pick-tools ol input[name=tools]").first.uncheck()
+    page.get_by_role("button", name="Preview").click()
+
+    page.wait_for_selector("#impact :text('Nothing is saved yet')")
+    assert page.locator(".field-error, .is-invalid, main .notice.is-error").count() == 0

@@ -297,7 +297,7 @@ class ModelForm(CallsForm):
         )
 
     def _say_defaults(self, model: LanguageModel | None) -> None:
-        self.say_what_blank_means("not sent, so that the vendor’s own counts", None)
+        self.say_what_blank_means("not sent; the vendor’s default applies", None)
         now = f"{default_output(model.context_window):,}" if model else ""
         self.fields["max_output_tokens"].help_text = (
             "What the model thinks counts too. At most half of the context window. "
