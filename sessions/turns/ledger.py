@@ -155,19 +155,18 @@ def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
         )
 
 
-_RELEASE = transition(
-    status=TurnStatus.QUEUED,
-    attempts=F("attempts") - 1,
-    rang_at=Value(None),
-    next_attempt_at=from_now(Param("wait", DurationField())),
-    draft="",
-)
+_GIVEN_BACK = {"status": TurnStatus.QUEUED, "attempts": F("attempts") - 1, "rang_at": Value(None), "draft": ""}
+_RELEASE = transition(**_GIVEN_BACK, next_attempt_at=Value(None))
+_RELEASE_UNTIL = transition(**_GIVEN_BACK, next_attempt_at=from_now(Param("wait", DurationField())))
 
 
 def release(claim: Claim, *, wait: float = 0.0) -> None:
     """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
     with transaction.atomic():
-        fence(claim, _RELEASE, wait=timedelta(seconds=wait))
+        if wait:
+            fence(claim, _RELEASE_UNTIL, wait=timedelta(seconds=wait))
+        else:  # a moment that is now would still be to come for who claims within its millisecond
+            fence(claim, _RELEASE)
 
 
 # -- Record -----------------------------------------------------------------------------------------------------------

@@ -384,6 +384,8 @@ def test_a_released_turn_is_free_at_once_without_a_wait(session: ChatSession) ->
     turn = accepted(session)
     with organisation_scope(turn.organisation_id):
         ledger.release(claimed(turn))
+        # A moment that is now would be to come for who claims within its millisecond.
+        assert reread(turn).next_attempt_at is None
 
     assert worker.unrung() == [turn.pk]
     assert ledger.claim(turn.pk, "worker-2") is not None
