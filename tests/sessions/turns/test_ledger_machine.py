@@ -33,8 +33,30 @@ from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, add_call, change, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
+from toolhub.tenants.statements import Select
 
 WORKERS = ("worker-1", "worker-2")
+# After each of four thousand acts the ledger is read with these.
+TURNS = Select(lambda: Turn.objects.values_list("pk", "status", "epoch", "attempts", "last_step", "owner"))
+LAST_EVENTS = Select(lambda: Turn.objects.values_list("pk", "last_event"))
+EVENTS = Select(
+    lambda: (
+        TurnEvent.objects.values("turn")
+        .annotate(count=Count("pk"), most=Max("number"))
+        .values_list("turn", "count", "most")
+    )
+)
+GAPS = Select(
+    lambda: Step.objects.values("turn").annotate(count=Count("pk"), most=Max("index")).exclude(count=F("most"))
+)
+LEFT_OPEN = Select(
+    lambda: (
+        Step.objects.filter(kind=StepKind.TOOL, status__in=UNANSWERED)
+        .exclude(turn__status__in=OPEN_STATUSES)
+        .values_list("pk")
+    )
+)
+
 ENDS = (TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED, TurnStatus.EXPIRED)
 
 
@@ -312,8 +334,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def turns_are_as_expected(self) -> None:
         with system_scope():
-            rows = Turn.objects.values_list("pk", "status", "epoch", "attempts", "last_step", "owner")
-            found = {pk: rest for pk, *rest in rows}
+            found = {pk: rest for pk, *rest in TURNS.rows()}
         for pk, expected in self.turns.items():
             owner = found[pk].pop()
             assert found[pk] == [expected.status, expected.epoch, expected.attempts, expected.steps]
@@ -330,13 +351,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def events_and_steps_count_without_gaps(self) -> None:
         with system_scope():
-            counted = TurnEvent.objects.values("turn").annotate(count=Count("pk"), most=Max("number"))
-            last = dict(Turn.objects.values_list("pk", "last_event"))
-            gaps = Step.objects.values("turn").annotate(count=Count("pk"), most=Max("index")).exclude(count=F("most"))
-            assert {row["turn"]: (row["count"], row["most"]) for row in counted} == {
-                pk: (number, number) for pk, number in last.items()
-            }
-            assert not gaps.exists()
+            counted = {turn: (count, most) for turn, count, most in EVENTS.rows()}
+            assert counted == {turn: (number, number) for turn, number in LAST_EVENTS.rows()}
+            assert GAPS.rows() == []
 
     @invariant()
     def a_turn_waits_for_somebody_and_nobody_works_for_one_that_has_ended(self) -> None:
@@ -347,8 +364,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def an_ended_turn_has_no_open_step(self) -> None:
         with system_scope():
-            left = Step.objects.filter(kind=StepKind.TOOL, status__in=UNANSWERED)
-            assert not left.exclude(turn__status__in=OPEN_STATUSES).exists()
+            assert LEFT_OPEN.rows() == []
 
 
 @pytest.mark.exhaustive
