@@ -270,6 +270,13 @@
   fillZones();
   document.addEventListener("htmx:afterSwap", fillZones);
 
+  // Asked for the preview of a form that is wrong, the whole page comes with its errors.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { target, xhr } = event.detail;
+    if (target.id !== "impact" || xhr.status !== 422) return;
+    const main = document.querySelector("main");
+    Object.assign(event.detail, { target: main, selectOverride: "main", swapOverride: "outerHTML show:top" });
+  });
   // A preview that came says that the form is right: what was wrong with the one before goes.
   document.addEventListener("htmx:afterSwap", () => {
     if (!document.querySelector("#impact")?.textContent.trim()) return;

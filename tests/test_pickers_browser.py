@@ -100,3 +100,12 @@ def test_a_preview_takes_the_errors_of_the_form_before_away(page: Page) -> None:
 
     page.wait_for_selector("#impact :text('Nothing is saved yet')")
     assert page.locator(".field-error, .is-invalid, main .notice.is-error").count() == 0
+
+
+def test_the_preview_of_a_form_that_is_wrong_says_so(page: Page) -> None:
+    page.goto("/o/acme/agents/assistant/edit/")
+    page.get_by_label("Name", exact=True).fill("")
+    page.get_by_role("button", name="Preview").click()
+
+    page.wait_for_selector(".field-error")
+    assert page.locator("main").count() == page.locator("#agent-form").count() == 1
