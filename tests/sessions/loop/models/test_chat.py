@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.loop.models.chat import ChatReader
@@ -128,6 +128,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANYTHING, max_size=5))
 def test_no_chunk_of_any_shape_raises(chunks: list[Any]) -> None:
     wrapped = [{"choices": [{"delta": each, "finish_reason": each}], "usage": each} for each in chunks]
