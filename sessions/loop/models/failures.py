@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx2
@@ -27,6 +28,30 @@ NO_MODEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+#: The status that the code or the type of an error object stands for, where the object came with status 200.
+_STATUSES = {
+    "invalid_prompt": 400,
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "overloaded_error": 529,
+}
+#: What a status means, for people; the provider's words follow.
+_TOLD = {
+    "provider_auth": "The provider refused the key ({status})",
+    "provider_credit": "The provider says that there is no credit left",
+    "provider_rate_limit": "The provider is at its limit",
+    "provider_error": "The provider failed ({status})",
+    "context_length": "The provider rejected the request ({status})",
+    "model_gone": "The provider does not have the model any more",
+    "provider_rejected": "The provider rejected the request ({status})",
+}
 
 
 class Failed(Exception):
@@ -52,12 +77,10 @@ def raise_error_object(answer: Any) -> None:
         return
     if isinstance(error, dict) and isinstance(error.get("error"), dict):
         error = error["error"]
-    message = error.get("message") if isinstance(error, dict) else error
-    code = error.get("code") if isinstance(error, dict) else None
-    again = not (isinstance(code, int) and 400 <= code < 500 and code not in RETRIED_STATUSES)
-    if isinstance(code, str) and TOO_LONG.search(code):
-        raise Failed("context_length", f"The provider reported: {message}", again=False)
-    raise Failed("provider_error", f"The provider reported: {message}", again=again)
+    told = error if isinstance(error, dict) else {"message": error}
+    said, name = told.get("message"), f"{told.get('code')} {told.get('type')}"
+    code, again = _code_of(_status_of(told), f"{name} {said}")
+    raise Failed(code, f"The provider reported: {said}", again=again)
 
 
 def failure(error: Exception) -> Failed:
@@ -76,23 +99,44 @@ def failure(error: Exception) -> Failed:
 
 def _status_failure(error: openai.APIStatusError) -> Failed:
     status, said = error.status_code, _words_of(error)
+    code, again = _code_of(status, f"{error.code} {said}")
+    told = f"{_TOLD[code].format(status=status)}: {said}"
+    wait = retry_after(error.response.headers) if again else None
+    refusal = None
+    if code == "provider_rejected" and status in REFUSED:
+        refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
+    return Failed(code, told, again=again, wait=wait, refusal=refusal)
+
+
+def _code_of(status: int, words: str) -> tuple[str, bool]:
+    """The error code for the turn, and whether another try makes sense, of a status and the provider's words."""
     if status in (401, 403):
-        return Failed("provider_auth", f"The provider refused the key ({status}): {said}", again=False)
-    if status == 402 or (status < 500 and NO_CREDIT.search(f"{error.code} {said}")):
-        return Failed("provider_credit", f"The provider says that there is no credit left: {said}", again=False)
+        return "provider_auth", False
+    if status == 402 or (status < 500 and NO_CREDIT.search(words)):
+        return "provider_credit", False
     if status == 429:
-        wait = retry_after(error.response.headers)
-        return Failed("provider_rate_limit", f"The provider is at its limit: {said}", again=True, wait=wait)
+        return "provider_rate_limit", True
     if status in RETRIED_STATUSES or status >= 500:
-        wait = retry_after(error.response.headers)
-        return Failed("provider_error", f"The provider failed ({status}): {said}", again=True, wait=wait)
-    told = f"The provider rejected the request ({status}): {said}"
-    if TOO_LONG.search(f"{error.code} {said}"):
-        return Failed("context_length", told, again=False)
-    if NO_MODEL.search(f"{error.code} {said}"):
-        return Failed("model_gone", f"The provider does not have the model any more: {said}", again=False)
-    refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
-    return Failed("provider_rejected", told, again=False, refusal=refusal if status in REFUSED else None)
+        return "provider_error", True
+    if TOO_LONG.search(words):
+        return "context_length", False
+    return ("model_gone" if NO_MODEL.search(words) else "provider_rejected"), False
+
+
+def _status_of(error: Mapping[str, Any]) -> int:
+    """The status that an error object stands for, by its code or else its type; 500 where neither is known."""
+    for name in (error.get("code"), error.get("type")):
+        if isinstance(name, int) and 400 <= name < 600:
+            return name
+        if not isinstance(name, str):
+            continue
+        if re.fullmatch("[45][0-9][0-9]", name):
+            return int(name)
+        if name in _STATUSES:
+            return _STATUSES[name]
+        if any(known.search(name) for known in (NO_CREDIT, TOO_LONG, NO_MODEL)):
+            return 400
+    return 500
 
 
 def _words_of(error: openai.APIStatusError) -> str:

@@ -91,6 +91,48 @@ def test_the_second_model_goes_on_where_the_first_cannot(
     assert reply.origin.endswith(" spare")
 
 
+def failed_event(code: str) -> Json:
+    return {"type": "response.failed", "response": {"error": {"code": code, "message": "no"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "is_again"),
+    [
+        ("rate_limit_exceeded", "provider_rate_limit", True),
+        ("server_error", "provider_error", True),
+        ("insufficient_quota", "provider_credit", False),
+        ("model_not_found", "model_gone", False),
+    ],
+)
+@pytest.mark.parametrize("shape", ["response.failed", "error event", "error object", "whole"])
+@pytest.mark.usefixtures("fallback")
+def test_an_error_in_the_answer_says_why_the_second_model_takes_over(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    second: ScriptedOpenAI,
+    said: str,
+    code: str,
+    shape: str,
+    is_again: bool,
+) -> None:
+    """As the same error with a status of its own would."""
+    error = {"code": said, "message": "no"}
+    raw = {
+        "response.failed": Raw(sse(failed_event(said), done=False)),
+        "error event": Raw(sse({"type": "error", **error}, done=False)),
+        "error object": Raw(sse({"error": {"message": "no", "type": said, "code": None}}, done=False)),
+        "whole": Raw(json.dumps({"error": error}).encode(), 200, {"Content-Type": "application/json"}),
+    }[shape]
+    provider.enqueue(*[raw] * 9)
+    second.enqueue(Say("Here I am."))
+
+    turn = run(session)
+
+    assert (turn.status, turn.answer) == (TurnStatus.DONE, "Here I am.")
+    assert [each["error_code"] for each in fallbacks_of(turn)] == [code]
+    assert (len(provider.requests) > 1) is is_again
+
+
 @pytest.mark.usefixtures("fallback")
 def test_it_takes_over_after_tools_ran_with_the_history_made_anew(
     session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI

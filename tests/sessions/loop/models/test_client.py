@@ -27,7 +27,7 @@ from capabilities.models import Dialect, Provider
 from sessions.loop.models.asking import Question
 from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
-from sessions.loop.models.failures import retry_after
+from sessions.loop.models.failures import Failed, raise_error_object, retry_after
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.transport import Endpoint, http_client, sdk, sse_data
 from sessions.loop.models.usage import Usage
@@ -251,7 +251,7 @@ def test_a_failure_that_may_pass_is_tried_as_often_as_the_setting_says(
         (Raw(b'{"error": {"code": "context_length_exceeded"}}', 400), "context_length"),
         (Raw(b'{"error": {"message": "This model\'s maximum context length is 4096 tokens."}}', 400), "context_length"),
         (Raw(b'{"error": {"message": "the request exceeds the available context size"}}', 400), "context_length"),
-        (Raw(sse({"error": {"message": "bad", "code": 400}})), "provider_error"),
+        (Raw(sse({"error": {"message": "bad", "code": 400}})), "provider_rejected"),
         (Raw(b"", 301, {"Location": "/"}), "provider_rejected"),
     ],
 )
@@ -263,6 +263,35 @@ def test_a_failure_that_stays_is_not_tried_again(provider: ScriptedOpenAI, reply
     asked = ask(provider)
 
     assert (asked.error and asked.error.code, len(provider.requests)) == (code, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "again"),
+    [
+        ({"code": 401}, "provider_auth", False),
+        ({"code": "403"}, "provider_auth", False),
+        ({"type": "authentication_error"}, "provider_auth", False),
+        ({"code": 402}, "provider_credit", False),
+        ({"code": 429, "type": "insufficient_quota"}, "provider_credit", False),
+        ({"code": 429, "message": "Insufficient balance"}, "provider_credit", False),
+        ({"code": "rate_limit_exceeded", "type": "tokens"}, "provider_rate_limit", True),
+        ({"type": "overloaded_error"}, "provider_error", True),
+        ({"code": "invalid_prompt"}, "provider_rejected", False),
+        ({"code": "context_length_exceeded", "type": "invalid_request_error"}, "context_length", False),
+        ({"type": "invalid_request_error", "message": "above the context window"}, "context_length", False),
+        ({"code": "model_decommissioned"}, "model_gone", False),
+        ({"code": "who knows", "type": None}, "provider_error", True),
+        ({"code": 7}, "provider_error", True),
+        ({"code": True}, "provider_error", True),
+        ({}, "provider_error", True),
+    ],
+)
+def test_an_error_object_means_what_its_status_would(error: Json, code: str, again: bool) -> None:
+    with pytest.raises(Failed) as raised:
+        raise_error_object({"error": {"message": "no", **error}})
+
+    assert (raised.value.code, raised.value.again) == (code, again)
+    assert raised.value.message == f"The provider reported: {error.get('message', 'no')}"
 
 
 @pytest.mark.parametrize(
