@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pytest_django import Settings
@@ -49,6 +50,33 @@ def test_a_models_own_rounds_beat_the_agents_and_those_the_setting(
 
     assert resolve_model(model, Agent(max_rounds=agents)).max_rounds == rounds
     assert resolve_model(model).max_rounds == own or 4
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "is_taken"),
+    [
+        ("gpt-5", OPENAI.base_url, True),
+        ("gpt-5-2025-08-07", OPENAI.base_url, True),
+        ("gpt-5-latest", OPENAI.base_url, True),
+        ("gpt-5-mini", OPENAI.base_url, False),
+        ("gpt-5.1", OPENAI.base_url, False),
+        ("gpt-5", "https://api.example.org/v1", False),
+        ("gpt-5", OPENAI.base_url + "/other-account", False),
+    ],
+)
+def test_extras_go_back_to_the_same_family_at_the_same_address(name: str, url: str, is_taken: bool) -> None:
+    first = resolve_model(LanguageModel(provider=OPENAI, name="gpt-5"))
+    other = replace(first, name=name, provider=replace(first.provider, base_url=url))
+
+    assert (other.takes_extras_of(first.origin), first.takes_extras_of(other.origin)) == (is_taken, is_taken)
+
+
+def test_extras_go_back_to_no_other_provider_and_not_without_an_origin() -> None:
+    first = resolve_model(LanguageModel(provider=OPENAI, name="gpt-5"))
+    other = replace(first, provider=replace(first.provider, public_id=uuid4()))
+
+    assert not other.takes_extras_of(first.origin)
+    assert not first.takes_extras_of("")
 
 
 def test_a_resolved_model_does_not_change_and_shows_no_key() -> None:

@@ -148,6 +148,26 @@ def test_an_agent_gives_a_part_to_another_and_goes_on_with_its_answer(
     assert events_of(child) == ["accepted", "started", "model", "done"]
 
 
+def test_what_came_unread_stays_with_the_model_that_it_came_from(
+    session: ChatSession, coder: Agent, provider: ScriptedOpenAI, coder_says: ScriptedOpenAI
+) -> None:
+    """Each model gets its own back, also where both have the same name."""
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(dialect="responses")
+        LanguageModel.objects.update(name="thinker")
+    provider.enqueue(Say(calls=[ask()], reasoning="of the parent"), Say("It is written."))
+    coder_says.enqueue(Say(calls=[call("calculator", SUM)], reasoning="of the child"), Say("Here is the code."))
+
+    turn = accept(session, "Have it written")
+    work_all()
+
+    assert (reread(turn).status, reread(turn).answer) == (TurnStatus.DONE, "It is written.")
+    parents, childs = b"".join(provider.bodies), b"".join(coder_says.bodies)
+    assert (len(provider.bodies), len(coder_says.bodies)) == (2, 2)
+    assert (parents.count(b"of the parent"), parents.count(b"of the child")) == (1, 0)
+    assert (childs.count(b"of the parent"), childs.count(b"of the child")) == (0, 1)
+
+
 def test_the_other_calls_of_the_reply_run_before_the_turn_waits(
     session: ChatSession, coder: Agent, provider: ScriptedOpenAI, coder_says: ScriptedOpenAI
 ) -> None:
