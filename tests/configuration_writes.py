@@ -21,6 +21,7 @@ from capabilities.catalogue.tools import writes as catalogue
 from capabilities.models import (
     Agent,
     Category,
+    ConnectionTest,
     Effect,
     Grant,
     GrantRequest,
@@ -33,6 +34,7 @@ from capabilities.models import (
     Toolkit,
 )
 from capabilities.providers import environment as environment_provider
+from capabilities.providers import learning, listings
 from capabilities.providers import writes as providers
 from capabilities.registry import registry
 from capabilities.services import writes as services
@@ -53,6 +55,8 @@ NOT_IN_TABLE = {
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
+    "capabilities.providers.learning.learn": "the service's own: what a provider's refusal taught",
+    "capabilities.providers.listings.note_listed": "the service's own: what a provider lists",
     "capabilities.providers.environment.move_agent": "called by back_to_offline_model, and by the service itself",
     "capabilities.access.roles.invited.give_invited_roles": (
         "called when an invitation is accepted: assign_role gives them"
@@ -205,6 +209,16 @@ def _rules_of_some_roles(dice: Dice, actor: Membership) -> None:
     roles.set_rules_of_roles(rules, actor=actor, stamp=roles.stamp_of(chosen))
 
 
+def _add_listed_model(dice: Dice, actor: Membership) -> None:
+    """Of a list that was read before."""
+    provider, name = dice.row(Provider), dice.name()
+    findings = {"models": [{"name": name, "context_window": None}]}
+    own = {"organisation_id": actor.organisation_id, "membership": actor, "deadline_at": timezone.now()}
+    ConnectionTest.objects.filter(provider=provider).delete()
+    ConnectionTest.objects.create(provider=provider, findings=findings, **own)
+    listings.add_listed_models(provider, [name], actor=actor)
+
+
 def _take_over(dice: Dice, actor: Membership) -> None:
     """Whoever may reset a member's password signs in as that member."""
     target = dice.member()
@@ -271,6 +285,10 @@ TABLE: dict[str, Write] = {
     "capabilities.providers.environment.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
         actor=a
     ),
+    "capabilities.providers.learning.forget_lesson": lambda d, a: learning.forget_lesson(
+        d.row(LanguageModel), "omit:stream_options", actor=a
+    ),
+    "capabilities.providers.listings.add_listed_models": _add_listed_model,
     "capabilities.providers.writes.save_provider": lambda d, a: providers.save_provider(
         None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
     ),

@@ -1,16 +1,20 @@
-"""Which of a provider's models it lists: written by a worker when the list was read."""
+"""Writes about the models that a provider lists: which of ours are missing there, and those that somebody adds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from django.db import transaction
 from django.utils import timezone
 
-from capabilities.models import LanguageModel, Provider
+from capabilities.common.refused import not_there
+from capabilities.common.rights import configuration_write, require
+from capabilities.models import ConnectionTest, LanguageModel, Provider
 from capabilities.providers.resolve import model_family
 from capabilities.providers.vendors import vendor_of
+from capabilities.providers.writes import ModelContent, save_model
 from toolhub.tenants.audit.writes import record
+from toolhub.tenants.models import Membership, Right
 
 
 def note_listed(provider: Provider, names: Collection[str], *, answered: str = "") -> None:
@@ -33,6 +37,26 @@ def note_listed(provider: Provider, names: Collection[str], *, answered: str = "
             model.missing_since = timezone.now() if is_missing else None
             model.save(update_fields=["missing_since"])
             record("model.missing" if is_missing else "model.listed", model, actor=None, after={"name": model.name})
+
+
+@configuration_write("names")
+def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Membership) -> list[LanguageModel]:
+    """Add these models of the list that the last test of the provider read, each with the window that was told there.
+
+    Those that are added already are left as they are. Raises ChangeRefused for a name that is not in the list.
+    """
+    require(actor, Right.PROVIDERS)
+    test = ConnectionTest.objects.filter(provider=provider).first()
+    listed = {each["name"]: each["context_window"] for each in (test.findings if test else {}).get("models", [])}
+    known = set(LanguageModel.objects.filter(provider=provider).values_list("name", flat=True))
+    added = []
+    for name in dict.fromkeys(names):
+        if name not in listed:
+            raise not_there("names", "model", name)
+        if name not in known:
+            content = ModelContent(name, listed[name] or ModelContent.context_window)
+            added.append(save_model(provider, None, content, actor=actor))
+    return added
 
 
 def is_listed(name: str, names: Collection[str], families: Collection[str]) -> bool:

@@ -14,10 +14,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 from capabilities.common.pages import refused
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import ConnectionTest
+from capabilities.providers.listings import add_listed_models
 from capabilities.providers.queries import listed_models_shown, model_or_404, provider_or_404
 from capabilities.services.writes import shown_service_or_404
 from sessions.connections.writes import (
-    add_listed_models,
     request_model_test,
     request_provider_test,
     request_service_test,

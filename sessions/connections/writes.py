@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.db import transaction
 from django.db.models.functions import Now
 
-from capabilities.common.refused import ChangeRefused, not_there
-from capabilities.common.rights import configuration_write, require
+from capabilities.common.refused import ChangeRefused
+from capabilities.common.rights import require
 from capabilities.models import OPEN_CONNECTION_TESTS, ConnectionTest, LanguageModel, Provider
-from capabilities.providers.writes import ModelContent, save_model
 from capabilities.services.writes import ShownService
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
@@ -46,26 +43,6 @@ def request_provider_test(provider: Provider, *, actor: Membership) -> Connectio
     """The same for a provider: its list of models is read. Nothing is sent to a model."""
     require(actor, Right.PROVIDERS)
     return _request(ConnectionTest(provider=provider), actor=actor)
-
-
-@configuration_write("names")
-def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Membership) -> list[LanguageModel]:
-    """Add these models of the list that the last test of the provider read, each with the window that was told there.
-
-    Those that are added already are left as they are. Raises ChangeRefused for a name that is not in the list.
-    """
-    require(actor, Right.PROVIDERS)
-    test = ConnectionTest.objects.filter(provider=provider).first()
-    listed = {each["name"]: each["context_window"] for each in (test.findings if test else {}).get("models", [])}
-    known = set(LanguageModel.objects.filter(provider=provider).values_list("name", flat=True))
-    added = []
-    for name in dict.fromkeys(names):
-        if name not in listed:
-            raise not_there("names", "model", name)
-        if name not in known:
-            content = ModelContent(name, listed[name] or ModelContent.context_window)
-            added.append(save_model(provider, None, content, actor=actor))
-    return added
 
 
 @transaction.atomic

@@ -15,12 +15,13 @@ from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
+from capabilities.providers.listings import add_listed_models
 from capabilities.providers.vendors import OTHER, preset
 from capabilities.providers.writes import ProviderContent, save_provider
 from sessions.connections import runs
 from sessions.connections.findings import TOOL
 from sessions.connections.runs import run_connection_test
-from sessions.connections.writes import add_listed_models, request_model_test, request_provider_test
+from sessions.connections.writes import request_model_test, request_provider_test
 from sessions.loop.models.exchange import read_models
 from sessions.loop.models.listing import ListedModel, listed_models
 from tests.cast import make_agent
