@@ -13,7 +13,7 @@ import openai
 
 from capabilities.common.text import storable
 from capabilities.egress import EgressRefused
-from sessions.loop.models.refusals import REFUSED, Refusal
+from sessions.loop.models.refusals import Refusal
 
 #: Characters of what a provider says of an error that are passed on.
 MAX_SAID = 400
@@ -103,7 +103,7 @@ def _status_failure(error: openai.APIStatusError) -> Failed:
     told = f"{_TOLD[code].format(status=status)}: {said}"
     wait = retry_after(error.response.headers) if again else None
     refusal = None
-    if code == "provider_rejected" and status in REFUSED:
+    if code == "provider_rejected":
         refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
     return Failed(code, told, again=again, wait=wait, refusal=refusal)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from capabilities.models import Agent, LanguageModel, Provider
 from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, events_of, run, steps_of, tool_steps_of
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,6 +90,50 @@ def test_the_second_model_goes_on_where_the_first_cannot(
     assert note.text.startswith("spare of Second goes on in place of scripted: ")
     (reply,) = steps_of(turn, StepKind.MODEL)
     assert reply.origin.endswith(" spare")
+
+
+def refuse_connections(provider: ScriptedOpenAI, settings: Settings) -> None:
+    provider.stop()
+
+
+def be_silent(provider: ScriptedOpenAI, settings: Settings) -> None:
+    settings.TOOLHUB_MODEL_SECONDS = 3  # which the second model has too
+    provider.enqueue(Raw(delay=10))
+
+
+def be_switched_off(provider: ScriptedOpenAI, settings: Settings) -> None:
+    with system_scope():
+        Provider.objects.exclude(slug="second").update(is_enabled=False)
+
+
+@pytest.mark.parametrize(
+    ("break_down", "code", "because"),
+    [
+        (refuse_connections, "provider_unreachable", "cannot be reached"),
+        (be_silent, "provider_timeout", "did not answer in time"),
+        (be_switched_off, "provider_disabled", "is switched off"),
+    ],
+)
+@pytest.mark.usefixtures("fallback")
+def test_the_second_model_goes_on_where_the_first_is_not_there(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    second: ScriptedOpenAI,
+    settings: Settings,
+    break_down: Callable[[ScriptedOpenAI, Settings], None],
+    code: str,
+    because: str,
+) -> None:
+    settings.TOOLHUB_MODEL_TRIES = 1
+    second.enqueue(Say("Here I am."))
+    break_down(provider, settings)
+
+    turn = run(session)
+
+    assert (turn.status, turn.answer) == (TurnStatus.DONE, "Here I am.")
+    assert [each["error_code"] for each in fallbacks_of(turn)] == [code]
+    (note,) = steps_of(turn, StepKind.NOTE)
+    assert note.text.endswith(f"Scripted {because}.")
 
 
 def failed_event(code: str) -> Json:

@@ -10,7 +10,7 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -27,7 +27,7 @@ from capabilities.models import Dialect, Provider
 from sessions.loop.models.asking import Question
 from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
-from sessions.loop.models.failures import Failed, raise_error_object, retry_after
+from sessions.loop.models.failures import MAX_REFUSAL, Failed, raise_error_object, retry_after
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.transport import Endpoint, http_client, sdk, sse_data
 from sessions.loop.models.usage import Usage
@@ -146,6 +146,33 @@ def compared(headers: dict[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in headers.items() if name not in ("content-length", "x-stainless-read-timeout")
     }
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_parallel_calls_are_spoken_of_with_tools_only(dialect: Dialect, is_chosen: bool) -> None:
+    """OpenAI refuses the parameter where there are no tools."""
+    model = a_model(dialect_setting=dialect, parallel_tool_calls=is_chosen)
+
+    assert "parallel_tool_calls" not in Question(model, MESSAGES).parameters
+    assert Question(model, MESSAGES, WIRE).parameters["parallel_tool_calls"] is is_chosen
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize(
+    ("url", "key"), [("https://api.openai.com/v1", "session"), ("https://api.example.org/v1", None)]
+)
+def test_a_request_has_its_output_limit_and_a_cache_key_where_the_vendor_takes_one(
+    dialect: Dialect, url: str, key: str | None
+) -> None:
+    model = a_model(dialect_setting=dialect)
+    model = replace(model, provider=replace(model.provider, base_url=url))
+
+    sent = Question(model, MESSAGES, cache_key="session").parameters
+
+    limits = {name: value for name, value in sent.items() if name.startswith("max_")}
+    assert list(limits.values()) == [1_000]
+    assert sent.get("prompt_cache_key") == key
 
 
 def test_the_operators_own_account_is_not_told_to_other_providers(
@@ -417,6 +444,17 @@ def test_the_key_is_in_no_message_and_no_log(
     assert "Wrong key *** in 'Bearer ***'" in str(asked.error)
     assert KEY not in str(asked.error)
     assert KEY not in caplog.text
+
+
+def test_only_the_beginning_of_a_refusal_is_read_for_what_it_means(provider: ScriptedOpenAI) -> None:
+    for filler, code in ((MAX_REFUSAL - 100, "provider_credit"), (MAX_REFUSAL, "provider_rejected")):
+        body = json.dumps({"error": {"message": "x" * filler + " insufficient balance"}}).encode()
+        provider.enqueue(Raw(body, 400, {"Content-Type": "application/json"}))
+
+        asked = ask(provider)
+
+        assert asked.error is not None
+        assert asked.error.code == code
 
 
 def test_a_long_message_is_cut_and_storable(provider: ScriptedOpenAI) -> None:
