@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capabilities.models import LanguageModel
 from capabilities.providers.resolve import resolve_model
-from sessions.loop.models.errors import ModelBusy, ModelError
+from sessions.loop.models.errors import ModelError
 from sessions.models import Turn
 from sessions.turns import ledger
 from sessions.turns.held import Held
@@ -29,15 +29,14 @@ def fall_back(turn: Turn, held: Held, error: ModelError) -> None:
     The conversation has to be made anew from the stored steps: what came unread with the first model's replies stays
     out, and the window may be another. One query, beside what is written.
     """
-    is_unavailable = error.code in UNAVAILABLE or isinstance(error, ModelBusy)
-    if not is_unavailable or turn.agent.fallback_model_id is None:
+    if error.code not in UNAVAILABLE or turn.agent.fallback_model_id is None:
         raise error
     model = LanguageModel.objects.select_related("provider").get(pk=turn.agent.fallback_model_id)
     first, second = turn.model, resolve_model(model, turn.agent)
     if first.public_id == second.public_id:
         raise error
     turn.model = second
-    because = f"{first.provider.name} {UNAVAILABLE.get(error.code, 'is busy')}"
+    because = f"{first.provider.name} {UNAVAILABLE[error.code]}"
     ledger.write_event(held.claim, "model_fallback", {"from": first.name, "to": second.name, "error_code": error.code})
     text = f"{second.name} of {second.provider.name} goes on in place of {first.name}: {because}."
     ledger.add_note(held.claim, text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capabilities.models import Dialect
-from sessions.loop.models.usage import MAX_RAW, Usage, usage_of
+from sessions.loop.models.usage import MAX_RAW, MAX_TOKENS, Usage, usage_of
 
 #: Vendor: its address, the dialect, the usage object as its API sends it, and what is counted of it: input, cached,
 #: written, output, reasoning.
@@ -241,6 +241,37 @@ def test_parts_are_never_more_than_their_whole() -> None:
     usage = usage_of(reported, "https://api.openai.com/v1", Dialect.CHAT)
 
     assert usage == Usage(10, 5, 8, 2, 5, raw=reported)
+
+
+@pytest.mark.parametrize(("said", "cached"), [(8, 8), (90, 10), (-5, 0), (True, 0), (10**12, 0), ("8", 0), (None, 0)])
+def test_cached_tokens_are_a_part_of_the_input(said: Any, cached: int) -> None:
+    reported = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": said}}
+
+    assert usage_of(reported, "https://api.openai.com/v1", Dialect.CHAT) == Usage(10, 5, cached)
+
+
+@pytest.mark.parametrize(
+    ("reported", "base_url", "dialect"),
+    [
+        (
+            {"input_tokens": MAX_TOKENS, "cache_read_input_tokens": 1, "output_tokens": 1},
+            "https://api.anthropic.com/v1",
+            Dialect.RESPONSES,
+        ),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": MAX_TOKENS,
+                "completion_tokens_details": {"reasoning_tokens": 1},
+            },
+            "https://api.x.ai/v1",
+            Dialect.CHAT,
+        ),
+    ],
+    ids=["input", "output"],
+)
+def test_a_sum_that_cannot_be_is_no_usage(reported: Any, base_url: str, dialect: Dialect) -> None:
+    assert usage_of(reported, base_url, dialect) is None
 
 
 def test_an_object_that_is_too_long_is_counted_and_not_kept() -> None:
