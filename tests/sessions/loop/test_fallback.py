@@ -203,6 +203,23 @@ def test_it_takes_over_after_tools_ran_with_the_history_made_anew(
 
 
 @pytest.mark.usefixtures("fallback")
+def test_earlier_turns_are_made_anew_too(
+    session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(dialect="responses")
+    provider.enqueue(Say("Forty-two", reasoning="sealed"), GONE)
+    run(session)
+
+    turn = run(session, "And now?")
+
+    assert (turn.status, len(second.bodies)) == (TurnStatus.DONE, 1)
+    assert b"sealed" in provider.bodies[-1]
+    assert b"Forty-two" in second.bodies[0]
+    assert b"sealed" not in second.bodies[0]
+
+
+@pytest.mark.usefixtures("fallback")
 def test_the_next_turn_begins_with_the_first_model_again(
     session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI
 ) -> None:

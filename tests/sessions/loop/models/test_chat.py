@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.loop.models.chat import ChatReader
-from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, Call, Reply
+from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_EXTRAS, MAX_TEXT, Call, Reply
 from sessions.loop.models.usage import Usage
 from tests.scripted_openai import Json, Say, call, chunk
 from tests.sessions.run_turns import check_text
@@ -117,6 +117,17 @@ def test_a_reply_is_bounded() -> None:
     assert reply.text == "x" * MAX_TEXT
     assert len(reply.calls) == MAX_CALLS
     assert reply.calls[0].arguments == "z" * MAX_ARGUMENTS
+
+
+def test_thoughts_that_are_too_long_are_not_kept_and_signatures_of_calls_are() -> None:
+    reader = ChatReader()
+    signed = {"index": 0, "id": "a", "function": {"name": "add"}, "extra_content": {"signature": "s"}}
+    reader.add_event(pieces(signed))
+    for _ in range(5):
+        reader.add_event(chunk({"reasoning_content": "x" * MAX_EXTRAS}))
+
+    assert reader.build().extras == {"calls": {"0": {"extra_content": {"signature": "s"}}}}
+    assert len(reader._thoughts["reasoning_content"]) == 1
 
 
 WORDS = st.sampled_from(

@@ -27,7 +27,7 @@ from capabilities.models import Dialect, Provider
 from sessions.loop.models.asking import Question
 from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
-from sessions.loop.models.failures import MAX_REFUSAL, Failed, raise_error_object, retry_after
+from sessions.loop.models.failures import MAX_REFUSAL, Failed, raise_error_object, retry_after, without_key
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.transport import Endpoint, http_client, sdk, sse_data
 from sessions.loop.models.usage import Usage
@@ -444,6 +444,11 @@ def test_the_key_is_in_no_message_and_no_log(
     assert "Wrong key *** in 'Bearer ***'" in str(asked.error)
     assert KEY not in str(asked.error)
     assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["", "or", "request"])
+def test_a_key_that_is_none_masks_nothing(key: str) -> None:
+    assert without_key("the request or more", key, 100) == "the request or more"
 
 
 def test_only_the_beginning_of_a_refusal_is_read_for_what_it_means(provider: ScriptedOpenAI) -> None:
