@@ -113,6 +113,9 @@ def test_a_provider_that_contradicts_itself_changes_nothing_for_an_hour(model: L
     (row,) = model.learned
     model.learned = [{**row, "at": (timezone.now() - SETTLED_AFTER - timedelta(seconds=2)).isoformat()}]
     model.save()
+    learn(model.public_id, TO_RESPONSES)
+    assert AuditEntry.objects.filter(action="model.learn").count() == 1
+
     learn(model.public_id, TO_CHAT)
 
     assert learned(model) == [("dialect:dialect", "chat")]
