@@ -533,7 +533,7 @@ STREAMS = [  # C18
     Case("C18 JSON that is a list", [as_json([])], "provider_invalid"),
     Case("C18 JSON cut off", [as_json(b'{"choices": [')], "provider_invalid"),
     Case("C18 JSON that is too deep", [as_json(b"[" * 200_000)], "provider_invalid"),
-    Case("C18 JSON with an error", [as_json({"error": {"message": "no", "code": 404}})], "provider_error"),
+    Case("C18 JSON with an error", [as_json({"error": {"message": "no", "code": 404}})], "provider_rejected"),
     Case("C18 gzip that is none", [Raw(b"x", headers={"Content-Encoding": "gzip"})], "provider_invalid"),
 ]
 STATUSES = [  # C18b, C22
