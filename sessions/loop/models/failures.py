@@ -79,7 +79,7 @@ def raise_error_object(answer: Any) -> None:
         error = error["error"]
     told = error if isinstance(error, dict) else {"message": error}
     said, name = told.get("message"), f"{told.get('code')} {told.get('type')}"
-    code, again = _code_of(_status_of(told), f"{name} {said}")
+    code, again = _code_of(_status_of(told), f"{name} {said}"[:MAX_REFUSAL])
     raise Failed(code, f"The provider reported: {said}", again=again)
 
 
