@@ -12,8 +12,12 @@ INTERRUPTED = 130
 
 
 def to_its_end(main: Callable[[], int]) -> int:
-    """The exit code of `main`. SIGTERM is taken as Ctrl-C is: what `main` started is ended on the way out."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    """The exit code of `main`. SIGTERM is taken as Ctrl-C is: what `main` started is ended on the way out.
+
+    A program that a shell starts in the background ignores Ctrl-C unless it says otherwise.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
     try:
         return main()
     except KeyboardInterrupt:

@@ -160,13 +160,15 @@ def main():
 
 sys.exit(to_its_end(main))
 """
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    started = int(process.stdout.readline())
-    process.send_signal(number)
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            started = int(process.stdout.readline())
+            process.send_signal(number)
 
-    assert process.wait(60) == 130
-    process.stdout.close()
+            assert process.wait(50) == 130
+        finally:
+            process.kill()
     with pytest.raises(ProcessLookupError):
         os.kill(started, 0)
 
