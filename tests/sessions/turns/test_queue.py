@@ -257,7 +257,9 @@ def test_looking_reads_no_turn_that_has_ended(db: None) -> None:
         cursor.execute(f"EXPLAIN QUERY PLAN {sql}", params)
         plan = [row[3] for row in cursor.fetchall()]
 
-    assert [line for line in plan if line.startswith("SCAN") and "unended" not in line] == []
+    # With statistics of few rows, which other tests may leave, members and organisations are read through.
+    scans = [line for line in plan if line.startswith("SCAN") and not line.startswith("SCAN tenants_")]
+    assert [line for line in scans if "unended" not in line] == []
 
 
 # -- How the bell is rung ---------------------------------------------------------------------------------------------
