@@ -6,23 +6,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
-from capabilities.models import Dialect
 from capabilities.providers.lessons import Lesson, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
-from sessions.loop.models import chat, responses
 from sessions.loop.models.client import ModelCall
+from sessions.loop.models.dialects import DIALECTS, DialectModule
 from sessions.loop.models.errors import ModelError, ModelRefused
 from sessions.loop.models.refusals import lesson_of, refused_parameter
 from sessions.loop.models.replies import Reply
-from sessions.loop.models.requests import CallSettings
+from sessions.loop.models.requests import CallSettings, request_body
 from sessions.loop.models.transport import endpoint_of
 
 #: What one call may learn: a model that refuses more is not asked again.
 MAX_LESSONS_A_CALL = 4
-DIALECTS: dict[Dialect, ModuleType] = {Dialect.CHAT: chat, Dialect.RESPONSES: responses}
 #: The names under which what a person set goes out, and what it is called on the pages.
 _SENT_AS = {
     "reasoning_effort": ("reasoning effort", frozenset({"reasoning_effort", "reasoning"})),
@@ -51,13 +48,11 @@ class Question:
     @cached_property
     def parts(self) -> list[str]:
         """The messages as they go out, each as JSON, in order."""
-        parts: list[str] = self._dialect.parts(self.messages, fills(self.model.lessons))
-        return parts
+        return self._dialect.parts(self.messages, fills(self.model.lessons))
 
     def tools_of(self, wire: str) -> str:
         """Stored definitions as they go out."""
-        sent: str = self._dialect.tools_of(wire)
-        return sent
+        return self._dialect.tools_of(wire)
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -82,8 +77,7 @@ class Question:
 
     @cached_property
     def body(self) -> bytes:
-        body: bytes = self._dialect.body(self.parts, self.tools_of(self.tools), self.parameters)
-        return body
+        return request_body(self._dialect.CONVERSATION, self.parts, self.tools_of(self.tools), self.parameters)
 
     @property
     def has_extras(self) -> bool:
@@ -95,7 +89,7 @@ class Question:
         return replace(self, messages=bare)
 
     @property
-    def _dialect(self) -> ModuleType:
+    def _dialect(self) -> DialectModule:
         return DIALECTS[self.model.dialect]
 
 

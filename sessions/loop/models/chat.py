@@ -9,9 +9,11 @@ from typing import Any
 
 from capabilities.models import Dialect
 from sessions.loop.models.replies import MAX_EXTRAS, Piece, ReplyReader, line, text_of
-from sessions.loop.models.requests import CallSettings, given
+from sessions.loop.models.requests import CallSettings, given, written
 
 PATH = "/chat/completions"
+#: Where a request has its conversation.
+CONVERSATION = "messages"
 #: Fields of a message that only its own vendor can read, and wants back: DeepSeek's and other local servers' thoughts,
 #: OpenRouter's, and Gemini's signatures, which stand in each call too.
 THOUGHTS = ("reasoning_content", "reasoning_details", "extra_content")
@@ -151,6 +153,9 @@ def _first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+READER: type[ReplyReader] = ChatReader
+
+
 # -- The request ------------------------------------------------------------------------------------------------------
 
 
@@ -160,14 +165,7 @@ def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozen
     `filled` names what replies must have that this model did not give itself.
     """
     whole = (_with_extras(each, filled) if each["role"] == "assistant" else each for each in messages)
-    return [_written(message) for message in whole]
-
-
-def body(parts: Sequence[str], tools: str, parameters: Mapping[str, Any]) -> bytes:
-    """The request. `tools` is the JSON array of definitions, "[]" for none."""
-    head = _written(parameters)[1:-1]
-    sent = f'{{{head},"messages":[{",".join(parts)}]'
-    return (sent + (f',"tools":{tools}}}' if tools != "[]" else "}")).encode()
+    return [written(message) for message in whole]
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
@@ -205,7 +203,3 @@ def _with_extras(message: Mapping[str, Any], filled: frozenset[str]) -> Mapping[
     if calls and whole.get("tool_calls"):
         whole["tool_calls"] = [{**call, **calls.get(str(place), {})} for place, call in enumerate(whole["tool_calls"])]
     return whole
-
-
-def _written(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

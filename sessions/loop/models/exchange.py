@@ -16,16 +16,11 @@ from django.conf import settings
 
 from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
-from sessions.loop.models import chat, responses
-from sessions.loop.models.chat import ChatReader
+from sessions.loop.models.dialects import DIALECTS
 from sessions.loop.models.errors import ModelError
 from sessions.loop.models.failures import MAX_SAID, Failed, failure, raise_error_object, without_key
 from sessions.loop.models.replies import ReplyReader
-from sessions.loop.models.responses import ResponsesReader
 from sessions.loop.models.transport import Endpoint, bounded, sdk, sse_data
-
-_READERS: dict[Dialect, type[ReplyReader]] = {Dialect.CHAT: ChatReader, Dialect.RESPONSES: ResponsesReader}
-_PATHS = {Dialect.CHAT: chat.PATH, Dialect.RESPONSES: responses.PATH}
 
 
 class Exchange:
@@ -38,7 +33,7 @@ class Exchange:
         self.endpoint, self.dialect, self.body = endpoint, dialect, body
         # A second more than the deadline leaves, so that it is the deadline that ends the call.
         self.seconds = min(seconds + 1.0, settings.TOOLHUB_MODEL_SECONDS)
-        self.reader: ReplyReader = _READERS[dialect](base_url=endpoint.base_url)
+        self.reader: ReplyReader = DIALECTS[dialect].READER(base_url=endpoint.base_url)
         self.items: queue.Queue[str | Failed | None] = queue.Queue()
         self._response: httpx2.Response | None = None
         self._rest: Iterator[bytes] = iter(())
@@ -81,7 +76,7 @@ class Exchange:
 
     def _exchange(self) -> None:
         response: httpx2.Response = sdk(self.endpoint).post(
-            _PATHS[self.dialect],
+            DIALECTS[self.dialect].PATH,
             cast_to=httpx2.Response,
             content=self.body,
             stream=True,

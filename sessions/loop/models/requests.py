@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,3 +28,16 @@ class CallSettings:
 def given(**fields: Any) -> dict[str, Any]:
     """Those fields that say something."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}
+
+
+def request_body(conversation: str, parts: Sequence[str], tools: str, parameters: Mapping[str, Any]) -> bytes:
+    """The request's bytes. `conversation` is the name of the field that holds the parts, `tools` the JSON array of
+    definitions, "[]" for none."""
+    head = written(parameters)[1:-1]
+    sent = f'{{{head},"{conversation}":[{",".join(parts)}]'
+    return (sent + (f',"tools":{tools}}}' if tools != "[]" else "}")).encode()
+
+
+def written(value: Any) -> str:
+    """JSON as it goes out."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

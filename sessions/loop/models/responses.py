@@ -15,9 +15,11 @@ from typing import Any
 
 from capabilities.models import Dialect
 from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
-from sessions.loop.models.requests import CallSettings, given
+from sessions.loop.models.requests import CallSettings, given, written
 
 PATH = "/responses"
+#: Where a request has its conversation.
+CONVERSATION = "input"
 #: Items of one reply that are kept at all.
 MAX_ITEMS = 2 * MAX_CALLS
 
@@ -237,6 +239,9 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+READER: type[ReplyReader] = ResponsesReader
+
+
 # -- The request ------------------------------------------------------------------------------------------------------
 
 
@@ -254,15 +259,8 @@ def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozen
         if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
             items, ids = list(_items({**message, "extras": {}})), []
         seen.update(ids)
-        sent += map(_written, items)
+        sent += map(written, items)
     return sent
-
-
-def body(parts: Sequence[str], tools: str, parameters: Mapping[str, Any]) -> bytes:
-    """The request. `tools` is the JSON array of definitions, "[]" for none."""
-    head = _written(parameters)[1:-1]
-    sent = f'{{{head},"input":[{",".join(parts)}]'
-    return (sent + (f',"tools":{tools}}}' if tools != "[]" else "}")).encode()
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
@@ -287,7 +285,7 @@ def tools_of(wire: str) -> str:
     """Definitions stored for chat completions, in the flat form of this dialect. Without `strict`, which is the default
     here and would refuse schemas with optional arguments."""
     flat = [{"type": "function", **each["function"], "strict": False} for each in json.loads(wire)]
-    return json.dumps(flat, ensure_ascii=False, separators=(",", ":"))
+    return written(flat)
 
 
 def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -352,7 +350,3 @@ def _call(call: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
         "name": function["name"],
         "arguments": function["arguments"],
     }
-
-
-def _written(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
