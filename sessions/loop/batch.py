@@ -20,6 +20,7 @@ from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
+from sessions.loop.preparing import Prepared, denied, prepare
 from sessions.loop.steps import Steps
 from sessions.models import Step, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
@@ -101,20 +102,39 @@ def _answer_call(
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
     wanted = meant(turn, call, names)
     spec = wanted.spec
-    fields = _meant_fields(turn, wanted)
-    if spec is not None and delegation.is_delegation(spec) and wanted.answer is None:
+    is_delegation = wanted.answer is None and delegation.is_delegation(spec)
+    if has_begun and not (is_delegation or _may_repeat(spec, known)):
+        _finish(turn, held, known, execution.outcome_unknown())
+        return
+    ready = _prepared(turn, wanted, known)
+    fields = _meant_fields(turn, wanted, ready)
+    if is_delegation and isinstance(ready, Prepared):
         steps.was_delegated = True
-        delegation.hand_over(turn, held, spec, wanted.call, known, **fields)
+        delegation.hand_over(held, ready, **fields)
         return
     if not has_begun:
         ledger.start_step(held.claim, known, **fields)
-    elif spec is None or not spec.envelope.may_repeat or spec.version_id != known.tool_version_id:
-        _finish(turn, held, known, execution.outcome_unknown())
-        return
-    outcome = wanted.answer or _outcome(turn, held, wanted.call, spec, known)
+    outcome = _run(held, ready) if isinstance(ready, Prepared) else ready
     if spec is not None:
         outcome = execution.capped(outcome, spec, turn.model.context_window)
     _finish(turn, held, known, outcome)
+
+
+def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
+    """Whether a call that had begun before a crash may begin again."""
+    return spec is not None and spec.envelope.may_repeat and spec.version_id == step.tool_version_id
+
+
+def _prepared(turn: Turn, wanted: ResolvedCall, step: Step) -> Prepared | Outcome:
+    """The call, ready to begin; or its answer without a run."""
+    if wanted.answer is not None:
+        return wanted.answer
+    if wanted.spec is None:
+        return execution.inactive(wanted.call.name)
+    ready = prepare(turn, wanted.spec, wanted.call, step)
+    if isinstance(ready, Prepared) and ready.is_asked_for and ready.decision is not None:
+        return denied(ready.spec, ready.decision)  # nobody can be asked yet
+    return ready
 
 
 def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
@@ -131,26 +151,25 @@ def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
     check_may_start(counters)
 
 
-def _outcome(turn: Turn, held: Held, call: Call, spec: ToolSpec | None, step: Step) -> Outcome:
-    if spec is None:
-        return execution.inactive(call.name)
-    arguments = execution.permitted_arguments(turn, spec, call)
-    if isinstance(arguments, Outcome):
-        return arguments
+def _run(held: Held, ready: Prepared) -> Outcome:
+    """Run a call that has begun. One query for the credential of its tool's service, where it needs one."""
+    turn, spec, step = ready.turn, ready.spec, ready.step
     left = held.deadline(turn.deadline_at) - time.monotonic()
     key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
     context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
     credential = execution.credential_of(spec)
     release_connection()
-    return execution.run_tool(spec, credential, context, arguments, held.stopped)
+    return execution.run_tool(spec, credential, context, ready.arguments, held.stopped)
 
 
-def _meant_fields(turn: Turn, wanted: ResolvedCall) -> dict[str, Any]:
+def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
     """What the step says beyond the call itself: the version that is called, in one line, and through what."""
     spec, call = wanted.spec, wanted.call
-    # Only a tool of our own has more to show than its name.
-    is_own = spec is not None and execution.has_own_schema(spec)
-    arguments = execution.read_arguments(spec, call, turn.organisation_id) if spec and is_own else {}
+    arguments: dict[str, Any] | Outcome = {}
+    if isinstance(ready, Prepared):
+        arguments = ready.arguments
+    elif spec is not None and execution.has_own_schema(spec):  # only a tool of our own has more to show than its name
+        arguments = execution.read_arguments(spec, call, turn.organisation_id)
     fields: dict[str, Any] = {
         "tool_version_id": spec.version_id if spec else None,
         "display": display(call.name, arguments if isinstance(arguments, dict) else {}),

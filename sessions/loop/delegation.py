@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 from uuid import UUID
@@ -25,7 +25,7 @@ from capabilities.services.writes import acts_as_organisation
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
-from sessions.loop.models.replies import Call
+from sessions.loop.preparing import Prepared
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
@@ -60,13 +60,13 @@ def is_delegation(spec: ToolSpec | None) -> TypeGuard[ToolSpec]:
 # -- Hand over --------------------------------------------------------------------------------------------------------
 
 
-def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, step: Step, **fields: Any) -> None:
+def hand_over(held: Held, ready: Prepared, **fields: Any) -> None:
     """Open a child turn for a call, which stays open until the child has ended; or answer it with why there is none.
 
     `fields` are what the call's step says from its begin on. One that has begun without a child is gone on with:
     nothing has happened yet.
     """
-    order = order_of(turn, spec, call)
+    order, step = order_of(ready.turn, ready.arguments), ready.step
     if isinstance(order, Order):
         if open_child(held.claim, step, order, **fields) is not None:
             return
@@ -76,11 +76,8 @@ def hand_over(turn: Turn, held: Held, spec: ToolSpec, call: Call, step: Step, **
     _answer(held.claim, step, order)
 
 
-def order_of(turn: Turn, spec: ToolSpec, call: Call) -> Order | Outcome:
-    """What the call asks for, if that can be; else what to tell the model."""
-    arguments = execution.permitted_arguments(turn, spec, call)
-    if isinstance(arguments, Outcome):
-        return arguments
+def order_of(turn: Turn, arguments: Mapping[str, Any]) -> Order | Outcome:
+    """What a call with these arguments asks for, if that can be; else what to tell the model."""
     if turn.session.depth >= MAX_DEPTH:
         return execution.failure(f"Agents asked each other {MAX_DEPTH} times over; do this part yourself.")
     message = str(arguments["message"])

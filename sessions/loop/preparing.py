@@ -1,0 +1,64 @@
+"""What a call of the model passes before it may begin: one way for every tool, of whatever kind, and for delegation.
+
+    right        may the member use the tool now?
+    arguments    do they fit its schema?
+    decision     what do those who may keep it back (`DECIDERS`) say: allow, ask somebody first, or deny?
+
+Nothing has happened until then, and nothing says that it has: the call's step is pending. After a crash, or after
+somebody was asked, the call passes all of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from capabilities.contract.decisions import Decision, Verb, strictest
+from capabilities.contract.spec import ToolSpec
+from sessions.loop import execution
+from sessions.loop.execution import Outcome
+from sessions.loop.models.replies import Call
+from sessions.models import Step, StepStatus, Turn
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call with the arguments that its tool gets. It may begin, unless `decision` says that somebody is asked first.
+
+    `spec` has the envelope in force, `step` is the call's own, pending or begun before a crash.
+    """
+
+    turn: Turn
+    spec: ToolSpec
+    step: Step
+    arguments: dict[str, Any]
+    decision: Decision | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether somebody has to allow it first."""
+        return self.decision is not None and self.decision.verb == Verb.ASK
+
+
+#: Says whether a call may run, or nothing. It raises nothing, and changes nothing.
+Decider = Callable[[Prepared], Decision | None]
+DECIDERS: tuple[Decider, ...] = ()
+
+
+def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Outcome:
+    """The call, ready to begin or to be asked for; or why it may not, as the model reads it. One query for the right,
+    and those of the deciders."""
+    arguments = execution.permitted_arguments(turn, spec, call)
+    if isinstance(arguments, Outcome):
+        return arguments
+    prepared = Prepared(turn, spec, step, arguments)
+    decision = strictest(said for decider in DECIDERS if (said := decider(prepared)) is not None)
+    if decision.verb == Verb.DENY:
+        return denied(spec, decision)
+    return Prepared(turn, spec, step, arguments, decision)
+
+
+def denied(spec: ToolSpec, decision: Decision) -> Outcome:
+    """What the model reads of a call that a decision keeps back."""
+    return execution.failure(decision.for_model, status=StepStatus.REFUSED, denied_tool=spec.name)
