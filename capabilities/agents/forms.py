@@ -21,8 +21,9 @@ from capabilities.common.names_field import NamesField, ShortNameField, in_place
 from capabilities.common.picker import with_kept
 from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
 from capabilities.providers.forms import CallsForm
+from capabilities.providers.knobs import KNOBS
 from capabilities.providers.queries import models_by_name
-from capabilities.providers.resolve import KNOBS, resolve_model
+from capabilities.providers.resolve import resolve_model
 from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.members.forms import PublicIdField
 

@@ -23,8 +23,7 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
-from capabilities.providers.knobs import check_knobs
-from capabilities.providers.resolve import KNOBS
+from capabilities.providers.knobs import KNOBS, check_knobs
 from capabilities.providers.writes import MAX_ROUNDS
 from capabilities.toolkits.writes import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
 from toolhub.tenants.audit.writes import record

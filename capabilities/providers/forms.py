@@ -9,8 +9,8 @@ from django import forms
 
 from capabilities.common.names_field import ShortNameField
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, LanguageModel, Provider
-from capabilities.providers.knobs import EFFORTS, MAX_TEMPERATURE
-from capabilities.providers.resolve import KNOBS, ResolvedModel, default_output
+from capabilities.providers.knobs import EFFORTS, KNOBS, MAX_TEMPERATURE
+from capabilities.providers.resolve import ResolvedModel, default_output
 from capabilities.providers.vendors import OFFLINE, OTHER, Vendor
 from capabilities.providers.writes import (
     MAX_CONTEXT_WINDOW,

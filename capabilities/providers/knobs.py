@@ -7,6 +7,8 @@ from typing import Protocol
 
 from capabilities.common.refused import ChangeRefused
 
+#: What may be set of a model's calls, on the model and on the agent: columns of both.
+KNOBS = ("reasoning_effort", "max_output_tokens", "temperature", "parallel_tool_calls")
 #: What vendors take; they add to it with each generation, so that any word goes.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 MAX_TEMPERATURE = 2.0

@@ -28,10 +28,13 @@ def learn(model_id: UUID, lesson: Lesson) -> None:
     """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update().filter(public_id=model_id).first()
-        if model is None or not _is_new(lesson, lessons_of(model.learned)):
+        if model is None:
+            return
+        lessons = lessons_of(model.learned)
+        if not _is_new(lesson, lessons):
             return
         kept = replace(lesson, because=lesson.because[:MAX_BECAUSE], at=timezone.now().isoformat(timespec="seconds"))
-        model.learned = [each.as_json() for each in with_lesson(lessons_of(model.learned), kept)]
+        model.learned = [each.as_json() for each in with_lesson(lessons, kept)]
         model.save(update_fields=["learned"])
         record("model.learn", model, actor=None, after={"learned": kept.summary, "because": kept.because})
 

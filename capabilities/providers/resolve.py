@@ -17,12 +17,10 @@ from django.conf import settings
 
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
-from capabilities.providers.knobs import most_output
+from capabilities.providers.knobs import KNOBS, most_output
 from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, with_lesson
 from capabilities.providers.vendors import Vendor, vendor_of
 
-#: What may be set of a model's calls, on the model and on the agent: columns of both.
-KNOBS = ("reasoning_effort", "max_output_tokens", "temperature", "parallel_tool_calls")
 #: Share of the window that is left for the answer, and of that the part that an answer may take where nobody set it:
 #: the rest is for what our count of the messages may be short of the provider's.
 ANSWER_SHARE = 0.125
@@ -102,7 +100,9 @@ class ResolvedModel:
     @cached_property
     def answer_reserve(self) -> int:
         """Tokens of the window that a request leaves for its answer: no more than half."""
-        return min(max(int(self.context_window * ANSWER_SHARE), self.max_output_tokens), self.context_window // 2)
+        return min(
+            max(int(self.context_window * ANSWER_SHARE), self.max_output_tokens), most_output(self.context_window)
+        )
 
     @cached_property
     def origin(self) -> str:

@@ -16,8 +16,7 @@ from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.egress import EgressRefused, Guard, check_url
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
-from capabilities.providers.knobs import check_knobs
-from capabilities.providers.resolve import KNOBS
+from capabilities.providers.knobs import KNOBS, check_knobs
 from capabilities.providers.vendors import RESOURCE
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right

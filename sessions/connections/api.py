@@ -49,6 +49,11 @@ def shown(test: ConnectionTest | None) -> dict[str, Any]:
     return {"status": test.status, "reason": test.reason, "tested_at": test.ended_at, **found}
 
 
+def _accepted(test: ConnectionTest, location: str) -> Response:
+    """202 with the test as it stands, and where to read what came of it."""
+    return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+
+
 class ServiceTest(APIView):
     @extend_schema(operation_id="services_test_read", summary="The last test of a service", responses=ConnectionTestOut)
     def get(self, request: Request, service: str) -> Response:
@@ -68,8 +73,7 @@ class ServiceTest(APIView):
         member = api_member(request, right=Right.CATALOGUE)
         with refusals():
             test = request_service_test(shown_service_or_404(service), actor=member)
-        location = reverse("api-service-test", args=[service])
-        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+        return _accepted(test, reverse("api-service-test", args=[service]))
 
 
 class ModelTest(APIView):
@@ -94,8 +98,7 @@ class ModelTest(APIView):
         model = get_object_or_404(LanguageModel, public_id=model_id)
         with refusals():
             test = request_model_test(model, actor=member)
-        location = reverse("api-model-test", args=[model_id])
-        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+        return _accepted(test, reverse("api-model-test", args=[model_id]))
 
 
 class ProviderTest(APIView):
@@ -119,8 +122,7 @@ class ProviderTest(APIView):
         provider = get_object_or_404(Provider.objects.defer("api_key"), slug=slug)
         with refusals():
             test = request_provider_test(provider, actor=member)
-        location = reverse("api-provider-test", args=[slug])
-        return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
+        return _accepted(test, reverse("api-provider-test", args=[slug]))
 
 
 urlpatterns: list[URLPattern] = [
