@@ -10,6 +10,8 @@ UNLOAD_TOOLS = "unload_tools"
 LOAD_CATEGORY = "load_tool_category"
 SEARCH_TOOLS = "search_tools"
 CALL_TOOL = "call_tool"
+#: Reads on in a result that was cut.
+READ_RESULT = "read_result"
 #: They change nothing but what a session has at hand, and only within what its member may use. So no role need list
 #: them; a role or grant that denies one, and the switch in the catalogue, count as for any tool.
 META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
