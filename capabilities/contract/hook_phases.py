@@ -1,0 +1,451 @@
+"""The hooks of one phase, one after the other: a later one sees what an earlier one made.
+
+Pure but for what `Outside` brings: Python hooks, models, schemas and the clock. A hook that fails never ends the run of
+a phase with an exception: what becomes of it is in the `PhaseResult`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from capabilities.contract.decisions import Decision, Verb
+from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
+from capabilities.contract.result_cap import cut
+
+T = TypeVar("T")
+#: What the model reads in place of a result that a failed hook keeps from it.
+WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
+FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
+FAILED_TURN = "The hook {hook} failed, and turns do not run while it fails: {why}"
+
+
+class HookFailed(Exception):
+    """A hook did not do what it should; the message is for operators."""
+
+    def __init__(self, failure: Failure, message: str) -> None:
+        super().__init__(message)
+        self.failure = failure
+
+
+class NotRun(Exception):
+    """A dry run leaves this Python hook out."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one hook did, in a line for people without the texts and values of anybody; or how it failed."""
+
+    hook: HookSpec
+    did: str = ""
+    failure: Failure | None = None
+    error: str = ""
+    #: Whether the call, the result or the turn went no further for it.
+    stopped: bool = False
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        line: dict[str, Any] = {"hook": self.hook.name, "action": self.hook.action}
+        if self.failure is None:
+            return line | {"did": self.did}
+        return line | {"failure": str(self.failure), "error": self.error[:500], "stopped": self.stopped}
+
+
+@dataclass(frozen=True)
+class PhaseResult(Generic[T]):
+    """What the hooks made of a value, and what each of them did."""
+
+    value: T
+    traces: tuple[Trace, ...] = ()
+
+    @property
+    def done(self) -> list[Trace]:
+        return [each for each in self.traces if each.failure is None]
+
+    @property
+    def failed(self) -> list[Trace]:
+        return [each for each in self.traces if each.failure is not None]
+
+    @property
+    def stopped_by(self) -> Trace | None:
+        """The failed hook behind which the phase went no further."""
+        return next((each for each in self.traces if each.stopped), None)
+
+
+#: Calls a Python hook with its input, for at most so many seconds. Raises HookFailed, or NotRun.
+CallPython = Callable[[HookSpec, Mapping[str, Any], float], Any]
+
+
+def no_python(hook: HookSpec, given: Mapping[str, Any], seconds: float) -> Any:
+    """For a dry run: no Python hook is called."""
+    raise NotRun
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What the phases need that is not in their values."""
+
+    python: CallPython = no_python
+    #: What a Python hook is given beside: who talks to what.
+    about: Mapping[str, Any] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    #: Seconds that the Python hooks of the phase may take together.
+    seconds: float = PHASE_SECONDS
+
+
+#: One hook on a value: the value behind it, and what it did; "" where it did nothing.
+Act = Callable[[HookSpec, T], tuple[T, str]]
+
+
+@dataclass
+class _Python:
+    """Calls Python hooks until the time of the phase is up."""
+
+    outside: Outside
+    begun: float
+
+    def __call__(self, hook: HookSpec, **given: Any) -> dict[str, Any]:
+        """The answer as an object. Raises HookFailed and NotRun."""
+        left = self.outside.seconds - (self.outside.clock() - self.begun)
+        if left <= 0:
+            why = f"Not called: the hooks before it took the {self.outside.seconds:g} seconds of the phase."
+            raise HookFailed(Failure.TIMEOUT, why)
+        config = dict(hook.settings.get("config") or {})
+        whole = {"phase": str(hook.phase), "hook": hook.name, "config": config, **self.outside.about, **given}
+        answer = self.outside.python(hook, whole, min(hook.timeout, left))
+        if answer is None:
+            return {}
+        if not isinstance(answer, Mapping) or not all(isinstance(name, str) for name in answer):
+            raise HookFailed(Failure.MALFORMED, "It must return an object with texts as keys, or None.")
+        return dict(answer)
+
+
+def _run(
+    hooks: Sequence[HookSpec],
+    value: T,
+    matches: Callable[[HookSpec, T], bool],
+    act: Act[T],
+    is_over: Callable[[T], bool] = lambda value: False,
+) -> PhaseResult[T]:
+    """Each hook that matches what there is by then. Nothing runs behind one that stops the phase."""
+    traces = []
+    for hook in hooks:
+        if is_over(value):
+            break
+        if not matches(hook, value):
+            continue
+        try:
+            if hook.broken:
+                raise HookFailed(Failure.MALFORMED, hook.broken)
+            value, did = _acted(act, hook, value)
+        except NotRun:
+            did = "a Python hook, not called in a dry run"
+        except HookFailed as failed:
+            traces.append(Trace(hook, failure=failed.failure, error=str(failed), stopped=hook.denies))
+            if hook.denies:
+                break
+            continue
+        if did:
+            traces.append(Trace(hook, did))
+    return PhaseResult(value, tuple(traces))
+
+
+def _acted(act: Act[T], hook: HookSpec, value: T) -> tuple[T, str]:
+    """What people and models write can be deeper, or its numbers longer, than Python takes: then the hook failed."""
+    try:
+        return act(hook, value)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise HookFailed(Failure.MALFORMED, f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+def of_phase(hooks: Sequence[HookSpec], phase: Phase) -> list[HookSpec]:
+    return [each for each in hooks if each.phase == phase]
+
+
+def _only(answer: Mapping[str, Any], **kinds: type) -> None:
+    """Raise HookFailed unless the answer holds nothing but these, of these types."""
+    for name, value in answer.items():
+        if name not in kinds:
+            raise HookFailed(Failure.MALFORMED, f"Its answer has {name[:64]}, which this phase does not know.")
+        if not isinstance(value, kinds[name]):
+            raise HookFailed(Failure.MALFORMED, f"{name} of its answer must be of type {kinds[name].__name__}.")
+
+
+# -- before_model_resolve ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Forced:
+    """What a hook asks for; None leaves what is there. A provider by what names its row, or by its short name."""
+
+    provider: str | None = None
+    model: str | None = None
+
+
+def run_resolve(
+    hooks: Sequence[HookSpec],
+    model: T,
+    facts_of: Callable[[T], Facts],
+    force: Callable[[T, Forced], tuple[T, str]],
+    outside: Outside,
+) -> PhaseResult[T]:
+    """`force` makes of a model the one that is asked for, with its name for people. It raises HookFailed."""
+    python = _Python(outside, outside.clock())
+
+    def act(hook: HookSpec, value: T) -> tuple[T, str]:
+        wanted = hook.settings
+        if hook.action == PYTHON:
+            wanted = python(hook)
+            _only(wanted, provider=str, model=str)
+        if not wanted:
+            return value, ""
+        forced, name = force(value, Forced(wanted.get("provider"), wanted.get("model")))
+        return forced, f"set the model {name}"
+
+    def matches(hook: HookSpec, value: T) -> bool:
+        return hook.when.hold(facts_of(value), {}, hook.public_id)
+
+    return _run(of_phase(hooks, Phase.BEFORE_MODEL_RESOLVE), model, matches, act)
+
+
+# -- before_prompt_build ----------------------------------------------------------------------------------------------
+
+
+def run_prompt(hooks: Sequence[HookSpec], prompt: str, facts: Facts, outside: Outside) -> PhaseResult[str]:
+    """The system prompt as the hooks patch it."""
+    python = _Python(outside, outside.clock())
+
+    def act(hook: HookSpec, value: str) -> tuple[str, str]:
+        text = hook.settings.get("text", "")
+        if hook.action == "prepend_prompt":
+            return _joined(text, value), f"put {len(text):,} characters before the prompt"
+        if hook.action == "append_prompt":
+            return _joined(value, text), f"put {len(text):,} characters behind the prompt"
+        if hook.action == "replace_in_prompt":
+            found = value.count(hook.settings["find"])
+            times = f"{found} place{'s' if found != 1 else ''}"
+            return value.replace(hook.settings["find"], text), f"replaced {times} in the prompt" if found else ""
+        answer = python(hook, prompt=value)
+        _only(answer, prompt=str)
+        made = answer.get("prompt", value)
+        return made, "" if made == value else f"made a prompt of {len(made):,} characters"
+
+    hooks = of_phase(hooks, Phase.BEFORE_PROMPT_BUILD)
+    return _run(hooks, prompt, lambda hook, value: hook.when.hold(facts, {}, hook.public_id), act)
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+# -- before_tool_call -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HookedCall:
+    """A call's arguments as hooks left them, what they say of it, and what the model reads with its result."""
+
+    arguments: Mapping[str, Any]
+    decisions: tuple[Decision, ...] = ()
+    context: tuple[str, ...] = ()
+
+    @property
+    def is_denied(self) -> bool:
+        return any(each.verb == Verb.DENY for each in self.decisions)
+
+
+#: What is wrong with arguments that a hook made; "" where nothing is.
+Check = Callable[[Mapping[str, Any]], str]
+
+
+def run_before_call(
+    hooks: Sequence[HookSpec], arguments: Mapping[str, Any], facts: Facts, check: Check, outside: Outside
+) -> PhaseResult[HookedCall]:
+    """A hook whose arguments do not fit the tool's schema has failed, and they do not count.
+
+    A hook that failed and must not let the call through denies it.
+    """
+    python = _Python(outside, outside.clock())
+
+    def act(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
+        changed, did = _before_call(hook, call, lambda **given: python(hook, **given, **_tool(facts)))
+        if changed.arguments != call.arguments:
+            complaint = check(changed.arguments)
+            if complaint:
+                raise HookFailed(Failure.MALFORMED, f"Its arguments do not fit the tool: {complaint}")
+        return changed, did
+
+    result = _run(
+        of_phase(hooks, Phase.BEFORE_TOOL_CALL),
+        HookedCall(arguments),
+        lambda hook, call: hook.when.hold(facts, call.arguments, hook.public_id),
+        act,
+        lambda call: call.is_denied,
+    )
+    stopped = result.stopped_by
+    if stopped is None:
+        return result
+    failed = Decision(
+        Verb.DENY,
+        f"hook {stopped.hook.name}",
+        for_model=FAILED_CALL.format(hook=stopped.hook.name),
+        for_people=FAILED_CALL.format(hook=stopped.hook.name),
+        for_log=f"{stopped.failure}: {stopped.error}",
+    )
+    return replace(result, value=replace(result.value, decisions=(*result.value.decisions, failed)))
+
+
+def _before_call(hook: HookSpec, call: HookedCall, python: Callable[..., dict[str, Any]]) -> tuple[HookedCall, str]:
+    settings = hook.settings
+    if hook.action in ("block_tool", "ask"):
+        verb, did = (Verb.DENY, "blocked the call") if hook.action == "block_tool" else (Verb.ASK, "asks somebody")
+        message = settings["message"]
+        decision = Decision(verb, f"hook {hook.name}", for_model=message, for_people=message, for_log=message)
+        return replace(call, decisions=(*call.decisions, decision)), did
+    if hook.action == "merge_input":
+        merge = deep_merged if settings["mode"] == "deep" else _set_merged
+        return _with_arguments(call, merge(call.arguments, settings["values"]))
+    if hook.action == "inject_context":
+        return replace(call, context=(*call.context, settings["text"])), "gave the model a text with the result"
+    return _answered(hook, call, python(arguments=dict(call.arguments)))
+
+
+VERBS = {"allow": Verb.ALLOW, "modify": Verb.ALLOW, "ask": Verb.ASK, "deny": Verb.DENY}
+_REASONS = ("reason_for_model", "reason_for_people", "reason_for_log")
+
+
+def _answered(hook: HookSpec, call: HookedCall, answer: Mapping[str, Any]) -> tuple[HookedCall, str]:
+    """What a Python hook's answer makes of the call."""
+    _only(answer, decision=str, arguments=dict, context=str, **dict.fromkeys(_REASONS, str))
+    word = answer.get("decision", "modify" if "arguments" in answer else "allow")
+    if word not in VERBS:
+        raise HookFailed(Failure.MALFORMED, "decision of its answer must be allow, ask, deny or modify.")
+    did = []
+    if "arguments" in answer:
+        call, changed = _with_arguments(call, answer["arguments"])
+        did.append(changed)
+    if answer.get("context"):
+        call = replace(call, context=(*call.context, answer["context"]))
+        did.append("gave the model a text with the result")
+    if VERBS[word] > Verb.ALLOW:
+        for_model, for_people, for_log = (answer.get(name, "") for name in _REASONS)
+        for_model = for_model or for_people or f"The hook {hook.name} says so."
+        people = for_people or for_model
+        source = f"hook {hook.name}"
+        decision = Decision(VERBS[word], source, for_model=for_model, for_people=people, for_log=for_log or people)
+        call = replace(call, decisions=(*call.decisions, decision))
+        did.append("blocked the call" if word == "deny" else "asks somebody")
+    return call, ", ".join(filter(None, did))
+
+
+def _with_arguments(call: HookedCall, arguments: Mapping[str, Any]) -> tuple[HookedCall, str]:
+    missing = object()
+    names = [*arguments, *(name for name in call.arguments if name not in arguments)]
+    changed = [name for name in names if not _same(arguments.get(name, missing), call.arguments.get(name, missing))]
+    if not changed:
+        return call, ""
+    return replace(call, arguments=dict(arguments)), f"changed {', '.join(changed)[:200]}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """In JSON true is not 1."""
+    return type(one) is type(other) and one == other
+
+
+def deep_merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` on `below`: objects are merged, anything else is replaced. Neither is changed."""
+    merged = dict(below)
+    for name, value in above.items():
+        known = merged.get(name)
+        both = isinstance(value, Mapping) and isinstance(known, Mapping)
+        merged[name] = deep_merged(known, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _set_merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    return {**below, **above}
+
+
+def _tool(facts: Facts) -> dict[str, str]:
+    return {"tool": facts.tool, "category": facts.category}
+
+
+# -- after_tool_call --------------------------------------------------------------------------------------------------
+
+
+def run_after_call(
+    hooks: Sequence[HookSpec],
+    result: str,
+    facts: Facts,
+    arguments: Mapping[str, Any],
+    outside: Outside,
+    *,
+    status: str = "done",
+) -> PhaseResult[str]:
+    """The result that goes on to the model. One behind a failed hook that must not let it through is withheld."""
+    python = _Python(outside, outside.clock())
+
+    def act(hook: HookSpec, value: str) -> tuple[str, str]:
+        settings = hook.settings
+        if hook.action == "append_note":
+            return with_note(value, settings["text"]), "put a note behind the result"
+        if hook.action == "set_field":
+            return set_field(value, settings["field"], settings["value"]), f"set {settings['field']} of the result"
+        if hook.action == "truncate":
+            shorter = cut(value, settings["chars"])
+            return shorter, "" if shorter == value else f"cut the result to {settings['chars']:,} characters"
+        answer = python(hook, result=value, status=status, arguments=dict(arguments), **_tool(facts))
+        _only(answer, result=str)
+        made = answer.get("result", value)
+        return made, "" if made == value else f"made a result of {len(made):,} characters"
+
+    done = _run(
+        of_phase(hooks, Phase.AFTER_TOOL_CALL),
+        result,
+        lambda hook, value: hook.when.hold(facts, arguments, hook.public_id),
+        act,
+    )
+    stopped = done.stopped_by
+    if stopped is None:
+        return done
+    withheld = {"success": False, "error": WITHHELD.format(hook=stopped.hook.name)}
+    return replace(done, value=json.dumps(withheld, ensure_ascii=False))
+
+
+def with_note(result: str, text: str) -> str:
+    """The result with a text of ours behind it: in a JSON object as its field `note`, so that it stays one."""
+    value = _json_object(result)
+    if value is None:
+        return f"{result}\n\n{text}"
+    known = value.get("note")
+    value["note"] = f"{known}\n{text}" if isinstance(known, str) and known else text
+    return json.dumps(value, ensure_ascii=False)
+
+
+def set_field(result: str, path: str, value: Any) -> str:
+    """The result, a JSON object, with this field set; missing objects on the way are made. Raises HookFailed."""
+    whole = _json_object(result)
+    if whole is None:
+        raise HookFailed(Failure.MALFORMED, "The result is no JSON object: it has no fields.")
+    place = whole
+    *way, last = path.split(".")
+    for name in way:
+        inner = place.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise HookFailed(Failure.MALFORMED, f"{name} of the result is no object.")
+        place = inner
+    place[last] = value
+    return json.dumps(whole, ensure_ascii=False)
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,477 @@
+"""What a hook is: its phase, its action with the settings of that, its conditions, and what happens when it fails.
+
+Hooks are rows that people write, so every value here is read by `normalised`, which makes the one form of it or says
+what is wrong. What the actions do is in `hook_phases`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from capabilities.contract.patterns import MAX_PATTERN, matching_pattern, text_matches
+from capabilities.contract.wire import canonical_json, is_whole
+
+
+class Phase(StrEnum):
+    """When a hook runs."""
+
+    BEFORE_MODEL_RESOLVE = "before_model_resolve"
+    BEFORE_PROMPT_BUILD = "before_prompt_build"
+    BEFORE_TOOL_CALL = "before_tool_call"
+    AFTER_TOOL_CALL = "after_tool_call"
+
+
+class OnError(StrEnum):
+    """What becomes of the call or the turn when a hook fails."""
+
+    #: It goes on as if the hook were not there, with a warning.
+    CONTINUE = "continue"
+    #: The call does not run; the result is withheld; before a model call the turn fails.
+    DENY = "deny"
+    #: As the hook does by default, until it has failed so often in a row that it is switched off.
+    DISABLE = "disable"
+
+
+class Failure(StrEnum):
+    """How a hook can fail."""
+
+    TIMEOUT = "timeout"
+    EXCEPTION = "exception"
+    #: No installed package has this entry point; or the provider or model is not there or switched off.
+    MISSING = "missing"
+    #: Its answer, or its own row, is not of the form that it must have.
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an action."""
+
+    name: str
+    #: text, line, number, value (any JSON), object (a JSON object), provider, model, entry_point, or its choices.
+    kind: str
+    title: str
+    help: str = ""
+    is_required: bool = True
+    choices: tuple[tuple[str, str], ...] = ()
+    minimum: int = 0
+    maximum: int = 0
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that a hook can do in its phases."""
+
+    name: str
+    title: str
+    phases: tuple[Phase, ...]
+    settings: tuple[Setting, ...] = ()
+
+
+_PROVIDER = Setting("provider", "provider", "Provider")
+_MODEL = Setting("model", "model", "Model", "The model’s name at the provider.")
+_TEXT = Setting("text", "text", "Text")
+PYTHON, BLOCK_TOOL, ASK = "python", "block_tool", "ask"
+MERGE_INPUT = "merge_input"
+#: Every action, in the order of the phases.
+ACTIONS: dict[str, Action] = {
+    each.name: each
+    for each in (
+        Action("set_provider", "Set the provider", (Phase.BEFORE_MODEL_RESOLVE,), (_PROVIDER,)),
+        Action("set_model", "Set the model", (Phase.BEFORE_MODEL_RESOLVE,), (_MODEL,)),
+        Action(
+            "set_provider_and_model",
+            "Set the provider and the model",
+            (Phase.BEFORE_MODEL_RESOLVE,),
+            (_PROVIDER, _MODEL),
+        ),
+        Action("prepend_prompt", "Put text before the system prompt", (Phase.BEFORE_PROMPT_BUILD,), (_TEXT,)),
+        Action("append_prompt", "Put text behind the system prompt", (Phase.BEFORE_PROMPT_BUILD,), (_TEXT,)),
+        Action(
+            "replace_in_prompt",
+            "Replace text in the system prompt",
+            (Phase.BEFORE_PROMPT_BUILD,),
+            (
+                Setting("find", "text", "Text to find", "Letter by letter; every place where it stands is replaced."),
+                Setting("text", "text", "Text in its place", "Empty: the found text is removed.", is_required=False),
+            ),
+        ),
+        Action(
+            BLOCK_TOOL,
+            "Block the call",
+            (Phase.BEFORE_TOOL_CALL,),
+            (Setting("message", "text", "Message", "The model and the people in the chat read it."),),
+        ),
+        Action(
+            MERGE_INPUT,
+            "Change the arguments",
+            (Phase.BEFORE_TOOL_CALL,),
+            (
+                Setting(
+                    "mode",
+                    "choice",
+                    "How",
+                    choices=(("deep", "Merge: objects inside are merged too"), ("set", "Set: each field is replaced")),
+                ),
+                Setting("values", "object", "Arguments", 'A JSON object, such as {"timeout": 10}.'),
+            ),
+        ),
+        Action(
+            "inject_context",
+            "Give the model a text with the result",
+            (Phase.BEFORE_TOOL_CALL,),
+            (_TEXT,),
+        ),
+        Action(
+            ASK,
+            "Ask somebody first",
+            (Phase.BEFORE_TOOL_CALL,),
+            (Setting("message", "text", "Why somebody is asked", "Who approves reads it."),),
+        ),
+        Action("append_note", "Put a note behind the result", (Phase.AFTER_TOOL_CALL,), (_TEXT,)),
+        Action(
+            "set_field",
+            "Set a field of the result",
+            (Phase.AFTER_TOOL_CALL,),
+            (
+                Setting("field", "line", "Field", "Its name; with dots for a field inside another: page.text."),
+                Setting("value", "value", "Value", 'As JSON: "hidden", 5, true, null.'),
+            ),
+        ),
+        Action(
+            "truncate",
+            "Cut the result",
+            (Phase.AFTER_TOOL_CALL,),
+            (Setting("chars", "number", "Characters", "What is left of it.", minimum=1, maximum=1_000_000),),
+        ),
+        Action(
+            PYTHON,
+            "Call a Python hook",
+            tuple(Phase),
+            (
+                Setting("entry_point", "entry_point", "Python hook", "A name of the group toolhub.hooks."),
+                Setting("config", "object", "Settings for it", "A JSON object, handed on.", is_required=False),
+            ),
+        ),
+    )
+}
+#: Phases about one tool call, whose conditions may name tools and arguments.
+TOOL_PHASES = (Phase.BEFORE_TOOL_CALL, Phase.AFTER_TOOL_CALL)
+
+MAX_NAME = 63
+MAX_TEXT = 20_000
+MAX_LISTED = 50
+PRIORITIES = (0, 1_000, 100)
+#: Seconds: least, most, default.
+TIMEOUTS = (0.1, 30.0, 5.0)
+DISABLE_AFTER = (1, 100, 5)
+#: Seconds that the Python hooks of one phase may take together.
+PHASE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class ArgumentPattern:
+    """An argument by name, and what its text must look like; anything but text is looked at as JSON."""
+
+    name: str
+    pattern: str
+
+    def matches(self, arguments: Mapping[str, Any]) -> bool:
+        """An argument that is not there matches nothing."""
+        if self.name not in arguments:
+            return False
+        value = arguments[self.name]
+        return text_matches(self.pattern, value if isinstance(value, str) else canonical_json(value))
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """When a hook runs: all that is said must hold, and of each list one is enough. Nothing said: always."""
+
+    #: Of agents, providers and members: what names their rows.
+    agents: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    #: Patterns of tools, as `patterns` reads them.
+    tools: tuple[str, ...] = ()
+    arguments: tuple[ArgumentPattern, ...] = ()
+    #: Of a hundred turns, so many.
+    share: int = 100
+
+    def hold(self, facts: Facts, arguments: Mapping[str, Any], hook: str) -> bool:
+        """`hook` names the hook that is drawn for: the same turn is drawn for it each time with the same luck."""
+        return (
+            (not self.agents or facts.agent in self.agents)
+            and (not self.providers or facts.provider in self.providers)
+            and (not self.members or facts.member in self.members)
+            and (not self.tools or matching_pattern(self.tools, facts.tool, facts.category) is not None)
+            and all(each.matches(arguments) for each in self.arguments)
+            and (self.share >= 100 or drawn(hook, facts.turn) < self.share)
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What conditions are about: the turn, and in the phases of a call its tool."""
+
+    turn: str
+    agent: str = ""
+    provider: str = ""
+    member: str = ""
+    tool: str = ""
+    category: str = ""
+
+
+def drawn(hook: str, turn: str) -> float:
+    """A number from 0 to 100, below it, always the same for this hook and this turn."""
+    return int.from_bytes(sha256(f"{hook} {turn}".encode()).digest()[:8], "big") / 2**64 * 100
+
+
+@dataclass(frozen=True)
+class HookSpec:
+    """One hook as the phases run it."""
+
+    #: What its turns are drawn by, for a share of them.
+    public_id: str
+    name: str
+    phase: Phase
+    action: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    when: Conditions = Conditions()
+    priority: int = PRIORITIES[2]
+    on_error: OnError = OnError.CONTINUE
+    timeout: float = TIMEOUTS[2]
+    #: What is wrong with its row: then it fails each time, whatever it should do.
+    broken: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        return can_block(self.phase, self.action)
+
+    @property
+    def denies(self) -> bool:
+        """Whether a failure of it keeps the call or the turn from going on."""
+        if self.on_error == OnError.DISABLE:
+            return self.blocks
+        return self.on_error == OnError.DENY
+
+
+def can_block(phase: str, action: str) -> bool:
+    """Whether the hook's purpose is to keep calls from running: then it fails closed unless it says otherwise."""
+    return action in (BLOCK_TOOL, ASK) or (action == PYTHON and phase == Phase.BEFORE_TOOL_CALL)
+
+
+def default_on_error(phase: str, action: str) -> OnError:
+    return OnError.DENY if can_block(phase, action) else OnError.CONTINUE
+
+
+def in_order(hooks: Sequence[HookSpec]) -> tuple[HookSpec, ...]:
+    """The lower priority first, then by name."""
+    return tuple(sorted(hooks, key=lambda each: (each.priority, each.name)))
+
+
+# -- Reading what people write ----------------------------------------------------------------------------------------
+
+
+class MalformedHook(ValueError):
+    """An entry is no hook; `field` is at fault, the message says what to do about it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+#: What an entry may say, in the order in which it is kept.
+FIELDS = ("name", "phase", "action", "settings", "when", "priority", "timeout", "on_error", "disable_after")
+#: Conditions that are lists of lines.
+_LISTS = ("agents", "providers", "members", "tools")
+_CONDITIONS = (*_LISTS, "arguments", "share")
+
+
+def normalised(entry: Any) -> dict[str, Any]:
+    """An entry with every one of `FIELDS`; a number that is out of its bounds is moved to the next one within.
+
+    A bare text is the name of an action that needs no more. Normalising twice is the same as once. Raises
+    MalformedHook.
+    """
+    if isinstance(entry, str):
+        entry = {"action": entry}
+    if not isinstance(entry, Mapping):
+        raise MalformedHook("", "A hook is an object with a phase and an action.")
+    for name in entry:
+        if name not in FIELDS:
+            raise MalformedHook(str(name)[:64], "A hook has no such field.")
+    action = _action(entry.get("action"))
+    phase = _phase(entry.get("phase"), action)
+    on_error = entry.get("on_error") or default_on_error(phase, action.name).value
+    if on_error not in set(OnError):
+        raise MalformedHook("on_error", f"Choose one of {', '.join(OnError)}.")
+    return {
+        "name": _line("name", entry.get("name", action.name), MAX_NAME),
+        "phase": phase.value,
+        "action": action.name,
+        "settings": _settings(action, entry.get("settings", {})),
+        "when": _conditions(phase, entry.get("when", {})),
+        "priority": int(_number("priority", entry.get("priority"), PRIORITIES, int)),
+        "timeout": _number("timeout", entry.get("timeout"), TIMEOUTS, float),
+        "on_error": str(on_error),
+        "disable_after": int(_number("disable_after", entry.get("disable_after"), DISABLE_AFTER, int)),
+    }
+
+
+def conditions_from(stored: Mapping[str, Any]) -> Conditions:
+    """Of a normalised entry's `when`."""
+    lists = {name: tuple(stored.get(name, ())) for name in _LISTS}
+    patterns = tuple(ArgumentPattern(each["name"], each["pattern"]) for each in stored.get("arguments", ()))
+    return Conditions(**lists, arguments=patterns, share=stored.get("share", 100))
+
+
+def hook_from(public_id: str, entry: Any) -> HookSpec:
+    """The hook of a stored entry. One that cannot be read any more fails each time it could run."""
+    try:
+        known = normalised(entry)
+    except MalformedHook as error:
+        return _broken(public_id, entry, str(error))
+    names = ("name", "action", "settings", "priority", "timeout")
+    return HookSpec(
+        public_id,
+        phase=Phase(known["phase"]),
+        when=conditions_from(known["when"]),
+        on_error=OnError(known["on_error"]),
+        **{name: known[name] for name in names},
+    )
+
+
+def _broken(public_id: str, entry: Mapping[str, Any], why: str) -> HookSpec:
+    phase, action = Phase(entry["phase"]), str(entry.get("action", ""))
+    stored = entry.get("on_error")
+    on_error = OnError(stored) if stored in set(OnError) else default_on_error(phase, action)
+    return HookSpec(public_id, str(entry.get("name", "")), phase, action, on_error=on_error, broken=why)
+
+
+def _action(value: Any) -> Action:
+    if not isinstance(value, str) or value not in ACTIONS:
+        raise MalformedHook("action", f"Choose one of {', '.join(ACTIONS)}.")
+    return ACTIONS[value]
+
+
+def _phase(value: Any, action: Action) -> Phase:
+    """That of the action, where it has but one and none is said."""
+    if value in (None, "") and len(action.phases) == 1:
+        return action.phases[0]
+    if value not in set(Phase):
+        raise MalformedHook("phase", f"Choose one of {', '.join(Phase)}.")
+    if value not in action.phases:
+        raise MalformedHook("action", f"{action.name} is no action of {value}.")
+    return Phase(value)
+
+
+def _settings(action: Action, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise MalformedHook("settings", "The settings of an action are an object.")
+    known = {each.name: each for each in action.settings}
+    for name in given:
+        if name not in known:
+            raise MalformedHook(f"settings.{str(name)[:64]}", f"{action.name} has no such setting.")
+    return {each.name: _setting(each, given) for each in action.settings}
+
+
+def _setting(setting: Setting, given: Mapping[str, Any]) -> Any:
+    name, value = f"settings.{setting.name}", given.get(setting.name)
+    if setting.kind == "value":
+        if setting.name not in given:
+            raise MalformedHook(name, "Give a value; null is one too.")
+        return _small(name, value)
+    if setting.kind == "object":
+        value = {} if value is None else value
+        if not isinstance(value, Mapping) or (setting.is_required and not value):
+            raise MalformedHook(name, "Give a JSON object.")
+        return _small(name, dict(value))
+    if setting.kind == "number":
+        if value is None:
+            raise MalformedHook(name, "Give a whole number.")
+        return int(_number(name, value, (setting.minimum, setting.maximum, setting.minimum), int))
+    if setting.kind == "choice":
+        names = [each for each, _ in setting.choices]
+        value = names[0] if value in (None, "") else value
+        if value not in names:
+            raise MalformedHook(name, f"Choose one of {', '.join(names)}.")
+        return value
+    if setting.kind == "text":
+        if not isinstance(value, str | None) or len(value or "") > MAX_TEXT or not is_whole(value):
+            raise MalformedHook(name, f"Give a text of at most {MAX_TEXT:,} characters.")
+        if setting.is_required and not (value or "").strip():
+            raise MalformedHook(name, "Give a text.")
+        return value or ""
+    return _line(name, value, 200)
+
+
+def _conditions(phase: Phase, given: Any) -> dict[str, Any]:
+    """Without what says nothing."""
+    if not isinstance(given, Mapping):
+        raise MalformedHook("when", "The conditions are an object.")
+    for name in given:
+        if name not in _CONDITIONS:
+            raise MalformedHook(f"when.{str(name)[:64]}", "There is no such condition.")
+    if phase not in TOOL_PHASES:
+        for name in ("tools", "arguments"):
+            if given.get(name):
+                raise MalformedHook(f"when.{name}", f"{phase} is about no tool: leave it empty.")
+    found: dict[str, Any] = {name: _names(f"when.{name}", given.get(name)) for name in _LISTS}
+    found["arguments"] = _argument_patterns(given.get("arguments"))
+    share = int(_number("when.share", given.get("share"), (1, 100, 100), int))
+    return {name: value for name, value in found.items() if value} | ({"share": share} if share < 100 else {})
+
+
+def _names(field: str, value: Any) -> list[str]:
+    """Each once, in their order; a bare text is a list of one."""
+    values = [value] if isinstance(value, str) else value or []
+    if not isinstance(values, list | tuple) or len(values) > MAX_LISTED:
+        raise MalformedHook(field, f"Give a list of at most {MAX_LISTED}.")
+    lines = [_line(field, each, MAX_PATTERN) for each in values if not (isinstance(each, str) and not each.strip())]
+    return list(dict.fromkeys(lines))
+
+
+def _argument_patterns(value: Any) -> list[dict[str, str]]:
+    values = value or []
+    if not isinstance(values, list | tuple) or len(values) > MAX_LISTED:
+        raise MalformedHook("when.arguments", f"Give a list of at most {MAX_LISTED}.")
+    found = []
+    for each in values:
+        if not isinstance(each, Mapping) or set(each) != {"name", "pattern"}:
+            raise MalformedHook("when.arguments", "An argument’s condition is an object with a name and a pattern.")
+        found.append({name: _line("when.arguments", each[name], MAX_PATTERN) for name in ("name", "pattern")})
+    return [each for index, each in enumerate(found) if each not in found[:index]]
+
+
+def _line(field: str, value: Any, most: int) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value.strip()) > most or not value.strip().isprintable():
+        raise MalformedHook(field, f"Give a line of at most {most} characters.")
+    return value.strip()
+
+
+def _number(field: str, value: Any, bounds: tuple[float, float, float], kind: type[int] | type[float]) -> float:
+    """Within the bounds; the default where nothing is said."""
+    least, most, default = bounds
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise MalformedHook(field, "Give a number.")
+    if kind is int and isinstance(value, float) and not value.is_integer() and abs(value) != float("inf"):
+        raise MalformedHook(field, "Give a whole number.")
+    return float(kind(min(max(value, least), most)))
+
+
+def _small(field: str, value: Any) -> Any:
+    try:
+        text = canonical_json(value)
+    except (TypeError, ValueError, RecursionError):
+        raise MalformedHook(field, "Give JSON.") from None
+    if len(text) > MAX_TEXT or not is_whole(value):
+        raise MalformedHook(field, f"Keep it under {MAX_TEXT:,} characters.")
+    return value
