@@ -68,7 +68,7 @@ def prefix_of(result: str, shown: str) -> str:
     return result[: int(note["shown"].replace(",", ""))]
 
 
-def test_zs51_zs52_the_defaults_are_the_documents() -> None:
+def test_zs_51_zs_52_the_defaults_are_the_documents() -> None:
     assert (settings.TOOLHUB_RESULT_SHARE, settings.TOOLHUB_MIN_RESULT_CHARS) == (0.22, 1_200)
 
 
@@ -86,13 +86,13 @@ def test_zs51_zs52_the_defaults_are_the_documents() -> None:
         (0, 128_000, 0),
     ],
 )
-def test_zs49_to_zs55_the_cap_is_the_share_between_minimum_and_hard_cap(hard: int, window: int, cap: int) -> None:
+def test_zs_50_to_zs_55_the_cap_is_the_share_between_minimum_and_hard_cap(hard: int, window: int, cap: int) -> None:
     assert result_cap(hard, window, share=0.22, minimum=1_200) == cap
 
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("kind", JSON_RESULTS)
-def test_zs53_json_of_200_000_characters_stays_json_and_under_the_cap_of_any_model(kind: str, window: int) -> None:
+def test_zs_53_json_of_200_000_characters_stays_json_and_under_the_cap_of_any_model(kind: str, window: int) -> None:
     result, cap = JSON_RESULTS[kind], cap_for(window)
     assert len(result) > 110_000
 
@@ -118,7 +118,7 @@ def _parsed(text: str) -> Any:
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("kind", TEXTS)
-def test_zs53_a_text_of_200_000_characters_stays_under_the_cap_of_any_model(kind: str, window: int) -> None:
+def test_zs_53_a_text_of_200_000_characters_stays_under_the_cap_of_any_model(kind: str, window: int) -> None:
     result, cap = TEXTS[kind], cap_for(window)
     assert len(result) > 190_000
 
@@ -172,11 +172,11 @@ def test_the_note_takes_a_name_that_the_object_does_not_have() -> None:
         (20, 0, ""),
     ],
 )
-def test_zs56_the_model_reads_that_and_how_much_was_cut(length: int, cap: int, shown: str) -> None:
+def test_zs_56_the_model_reads_that_and_how_much_was_cut(length: int, cap: int, shown: str) -> None:
     assert cut("x" * length, cap) == shown
 
 
-def test_zs56_the_note_says_how_to_read_the_rest_where_it_has_room() -> None:
+def test_zs_56_the_note_says_how_to_read_the_rest_where_it_has_room() -> None:
     assert cut("x" * 2_000, 150, step="3-5") == (
         "x" * 50 + "\n[cut: 2,000 characters in all, the first 50 shown; read on with read_result, step 3-5, offset 50]"
     )
@@ -197,7 +197,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("result", HUGE.values(), ids=HUGE)
-def test_zs61_a_million_characters_of_anything_take_no_longer_than_their_number(result: str) -> None:
+def test_zs_61_a_million_characters_of_anything_take_no_longer_than_their_number(result: str) -> None:
     started = time.perf_counter()
 
     assert len(cut(result, 900_000, step="3-5")) <= 900_000
