@@ -43,12 +43,23 @@ class ToolSpec:
     category_title: str = ""
     #: What of the envelope is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
+    #: What the version says, where `envelope` says something else.
+    version_envelope: Envelope | None = None
+
+    @property
+    def own_envelope(self) -> Envelope:
+        """What the version says itself."""
+        return self.version_envelope or self.envelope
 
     def overridden(self, overrides: Overrides) -> ToolSpec:
         """The same tool, as a toolkit wants it."""
         if overrides == NO_OVERRIDES:
             return self
-        return replace(self, envelope=self.envelope.merged(overrides), overrides=overrides)
+        return replace(self.under(self.own_envelope.merged(overrides)), overrides=overrides)
+
+    def under(self, envelope: Envelope) -> ToolSpec:
+        """The same tool with this envelope in force."""
+        return replace(self, envelope=envelope, version_envelope=self.own_envelope)
 
     def in_titles(self, source: str) -> str:
         """What brings the tool (a Candidate's source), for people: its category by the title."""

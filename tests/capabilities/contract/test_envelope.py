@@ -15,6 +15,7 @@ OVERRIDES = st.builds(
     Overrides,
     st.none() | st.floats(0.1, 3_600, allow_nan=False),
     st.none() | st.integers(0, 10**6),
+    st.sampled_from([(), (("ask", "always"),), (("readability", False), ("safe_bins", ("ls", "cat")))]),
 )
 TOOLS_OWN = Envelope("never", 20.0, 40_000)
 
@@ -26,6 +27,7 @@ TOOLS_OWN = Envelope("never", 20.0, 40_000)
         (Overrides(timeout=5.0), Envelope("never", 5.0, 40_000)),
         (Overrides(max_result_chars=0), Envelope("never", 20.0, 0)),
         (Overrides(5.0, 900), Envelope("never", 5.0, 900)),
+        (Overrides(more=(("safe_bins", ("ls",)),)), Envelope("never", 20.0, 40_000, safe_bins=("ls",))),
     ],
 )
 def test_what_a_layer_says_counts_and_the_rest_stays(overrides: Overrides, merged: Envelope) -> None:
@@ -54,6 +56,8 @@ def test_what_is_stored_is_read_again(overrides: Overrides) -> None:
         ([5.0, None], Overrides(timeout=5.0)),  # as an earlier release wrote them
         ([None, 900], Overrides(max_result_chars=900)),
         ({"timeout": 5.0, "of_a_later_release": 1}, Overrides(timeout=5.0)),
+        ({"timeout": "5", "max_result_chars": [1], "ask": "offf", "security": None}, NO_OVERRIDES),
+        ({"yield_ms": 5, "ask": "always"}, Overrides(more=(("ask", "always"), ("yield_ms", 1_000)))),
     ],
 )
 def test_every_stored_form_is_known(stored: Any, overrides: Overrides) -> None:
