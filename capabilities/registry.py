@@ -18,6 +18,7 @@ from django.apps import apps
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.trust import ALLOW, InUntrusted
 from capabilities.contract.wire import TOOL_NAME, canonical_json
 
 #: What may follow a crash between a call's start and its result. `retry`: the tool only reads, or repeating it does no
@@ -103,6 +104,10 @@ class BuiltinTool:
     service: str = ""
     #: What the model is told of arguments that do not fit, in place of what is wrong with them.
     complaint: str = ""
+    #: Whether its result is text that somebody outside the organisation wrote, and what becomes of its call where such
+    #: text is in the conversation.
+    untrusted: bool = False
+    in_untrusted: InUntrusted = ALLOW
 
     @cached_property
     def parameters_text(self) -> str:
@@ -122,7 +127,7 @@ class BuiltinTool:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "arguments"
-            raise ToolError(f"{where}: {first['msg']}") from error
+            raise ToolError(f"{where}: {first['msg']}", nothing_came=True) from error
         return self.function(context, **{name: getattr(values, name) for name in type(values).model_fields})
 
 
@@ -187,6 +192,8 @@ def tool(
     name: str | None = None,
     service: str = "",
     complaint: str = "",
+    untrusted: bool = False,
+    in_untrusted: InUntrusted = ALLOW,
     into: Registry = registry,
 ) -> Callable[[ToolFunction], ToolFunction]:
     """Register a function as a built-in tool.
@@ -196,7 +203,7 @@ def tool(
     display of a call, a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
     `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
     set up before it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not
-    fit, where the tool has one of its own.
+    fit, where the tool has one of its own. `untrusted` and `in_untrusted` are explained in capabilities.contract.trust.
     """
 
     def register(function: ToolFunction) -> ToolFunction:
@@ -218,6 +225,8 @@ def tool(
                 human_format=human_format,
                 service=service,
                 complaint=complaint,
+                untrusted=untrusted,
+                in_untrusted=in_untrusted,
             )
         )
         return function

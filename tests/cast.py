@@ -62,6 +62,8 @@ def make_tool(organisation: Organisation, name: str = "calculator", **fields: An
         "parameters": known.parameters if known else {"type": "object", "properties": {}},
         "effect": known.effect if known else "read",
         "on_crash": known.on_crash if known else "retry",
+        "untrusted_output": known.untrusted if known else False,
+        "in_untrusted": known.in_untrusted if known else "allow",
     } | fields
     with organisation_scope(organisation):
         return create_tool(category, Definition(name=name, **content), actor=None)

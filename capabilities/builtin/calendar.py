@@ -163,7 +163,7 @@ def calendar_remove(context: ToolContext, number: Number) -> dict[str, Any]:
     return {"removed": row}
 
 
-@tool(category="calendar", effect="write", human_format="Preparing the calendar feed")
+@tool(category="calendar", effect="write", in_untrusted="ask", human_format="Preparing the calendar feed")
 def calendar_feed(context: ToolContext, action: Literal["create", "renew", "remove"] = "create") -> dict[str, Any]:
     """Give the user the secret address (.ics) under which other calendar programs can read the calendar.
 

@@ -24,7 +24,13 @@ FOLDERS = 100
 
 
 # A folder that is named already stays named once, so a crash may be followed by another try.
-@tool(category="claude", effect="write", on_crash="retry", human_format="Allowing the directory {path}")
+@tool(
+    category="claude",
+    effect="write",
+    on_crash="retry",
+    in_untrusted="refuse",
+    human_format="Allowing the directory {path}",
+)
 def claude_allow_dir(
     context: ToolContext, path: Annotated[str, Field(description="A folder of the workspace.", max_length=1_000)]
 ) -> dict[str, Any]:

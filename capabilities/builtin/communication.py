@@ -50,7 +50,7 @@ def message_send(
 
 
 # Listing marks as read; a second time shows the same messages, further down.
-@tool(category="communication", effect="write", on_crash="retry", human_format="Reading the inbox")
+@tool(category="communication", effect="write", on_crash="retry", untrusted=True, human_format="Reading the inbox")
 def message_list(
     context: ToolContext,
     unread_only: bool = False,

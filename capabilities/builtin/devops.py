@@ -72,7 +72,7 @@ ANSWER_LIMIT = 20_000
 REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,3}-\d{1,2}")
 
 
-@tool(category="devops", effect="read", service="github", timeout=30.0, human_format="GitHub: {action}")
+@tool(category="devops", effect="read", service="github", timeout=30.0, untrusted=True, human_format="GitHub: {action}")
 def github(
     context: ToolContext,
     action: Literal["repo", "issues", "pulls", "issue", "file", "search_repos", "search_issues", "search_code"],
@@ -88,7 +88,15 @@ def github(
     return _github.ACTIONS[action](_hub(context), _github.Wanted(repo.strip(), query, number, path, ref, state, count))
 
 
-@tool(category="devops", effect="external", service="docker", timeout=40.0, human_format="Docker: {action} {container}")
+@tool(
+    category="devops",
+    effect="external",
+    service="docker",
+    timeout=40.0,
+    untrusted=True,
+    in_untrusted="ask",
+    human_format="Docker: {action} {container}",
+)
 def docker(
     context: ToolContext,
     action: Literal["containers", "logs", "inspect", "start", "stop"],
@@ -101,7 +109,15 @@ def docker(
     return _docker.ACTIONS[action](remote(context, DOCKER), container, lines)
 
 
-@tool(category="devops", effect="external", service="aws", timeout=60.0, human_format="AWS Lambda: {action} {function}")
+@tool(
+    category="devops",
+    effect="external",
+    service="aws",
+    timeout=60.0,
+    untrusted=True,
+    in_untrusted="ask",
+    human_format="AWS Lambda: {action} {function}",
+)
 def aws_lambda(
     context: ToolContext,
     action: Literal["list", "invoke"],

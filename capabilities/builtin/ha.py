@@ -100,6 +100,7 @@ def ha_get_states(
     effect="external",
     on_crash="never",
     service="home_assistant",
+    in_untrusted="ask",
     human_format="Calling {domain}.{service} at home",
 )
 def ha_call_service(

@@ -72,7 +72,14 @@ Conversation = Annotated[str, Field(min_length=1, max_length=255, description="I
 Recipients = Annotated[list[Annotated[str, Field(max_length=254)]], Field(min_length=1, max_length=10)]
 
 
-@tool(category="notifications", effect="external", service="smtp", timeout=40.0, human_format="Mailing: {subject}")
+@tool(
+    category="notifications",
+    effect="external",
+    service="smtp",
+    timeout=40.0,
+    in_untrusted="ask",
+    human_format="Mailing: {subject}",
+)
 def email_send(
     context: ToolContext,
     to: Recipients,
@@ -90,7 +97,13 @@ def email_send(
     return {"sent_to": taken} | ({"refused": refused} if refused else {})
 
 
-@tool(category="notifications", effect="external", service="nextcloud", human_format="Writing in {conversation}")
+@tool(
+    category="notifications",
+    effect="external",
+    service="nextcloud",
+    in_untrusted="ask",
+    human_format="Writing in {conversation}",
+)
 def nc_talk_send(
     context: ToolContext,
     conversation: Conversation,
@@ -107,7 +120,9 @@ def nc_talk_send(
     return filled({"sent_to": room[1], "id": sent.get("id")})
 
 
-@tool(category="notifications", effect="read", service="nextcloud", human_format="Reading {conversation}")
+@tool(
+    category="notifications", effect="read", service="nextcloud", untrusted=True, human_format="Reading {conversation}"
+)
 def nc_talk_history(
     context: ToolContext, conversation: Conversation, count: Annotated[int, Field(ge=1, le=100)] = 20
 ) -> dict[str, Any]:

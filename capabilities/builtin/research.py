@@ -72,7 +72,14 @@ Count = Annotated[int, Field(ge=1, le=20)]
 QueryText = Annotated[str, Field(min_length=1, max_length=300)]
 
 
-@tool(category="research", effect="read", service="arxiv", timeout=30.0, human_format="Searching arXiv: {query}")
+@tool(
+    category="research",
+    effect="read",
+    service="arxiv",
+    timeout=30.0,
+    untrusted=True,
+    human_format="Searching arXiv: {query}",
+)
 def arxiv(
     context: ToolContext,
     query: Annotated[QueryText, Field(description="Words, an arXiv id, or fields such as au:hinton AND ti:capsule.")],
@@ -129,7 +136,9 @@ def _paper(entry: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-@tool(category="research", effect="read", service="wikipedia", human_format="Wikipedia: {action} {query}")
+@tool(
+    category="research", effect="read", service="wikipedia", untrusted=True, human_format="Wikipedia: {action} {query}"
+)
 def wikipedia(
     context: ToolContext,
     query: Annotated[QueryText, Field(description="Words for search, an exact title for summary and page.")],
@@ -171,7 +180,9 @@ def _plain(snippet: Any) -> str:
     return short(unescape(re.sub(r"<[^>]{0,200}>", "", snippet[:5_000]))) if isinstance(snippet, str) else ""
 
 
-@tool(category="research", effect="read", service="duckduckgo", human_format="Asking DuckDuckGo: {query}")
+@tool(
+    category="research", effect="read", service="duckduckgo", untrusted=True, human_format="Asking DuckDuckGo: {query}"
+)
 def duckduckgo(context: ToolContext, query: QueryText, count: Count = 5) -> dict[str, Any]:
     """Instant answers of DuckDuckGo: a definition, a fact, a calculation, related topics. Not a full web search."""
     asked: dict[str, str | int | float | None] = {"q": query, "format": "json", "no_html": 1, "no_redirect": 1}

@@ -58,7 +58,14 @@ SHOWN_HEADERS = ("content-length", "date", "etag", "last-modified", "link", "loc
 Url = Annotated[str, Field(description="With http:// or https://.", max_length=2_000)]
 
 
-@tool(category="web", effect="read", service="searxng", timeout=20.0, human_format="Searching the web: {query}")
+@tool(
+    category="web",
+    effect="read",
+    service="searxng",
+    timeout=20.0,
+    untrusted=True,
+    human_format="Searching the web: {query}",
+)
 def web_search(
     context: ToolContext,
     query: Annotated[str, Field(min_length=1, max_length=400)],
@@ -93,7 +100,7 @@ def _direct_answer(value: Any) -> str:
     return short(value.get("answer") if isinstance(value, dict) else value, 500)
 
 
-@tool(category="web", effect="read", on_crash="retry", timeout=30.0, human_format="Reading {url}")
+@tool(category="web", effect="read", on_crash="retry", timeout=30.0, untrusted=True, human_format="Reading {url}")
 def web_read(context: ToolContext, url: Url) -> dict[str, Any]:
     """Read a web page as plain text: title and text without markup. For APIs and raw bodies use http_fetch."""
     until = time.monotonic() + context.timeout * 0.95
@@ -110,7 +117,7 @@ def web_read(context: ToolContext, url: Url) -> dict[str, Any]:
     return {"url": page.url, "title": title} | cut_text("text", text, whole=whole and not page.truncated)
 
 
-@tool(category="web", effect="read", on_crash="retry", timeout=30.0, human_format="{method} {url}")
+@tool(category="web", effect="read", on_crash="retry", timeout=30.0, untrusted=True, human_format="{method} {url}")
 def http_fetch(
     context: ToolContext,
     url: Url,
@@ -153,4 +160,4 @@ def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, 
     try:
         return fetch(method, url, headers=headers, timeout=context.timeout * 0.9)
     except EgressError as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(str(error), nothing_came=not error.is_after_redirect) from error

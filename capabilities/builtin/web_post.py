@@ -28,7 +28,15 @@ ANSWER_LIMIT = 10_000
 CREDENTIAL = re.compile(r"auth|token|cookie|secret|passw|session|api-?key|access-?key|signature", re.IGNORECASE)
 
 
-@tool(category="web_post", effect="external", on_crash="never", timeout=30.0, human_format="Posting to {url}")
+@tool(
+    category="web_post",
+    effect="external",
+    on_crash="never",
+    timeout=30.0,
+    untrusted=True,
+    in_untrusted="ask",
+    human_format="Posting to {url}",
+)
 def http_post(
     context: ToolContext,
     url: Annotated[str, Field(description="With http:// or https://.", max_length=2_000)],
@@ -44,7 +52,8 @@ def http_post(
     try:
         answer = fetch("POST", url, headers=asked, content=content, timeout=context.timeout * 0.9, max_redirects=0)
     except EgressError as error:
-        raise ToolError(str(error) + (DOUBT if was_sent(error) else "")) from error
+        doubt = DOUBT if was_sent(error) else ""
+        raise ToolError(str(error) + doubt, nothing_came=not error.is_after_redirect) from error
     result = {"url": answer.url, "status": answer.status, "content_type": answer.headers.get("content-type", "")}
     if not is_text(media_type(answer)) and b"\0" in answer.body:
         return result | {"body": "", "note": f"A binary body of {len(answer.body)} bytes is not shown."}

@@ -11,7 +11,14 @@ from uuid import UUID
 
 
 class ToolError(Exception):
-    """The tool cannot do this; the message is one sentence that the model can act on."""
+    """The tool cannot do this; the message is one sentence that the model can act on.
+
+    `nothing_came`: no far side has answered, so that the message holds no word of one.
+    """
+
+    def __init__(self, message: str, *, nothing_came: bool = False) -> None:
+        super().__init__(message)
+        self.nothing_came = nothing_came
 
 
 @dataclass(frozen=True)
@@ -50,5 +57,7 @@ class ToolContext:
     idempotency_key: str = ""
     #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.
     stopped: threading.Event = field(default_factory=threading.Event)
+    #: Set by a tool that found text from outside where its declaration promises none, such as in an earlier session.
+    untrusted: threading.Event = field(default_factory=threading.Event)
     #: The key of the agent that calls; None for a run by hand.
     agent_id: int | None = None

@@ -6,6 +6,9 @@ from __future__ import annotations
 class EgressError(Exception):
     """Nothing came back from the network. The message is one sentence for the reader, and for the model."""
 
+    #: Whether some host had answered with a redirect: then the message may name what that one chose.
+    is_after_redirect = False
+
 
 class EgressRefused(EgressError):
     """This may not be asked, however often: the address, port, scheme or header is not allowed."""

@@ -16,7 +16,7 @@ import httpcore2
 import httpx2
 
 from capabilities.egress.addresses import check_characters, check_url
-from capabilities.egress.errors import EgressFailed, EgressRefused
+from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
 
 MAX_REDIRECTS = 3
@@ -67,7 +67,8 @@ def fetch(
     clock = deadline_clock(timeout)
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
     limit = min(max_redirects, MAX_REDIRECTS)
-    with GuardedTransport(Guard(), clock) as transport, _told_plainly(request.url.host, timeout):
+    host = request.url.host
+    with _redirects() as redirects, GuardedTransport(Guard(), clock) as transport, _told_plainly(host, timeout):
         for _ in range(limit + 1):
             response = transport.handle_request(request)
             try:
@@ -85,7 +86,19 @@ def fetch(
             if not limit:
                 raise EgressRefused(f"{request.url.host} redirects elsewhere, and this request is not sent on.")
             request = _redirected(request, response)
-    raise EgressFailed(f"{request.url.host} was not reached: there were more than {limit} redirects.")
+            redirects.append(request.url.host)
+        raise EgressFailed(f"{request.url.host} was not reached: there were more than {limit} redirects.")
+
+
+@contextlib.contextmanager
+def _redirects() -> Iterator[list[str]]:
+    """A list for the hosts that others redirect to; an error says whether there were any."""
+    hosts: list[str] = []
+    try:
+        yield hosts
+    except EgressError as error:
+        error.is_after_redirect = bool(hosts)
+        raise
 
 
 def deadline_clock(seconds: float) -> Clock:

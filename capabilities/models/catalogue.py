@@ -78,6 +78,10 @@ class ToolVersion(TenantModel):
     timeout = models.FloatField(default=20.0)
     #: Characters of a result that the model gets to see, at most.
     max_result_chars = models.PositiveIntegerField(default=40_000)
+    #: Whether its result is text from outside the organisation.
+    untrusted_output = models.BooleanField(default=False)
+    #: allow, ask or refuse: what becomes of its call where text from outside is in the conversation.
+    in_untrusted = models.CharField(max_length=8, default="allow")
     #: What the model is told beside, while the tool is at hand, and only then.
     instructions = models.TextField(blank=True)
     created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")

@@ -16,7 +16,13 @@ from capabilities.pipeline.memory import Memory
 from capabilities.services.writes import acts_as_organisation, is_ready
 
 #: The columns of an Envelope, in its order.
-_ENVELOPE = ("current_version__on_crash", "current_version__timeout", "current_version__max_result_chars")
+_ENVELOPE = (
+    "current_version__on_crash",
+    "current_version__timeout",
+    "current_version__max_result_chars",
+    "current_version__untrusted_output",
+    "current_version__in_untrusted",
+)
 #: The columns of a ToolSpec, in its order; `spec_of` makes one of them.
 SPEC = (
     "pk",

@@ -36,7 +36,13 @@ def automation_list(context: ToolContext) -> dict[str, Any]:
     return {"routines": [{"name": row.name, "message": row.message[:200]} for row in rows]}
 
 
-@tool(category="automation", effect="write", on_crash="retry", human_format="Keeping the routine {name}")
+@tool(
+    category="automation",
+    effect="write",
+    on_crash="retry",
+    in_untrusted="ask",
+    human_format="Keeping the routine {name}",
+)
 def automation_save(
     context: ToolContext, name: Name, message: Annotated[str, Field(min_length=1, max_length=10_000), WITHOUT_NUL]
 ) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def cron_list(context: ToolContext) -> dict[str, Any]:
     return {"schedules": [_as_json(each) for each in _mine(context).select_related("agent").order_by("number")]}
 
 
-@tool(category="cron", effect="write", human_format="Scheduling {name}")
+@tool(category="cron", effect="write", in_untrusted="ask", human_format="Scheduling {name}")
 def cron_add(
     context: ToolContext,
     name: Annotated[str, Field(min_length=1, max_length=100), WITHOUT_NUL],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -42,12 +43,9 @@ def session_read(
     found = _own_sessions(context).filter(pk=_session_id(context, session)).first()
     if found is None:
         raise ToolError("There is no such session; session_search lists them.")
-    turns = _other_turns(context).filter(session=found).order_by("-seq")[:last]
-    return {
-        "session": str(found.pk),
-        "title": str(found),
-        "turns": [_shown(turn) for turn in reversed(list(turns))],
-    }
+    turns = list(_other_turns(context).filter(session=found).order_by("-seq")[:last])
+    _tell_trust(context, turns)
+    return {"session": str(found.pk), "title": str(found), "turns": [_shown(turn) for turn in reversed(turns)]}
 
 
 @tool(category="session", effect="read", human_format="Searching conversations for {query}")
@@ -60,9 +58,15 @@ def session_search(
     turns = _other_turns(context)
     for word in query.split()[:10]:
         turns = turns.filter(Q(message__icontains=word) | Q(answer__icontains=word))
-    return {
-        "found": [{"session": str(turn.session_id), **_shown(turn)} for turn in turns.order_by("-created_at")[:limit]]
-    }
+    found = list(turns.order_by("-created_at")[:limit])
+    _tell_trust(context, found)
+    return {"found": [{"session": str(turn.session_id), **_shown(turn)} for turn in found]}
+
+
+def _tell_trust(context: ToolContext, turns: Iterable[Turn]) -> None:
+    """What was answered where text from outside was in the conversation may repeat that text."""
+    if any(turn.untrusted_since is not None for turn in turns):
+        context.untrusted.set()
 
 
 def _own_sessions(context: ToolContext) -> QuerySet[ChatSession]:

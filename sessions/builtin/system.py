@@ -98,7 +98,7 @@ def cortex_update(context: ToolContext, reason: Annotated[str, Field(min_length=
     return _ask(context, "service.ask_update", reason)
 
 
-@tool(category="system", effect="external", service="sandbox", human_format="Running {command}")
+@tool(category="system", effect="external", service="sandbox", in_untrusted="ask", human_format="Running {command}")
 def shell_exec(
     context: ToolContext,
     command: Annotated[str, Field(description="A shell command", min_length=1, max_length=10_000)],

@@ -22,6 +22,7 @@ from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.preparing import Prepared, denied, prepare
 from sessions.loop.steps import Steps
+from sessions.loop.trust import keep_trust
 from sessions.models import Step, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
@@ -146,8 +147,10 @@ def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
         result=outcome.result,
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
+        untrusted=outcome.untrusted,
     )
     turn.registry_version = counters["registry"]
+    keep_trust(turn, counters)
     check_may_start(counters)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
+from sessions.loop.trust import keep_trust, untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
@@ -154,6 +155,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
         parent_turn=parent,
         depth=parent.session.depth + 1,
         delegated_tools=list(order.tool_ids),
+        is_untrusted=untrusted_before(parent, step) is not None,
     )
     child = Turn(
         organisation_id=parent.organisation_id,
@@ -181,7 +183,8 @@ def settle(turn: Turn, held: Held) -> None:
     while waiting := list(_unsettled(turn)):
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
-                _answer(held.claim, child.parent_step, outcome_of(child, turn.model.context_window))
+                outcome = outcome_of(child, turn.model.context_window)
+                keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if any(child.is_open for child in waiting):
             _go_no_further(turn, held)
             if park(held.claim):
@@ -205,9 +208,11 @@ def outcome_of(child: Turn, context_window: int) -> Outcome:
     place: dict[str, Any] = {"agent": child.agent.slug, "session": str(child.session_id), "turn": str(child.pk)}
     if child.status != TurnStatus.DONE:
         why = child.error_message or child.get_status_display()
-        return execution.failure(f"{child.agent.slug} did not answer: {why}", **place)
+        failed = execution.failure(f"{child.agent.slug} did not answer: {why}", **place)
+        return replace(failed, untrusted=child.untrusted_since is not None)
     text = json.dumps({"success": True, **place, "answer": child.answer}, ensure_ascii=False)
-    return Outcome(StepStatus.DONE, text, cut(text, _cap(child, context_window)))
+    sent = cut(text, _cap(child, context_window))
+    return Outcome(StepStatus.DONE, text, sent, untrusted=child.untrusted_since is not None)
 
 
 def _cap(child: Turn, context_window: int) -> int:
@@ -216,12 +221,13 @@ def _cap(child: Turn, context_window: int) -> int:
     return execution.result_cap_of(most, context_window)
 
 
-def _answer(claim: Claim, step: Step, outcome: Outcome) -> None:
-    ledger.finish_step(
+def _answer(claim: Claim, step: Step, outcome: Outcome) -> Mapping[str, Any]:
+    return ledger.finish_step(
         claim,
         step,
         outcome.status,
         result=outcome.result,
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
+        untrusted=outcome.untrusted,
     )

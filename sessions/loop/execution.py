@@ -67,6 +67,8 @@ class Outcome:
     result_sent: str
     #: The call itself was malformed: arguments that are no JSON, or do not fit, or a name that nothing has.
     malformed: bool = False
+    #: Whether the result holds text from outside.
+    untrusted: bool = False
 
 
 def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: bool = False, **more: Any) -> Outcome:
@@ -192,7 +194,7 @@ def run_tool(
 ) -> Outcome:
     """Run the tool, as the runner of its kind does, for at most its time. One that does not come back is left behind;
     unless it only reads, what it did is unknown. With too many left behind, the organisation's next call is refused."""
-    return run_bounded(
+    outcome = run_bounded(
         spec.name,
         lambda: RUNNERS[spec.kind](
             spec=spec, version=version_of(spec), credential=credential, context=context, arguments=arguments
@@ -202,6 +204,9 @@ def run_tool(
         is_read=spec.effect == "read",
         secrets=credential.secrets,
     )
+    if not spec.envelope.untrusted_output:
+        outcome = replace(outcome, untrusted=context.untrusted.is_set())
+    return outcome
 
 
 def run_bounded(
@@ -213,7 +218,10 @@ def run_bounded(
     is_read: bool,
     secrets: Sequence[str],
 ) -> Outcome:
-    """Call the function in another thread as `run_tool` says; these secrets are masked in the outcome."""
+    """Call the function in another thread as `run_tool` says; these secrets are masked in the outcome.
+
+    What the function returned, or raised with words of a far side in it, counts as text from outside.
+    """
     returned: list[str | ToolError] = []
 
     def run() -> None:
@@ -223,7 +231,7 @@ def run_bounded(
             returned.append(error)
         except BaseException as error:  # SystemExit and its like must not reach the worker either
             logger.exception("The tool %s failed", name)
-            returned.append(ToolError(f"The tool failed ({type(error).__name__})."))
+            returned.append(ToolError(f"The tool failed ({type(error).__name__}).", nothing_came=True))
 
     if turn_stopped.is_set():
         return failure("Not run: the turn was stopped.", status=StepStatus.REFUSED)
@@ -240,9 +248,9 @@ def run_bounded(
         return outcome_unknown()
     result = returned[0]
     if isinstance(result, ToolError):
-        return failure(masked_in(str(result), secrets))
+        return replace(failure(masked_in(str(result), secrets)), untrusted=not result.nothing_came)
     text = masked_in(result, secrets)
-    return Outcome(StepStatus.DONE, text, text)
+    return Outcome(StepStatus.DONE, text, text, untrusted=True)
 
 
 def masked_in(text: str, secrets: Sequence[str]) -> str:
@@ -256,7 +264,7 @@ def masked_in(text: str, secrets: Sequence[str]) -> str:
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
     """The outcome with the part of its result that the model gets to see."""
     cap = result_cap_of(spec.envelope.max_result_chars, context_window)
-    return Outcome(outcome.status, outcome.result, cut(outcome.result, cap), outcome.malformed)
+    return replace(outcome, result_sent=cut(outcome.result, cap))
 
 
 def result_cap_of(max_result_chars: int, context_window: int) -> int:

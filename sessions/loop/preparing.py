@@ -19,6 +19,7 @@ from capabilities.contract.spec import ToolSpec
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
+from sessions.loop.trust import decide_trust
 from sessions.models import Step, StepStatus, Turn
 
 
@@ -43,7 +44,7 @@ class Prepared:
 
 #: Says whether a call may run, or nothing. It raises nothing, and changes nothing.
 Decider = Callable[[Prepared], Decision | None]
-DECIDERS: tuple[Decider, ...] = ()
+DECIDERS: tuple[Decider, ...] = (decide_trust,)
 
 
 def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Outcome:

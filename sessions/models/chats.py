@@ -40,6 +40,9 @@ class ChatSession(TenantModel):
     #: For each agent, by its key: what its last model call carried, to tell how much of the next one is the same.
     last_prompt = models.JSONField(default=dict)
 
+    #: Whether text from outside is in the conversation: from the first result of a tool that brings some.
+    is_untrusted = models.BooleanField(default=False)
+
     #: For a session that an agent opened by delegation: the turn that waits for it, how deep it is (a member's own: 0),
     #: and the keys of the tools that it may use at most; null for a member's own.
     parent_turn = models.ForeignKey(

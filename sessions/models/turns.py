@@ -135,6 +135,10 @@ class Turn(TenantModel):
     last_step = models.PositiveIntegerField(default=0)
     last_event = models.PositiveIntegerField(default=0)
 
+    #: The step whose result brought the first text from outside; 0 where that was there from the start, as in a later
+    #: turn of the session; None while there is none.
+    untrusted_since = models.PositiveIntegerField(null=True, blank=True)
+
     rounds = models.PositiveIntegerField(default=0)
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)

@@ -50,6 +50,7 @@ COUNTERS = (
     "cancel_requested_at",
     "may_not_go_on",
     "registry",
+    "untrusted_since",
 )
 NEXT_EVENT = F("last_event") + 1
 NEXT_STEP = F("last_step") + 1

@@ -97,6 +97,12 @@ def first_open_seq() -> Subquery:
     return Subquery(first.values("seq")[:1])
 
 
+def _from_the_start() -> Subquery:
+    """0 for a turn in a session that holds text from outside, for an outer query over turns."""
+    session = ChatSession.objects.filter(pk=OuterRef("session"), is_untrusted=True)
+    return Subquery(session.values_list(Value(0, output_field=IntegerField())))
+
+
 def _free() -> QuerySet[Turn]:
     """The turn with this key, if a worker may take it now."""
     few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
@@ -120,6 +126,7 @@ _CLAIM = Update(
         ),
         "next_attempt_at": Value(None),
         "draft": "",
+        "untrusted_since": Coalesce(F("untrusted_since"), _from_the_start()),
     },
     ("organisation_id", "epoch", "last_event", "waiting_turn"),
 )
@@ -177,6 +184,11 @@ _MORE_CALLS = transition(last_step=F("last_step") + Param("calls", IntegerField(
 #: A finished step proves that the turn does not kill its worker: the count of attempts begins anew.
 _DONE_AT_ONCE = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP, attempts=1)
 _DONE = transition(last_event=NEXT_EVENT, attempts=1)
+_DONE_UNTRUSTED = transition(
+    last_event=NEXT_EVENT,
+    attempts=1,
+    untrusted_since=Coalesce(F("untrusted_since"), Param("untrusted_step", IntegerField())),
+)
 #: What a model's reply changes in its turn, whether the turn goes on or ends with it.
 _REPLY: dict[str, Any] = {
     "last_step": NEXT_STEP + Param("calls", IntegerField()),
@@ -367,14 +379,28 @@ def refuse_steps(claim: Claim, steps: Sequence[Step], result: str) -> None:
 
 
 def finish_step(
-    claim: Claim, step: Step, status: StepStatus, *, result: str, result_sent: str, malformed: bool = False
+    claim: Claim,
+    step: Step,
+    status: StepStatus,
+    *,
+    result: str,
+    result_sent: str,
+    malformed: bool = False,
+    untrusted: bool = False,
 ) -> Mapping[str, Any]:
-    """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays."""
+    """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
+
+    With the first `untrusted` one, text from outside, the turn and its session hold such text from here on.
+    """
     outcome = {"status": status, "result": result, "result_sent": result_sent, "is_malformed": malformed}
     with transaction.atomic():
-        turn = fence(claim, _DONE)
+        turn = fence(claim, _DONE_UNTRUSTED, untrusted_step=step.index) if untrusted else fence(claim, _DONE)
         is_first = bool(_OUTCOME.rows(step=step.pk, **outcome))
-        add_event(claim, turn, "tool_done", {"step": step.index, "status": status})
+        payload: dict[str, Any] = {"step": step.index, "status": status}
+        if untrusted and turn["untrusted_since"] == step.index:
+            ChatSession.objects.filter(pk=turn["session_id"], is_untrusted=False).update(is_untrusted=True)
+            payload["untrusted_since"] = step.index
+        add_event(claim, turn, "tool_done", payload)
     if is_first:
         for name, value in outcome.items():
             setattr(step, name, value)

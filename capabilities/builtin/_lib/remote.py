@@ -69,7 +69,7 @@ class Remote:
             )
         except EgressError as error:
             doubt = "" if reads or not was_sent(error) else DOUBT
-            raise ToolError(f"{self.title}: {error}{doubt}") from error
+            raise ToolError(f"{self.title}: {error}{doubt}", nothing_came=not error.is_after_redirect) from error
 
     def json(
         self,
@@ -99,7 +99,7 @@ class Remote:
     def seconds_left(self) -> float:
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise ToolError(f"{self.title} did not answer in time.")
+            raise ToolError(f"{self.title} did not answer in time.", nothing_came=True)
         return left
 
     def good(self, answer: Fetched, missing: str = "") -> Fetched:

@@ -28,6 +28,7 @@ from capabilities.catalogue.tools.writes import (
 )
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
+from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.models import Agent, Category, Tool, ToolVersion
 from capabilities.services.writes import is_ready
 from toolhub.tenants.api import api_member, checked, paged, unknown
@@ -92,6 +93,10 @@ class ToolVersionOut(serializers.Serializer[ToolVersion]):
     on_crash = serializers.CharField()
     timeout = serializers.FloatField(help_text="Seconds.")
     max_result_chars = serializers.IntegerField()
+    untrusted_output = serializers.BooleanField(help_text="Whether its result is text from outside the organisation.")
+    in_untrusted = serializers.ChoiceField(
+        choices=IN_UNTRUSTED, help_text="What becomes of its call where text from outside is in the conversation."
+    )
     created_at = serializers.DateTimeField()
 
 

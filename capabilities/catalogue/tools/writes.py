@@ -14,6 +14,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.tokens import count_each
 from capabilities.contract.schemas import check_schema
+from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
 from capabilities.registry import CategorySpec, Registry, registry
@@ -50,6 +51,8 @@ class Definition:
     timeout: float = 20.0
     max_result_chars: int = 40_000
     instructions: str = ""
+    untrusted_output: bool = False
+    in_untrusted: str = ALLOW
 
     def check(self) -> None:
         """Raise ToolRefused where a provider would refuse it, or a reader could not use it."""
@@ -70,6 +73,18 @@ class Definition:
         for field in ("description", "parameters", "instructions"):
             if not is_whole(getattr(self, field)):
                 raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
+
+
+#: What a version holds beside the tool's name, description and parameters, in the order of Definition.
+KNOBS = (
+    "effect",
+    "on_crash",
+    "timeout",
+    "max_result_chars",
+    "instructions",
+    "untrusted_output",
+    "in_untrusted",
+)
 
 
 @configuration_write("name")
@@ -202,7 +217,14 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
     to_write: list[tuple[Tool, Definition]] = []
     for builtin in source.tools.values():
         definition = Definition(
-            builtin.name, builtin.description, builtin.parameters, builtin.effect, builtin.on_crash, builtin.timeout
+            builtin.name,
+            builtin.description,
+            builtin.parameters,
+            builtin.effect,
+            builtin.on_crash,
+            builtin.timeout,
+            untrusted_output=builtin.untrusted,
+            in_untrusted=builtin.in_untrusted,
         )
         definition.check()
         tool = tools.get(builtin.name)
@@ -264,6 +286,8 @@ def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membersh
             timeout=content.timeout,
             max_result_chars=content.max_result_chars,
             instructions=content.instructions,
+            untrusted_output=content.untrusted_output,
+            in_untrusted=content.in_untrusted,
             created_by=actor,
         )
         tool.current_version = version
@@ -274,28 +298,12 @@ def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membersh
 
 def _definition_of(tool: Tool, version: ToolVersion) -> Definition:
     """The content of a version that is there."""
-    return Definition(
-        tool.name,
-        version.description,
-        version.parameters,
-        version.effect,
-        version.on_crash,
-        version.timeout,
-        version.max_result_chars,
-        version.instructions,
-    )
+    return Definition(tool.name, version.description, version.parameters, *(getattr(version, each) for each in KNOBS))
 
 
 def _same(version: ToolVersion, content: Definition) -> bool:
     wire = tool_wire(content.name, content.description, content.parameters)
-    knobs = (content.effect, content.on_crash, content.timeout, content.max_result_chars, content.instructions)
-    return version.wire == wire and knobs == (
-        version.effect,
-        version.on_crash,
-        version.timeout,
-        version.max_result_chars,
-        version.instructions,
-    )
+    return version.wire == wire and all(getattr(version, each) == getattr(content, each) for each in KNOBS)
 
 
 def _content(content: Definition) -> dict[str, Any]:
@@ -306,4 +314,6 @@ def _content(content: Definition) -> dict[str, Any]:
         "on_crash": content.on_crash,
         "timeout": content.timeout,
         "instructions": content.instructions,
+        "untrusted_output": content.untrusted_output,
+        "in_untrusted": content.in_untrusted,
     }

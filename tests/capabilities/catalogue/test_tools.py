@@ -152,7 +152,15 @@ def test_the_same_content_is_no_new_version(category: Category) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"effect": "read"}, {"on_crash": "retry"}, {"timeout": 1.0}, {"max_result_chars": 9}, {"instructions": "Ask."}],
+    [
+        {"effect": "read"},
+        {"on_crash": "retry"},
+        {"timeout": 1.0},
+        {"max_result_chars": 9},
+        {"instructions": "Ask."},
+        {"untrusted_output": True},
+        {"in_untrusted": "ask"},
+    ],
 )
 def test_a_knob_alone_is_a_new_version(category: Category, changed: dict[str, Any]) -> None:
     tool = create_tool(category, ADD, actor=None)
