@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, create_tool
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
+from capabilities.contract.wire import sha256_hex
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -27,7 +28,8 @@ from capabilities.models import (
     ToolkitTool,
 )
 from capabilities.registry import registry
-from sessions.models import ChatSession, Turn
+from sessions.access import own_session
+from sessions.models import Approval, ChatSession, Step, Turn
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Access, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -154,6 +156,26 @@ def make_turn(session: ChatSession, message: str = "hello", **fields: Any) -> Tu
             message=message,
             **({"seq": seq, "agent": session.agent, "deadline_at": timezone.now() + timedelta(minutes=10)} | fields),
         )
+
+
+def make_approval(step: Step, **fields: Any) -> Approval:
+    """What somebody is asked of a pending call, for a week."""
+    with organisation_scope(step.organisation_id):
+        turn = Turn.objects.select_related("session__organisation", "membership").get(pk=step.turn_id)
+        tool = Tool.objects.filter(name=step.tool_name).first() or make_tool(turn.organisation, step.tool_name)
+        plain: dict[str, Any] = {
+            "turn": turn,
+            "session": own_session(turn.session),
+            "requester": turn.membership,
+            "tool": tool,
+            "tool_version": tool.current_version,
+            "arguments": step.arguments,
+            "digest": sha256_hex(step.arguments),
+            "source": "rule test",
+            "for_people": "The rule test asks.",
+            "expires_at": timezone.now() + timedelta(days=7),
+        }
+        return Approval.objects.create(organisation_id=step.organisation_id, step=step, **(plain | fields))
 
 
 def make_token(member: Membership, **fields: Any) -> str:

@@ -12,7 +12,7 @@ from django.db import connection, models
 from django.db.models import OuterRef, Subquery
 
 from capabilities.models import Grant, GrantRequest
-from sessions.models import ChatSession, LoadedToolkit, Reminder, Step, TrialRun, Turn
+from sessions.models import Approval, ChatSession, LoadedToolkit, Reminder, Step, TrialRun, Turn
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
@@ -23,6 +23,7 @@ SESSIONS, TURNS = 4_000, 5
 OTHERS = 10_000
 #: SQL for fields of rows that are over: of these tables, few rows are not.
 OVER: dict[type[TenantModel], dict[str, str]] = {
+    Approval: {"status": "'approved'"},
     Grant: {"expires_at": "t.created_at", "lapsed_at": "t.created_at"},
     GrantRequest: {"status": "'refused'", "grant": "NULL"},
     LoadedToolkit: {"unloaded_at": "t.loaded_at"},
@@ -93,6 +94,8 @@ def copy_table(model: type[TenantModel], members: Sequence[Membership]) -> None:
             changed[field.name] = "'copy ' || n.i"
     for name in {"number"} & names:
         changed[name] = f"{FIRST} + n.i"
+    if model is Approval:  # each names a turn and a step of its own
+        changed |= {"turn": uuid_of("n.i"), "step": f"(SELECT MAX(id) FROM {Step._meta.db_table}) - n.i"}
     changed |= OVER.get(model, {})
     first = model._base_manager.order_by("pk").values_list("pk", flat=True)[0]
     copy(model, first, OTHERS, changed)

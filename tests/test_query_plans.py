@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
 from sessions.models import (
+    Approval,
     ChatSession,
     LoadedToolkit,
     Notice,
@@ -42,7 +43,7 @@ pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.
 ORGANISATIONS, MEMBERS = 8, 5
 #: Tables that grow with what is done, beside sessions, turns, steps and events.
 OTHERS: tuple[type[TenantModel], ...] = (
-    AuditEntry, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice, Reminder,
+    Approval, AuditEntry, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice, Reminder,
     Task, ToolSet, TrialRun,
 )  # fmt: skip
 OF_TURNS: tuple[type[TenantModel], ...] = (ChatSession, Turn, Step, TurnEvent)
@@ -57,6 +58,8 @@ FEW = 1_000
 WAITING, ENDED = 1_500, 40_000
 #: Partial indexes over what is open, waits or is to be done: all of it may be read.
 OPEN = {
+    "approvals_that_expire",
+    "approvals_that_wait",
     "queued_turns_of_member",
     "queued_child_turns",
     "reminders_to_tell",

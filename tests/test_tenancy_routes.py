@@ -31,6 +31,7 @@ from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
 from capabilities.models import (
+    Agent,
     AgentTool,
     AgentToolkit,
     ConnectionTest,
@@ -45,15 +46,29 @@ from capabilities.models import (
     Scratchpad,
     ServiceSetting,
     Task,
+    Tool,
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
 )
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.records.kinds import kinds
-from sessions.models import Schedule, Step, ToolSet, TrialRun, TrialStatus, Turn, TurnEvent, TurnStatus, VerdictSet
+from sessions.models import (
+    Approval,
+    Consent,
+    Schedule,
+    Step,
+    ToolSet,
+    TrialRun,
+    TrialStatus,
+    Turn,
+    TurnEvent,
+    TurnStatus,
+    VerdictSet,
+)
 from tests.cast import (
     make_agent,
+    make_approval,
     make_category,
     make_member,
     make_organisation,
@@ -863,6 +878,17 @@ def world(filled: TwoOrganisations, db: None) -> TwoOrganisations:
     return replace(filled, alice=alice, bob=bob, charlie=charlie)
 
 
+def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str) -> Approval:
+    """A call that waits for approval, in a session of its own; with the word in each text."""
+    turn = make_turn(make_session(member, agent, title=f"{word} asks"), word, status=TurnStatus.WAITING_APPROVAL)
+    step = Step.objects.create(
+        organisation=member.organisation, turn=turn, index=1, kind="tool", status="pending", tool_name=tool.name,
+        arguments=f'{{"a": "{word}"}}', display=word,
+    )  # fmt: skip
+    texts = dict.fromkeys(("source", "for_model", "for_people", "for_log", "note", "proposal", "response"), word)
+    return make_approval(step, allows_consent=True, **texts)
+
+
 def fill(member: Membership, word: str) -> OrganisationRows:
     """A row of every table for this member's organisation, with the word in each text of it."""
     organisation = member.organisation
@@ -943,6 +969,11 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         )  # fmt: skip
         TurnEvent.objects.create(**own, turn=done, number=1, type="accepted", payload={"word": word})
         TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})
+        asked = ask_somebody(member, agent, tool, word)
+        Consent.objects.create(
+            **own, membership=member, tool=tool, tool_version=tool.current_version, session=asked.session,
+            approval=asked, granted_by=member,
+        )  # fmt: skip
         record("tool.update", tool, actor=member, before={"word": word}, after={"word": word})
         for model in tenant_models():
             if not model.objects.exists():

@@ -11,6 +11,7 @@ from capabilities.models.agents import (
     LoadingMode,
     Provider,
 )
+from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
@@ -41,6 +42,8 @@ __all__ = [
     "AgentScope",
     "AgentTool",
     "AgentToolkit",
+    "ApprovalRule",
+    "AskWhen",
     "CalendarEvent",
     "CalendarFeed",
     "Category",

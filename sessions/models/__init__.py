@@ -1,5 +1,6 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
+from sessions.models.approvals import Approval, ApprovalKind, ApprovalStatus, Consent, consent_in_force
 from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
@@ -8,6 +9,7 @@ from sessions.models.turns import (
     OPEN_STATUSES,
     UNANSWERED,
     UNENDED,
+    WAITING_STATUSES,
     Step,
     StepKind,
     StepStatus,
@@ -25,7 +27,12 @@ __all__ = [
     "OPEN_TRIALS",
     "UNANSWERED",
     "UNENDED",
+    "WAITING_STATUSES",
+    "Approval",
+    "ApprovalKind",
+    "ApprovalStatus",
     "ChatSession",
+    "Consent",
     "LoadSource",
     "LoadedToolkit",
     "Notice",
@@ -43,4 +50,5 @@ __all__ = [
     "TurnStatus",
     "UnloadReason",
     "VerdictSet",
+    "consent_in_force",
 ]

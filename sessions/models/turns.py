@@ -64,6 +64,9 @@ class TurnStatus(models.TextChoices):
     RUNNING = "running", "Running"
     #: It waits, without a worker, for turns that its agent gave to others.
     WAITING_CHILD = "waiting_child", "Waiting for another agent"
+    #: The same, for somebody to allow a call, or to answer a question.
+    WAITING_APPROVAL = "waiting_approval", "Waiting for approval"
+    WAITING_INPUT = "waiting_input", "Waiting for an answer"
     #: It has its answer.
     DONE = "done", "Done"
     #: It ended without one; `error_code` says why.
@@ -74,8 +77,10 @@ class TurnStatus(models.TextChoices):
     EXPIRED = "expired", "Expired"
 
 
+#: A turn in one of these waits for others: nobody runs it, and its deadline stands still.
+WAITING_STATUSES = (TurnStatus.WAITING_CHILD, TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
 #: A turn in one of these may still move on.
-OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD)
+OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, *WAITING_STATUSES)
 #: The same turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
 #: condition. A query over every session says both; one that names its session or its turn need not.
 UNENDED = Q(ended_at=None)
@@ -198,6 +203,11 @@ class Turn(TenantModel):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for other agents or for people."""
+        return self.status in WAITING_STATUSES
 
     @property
     def usage(self) -> dict[str, int | bool]:

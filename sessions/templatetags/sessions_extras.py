@@ -23,6 +23,8 @@ TURN_STATES = {
     TurnStatus.QUEUED: "wait",
     TurnStatus.RUNNING: "run",
     TurnStatus.WAITING_CHILD: "wait",
+    TurnStatus.WAITING_APPROVAL: "wait",
+    TurnStatus.WAITING_INPUT: "wait",
     TurnStatus.DONE: "ok",
     TurnStatus.FAILED: "bad",
     TurnStatus.CANCELLED: "off",

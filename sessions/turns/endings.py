@@ -15,13 +15,23 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from sessions.access import Ending
-from sessions.models import OPEN_STATUSES, UNANSWERED, Step, StepStatus, Turn, TurnStatus
+from sessions.models import (
+    OPEN_STATUSES,
+    UNANSWERED,
+    WAITING_STATUSES,
+    Approval,
+    ApprovalStatus,
+    Step,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import hold, insert_event, owned
 from sessions.turns.waiting import open_children, resume
 
 #: Nobody runs a turn in one of these.
-UNHELD = (TurnStatus.QUEUED, TurnStatus.WAITING_CHILD)
+UNHELD = (TurnStatus.QUEUED, *WAITING_STATUSES)
 #: What the model reads, in a later turn, of a call that never began.
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 PARENT_ENDED = "The turn that asked for it has ended."
@@ -104,10 +114,13 @@ def stop_children(turn_id: UUID, why: str) -> None:
 
 
 def close_open_steps(turn_id: UUID) -> None:
-    """Calls that a dead turn leaves behind: those that had begun may have happened, the others never will."""
+    """Calls that a dead turn leaves behind: those that had begun may have happened, the others never will, and nobody
+    can allow them any more."""
     refused = {"status": StepStatus.REFUSED, "result": NOT_RUN, "result_sent": NOT_RUN, "ended_at": Now()}
     Step.objects.filter(turn_id=turn_id, status=StepStatus.PENDING).update(**refused)
     Step.objects.filter(turn_id=turn_id, status=StepStatus.STARTED).update(status=StepStatus.UNKNOWN, ended_at=Now())
+    asked = Approval.objects.filter(turn_id=turn_id, status=ApprovalStatus.PENDING)
+    asked.update(status=ApprovalStatus.VOID, decided_at=Now())
 
 
 def ring_next(session_id: UUID) -> None:

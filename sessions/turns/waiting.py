@@ -1,19 +1,32 @@
-"""A turn that waits for the turns it gave to other agents: no worker, no thread, no lease; and how it goes on.
+"""A turn that waits for others: the turns that it gave to other agents, and people who must allow a call or answer a
+question. No worker, no thread, no lease; and how it goes on.
 
-Whoever ends a child looks, in the same transaction and with the parent's row held, whether another is still open; and
-whoever parks the parent holds the same row and looks for children that ended before. So one of the two sees the other,
-in whatever order they come.
+Whoever ends a child or answers looks, in the same transaction and with the waiting turn's row held, whether anything
+else is still open; and whoever parks the turn holds the same row and looks for what ended before. So one of the two
+sees the other, in whatever order they come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
-from sessions.models import OPEN_STATUSES, UNENDED, Turn, TurnStatus
+from sessions.models import (
+    OPEN_STATUSES,
+    UNENDED,
+    WAITING_STATUSES,
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    Turn,
+    TurnStatus,
+)
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import HELD, Claim, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.sweeping import Backoff, each_item
@@ -24,26 +37,60 @@ AT_ONCE = 100
 resume_backoff = Backoff("waiting turn")
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """What a turn waits for: turns of other agents, and what people are asked, by kind."""
+
+    children: tuple[UUID, ...]
+    asked: tuple[tuple[UUID, str], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.children or self.asked)
+
+    @property
+    def status(self) -> TurnStatus:
+        """How the turn waits: what a person can do about it stands first."""
+        kinds = {kind for _, kind in self.asked}
+        if ApprovalKind.APPROVAL in kinds:
+            return TurnStatus.WAITING_APPROVAL
+        return TurnStatus.WAITING_INPUT if kinds else TurnStatus.WAITING_CHILD
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """Of the event that says that the turn waits."""
+        named = {"turns": [str(each) for each in self.children], "approvals": [str(each) for each, _ in self.asked]}
+        return {name: each for name, each in named.items() if each}
+
+
+def awaited_by(turn_id: UUID) -> Awaited:
+    """What this turn waits for now. Two queries."""
+    pending = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).order_by("pk")
+    return Awaited(
+        tuple(open_children(turn_id).values_list("pk", flat=True)), tuple(pending.values_list("public_id", "kind"))
+    )
+
+
 def open_children(turn_id: UUID) -> QuerySet[Turn]:
     """The turns that this one gave to other agents and that have not ended."""
     return Turn.objects.filter(parent_step__turn=turn_id, status__in=OPEN_STATUSES).order_by("created_at", "pk")
 
 
 def park(claim: Claim) -> bool:
-    """Let the turn wait for its children, held by nobody. False if all have ended: then it may go on at once.
+    """Let the turn wait for its children and for people, held by nobody. False if nothing that it waits for is open any
+    more: then it may go on at once.
 
     Raises CancelRequested for a turn that was stopped, or may not go on.
     """
     with transaction.atomic():
         turn = fence(claim, HELD)
         check_may_start(turn)
-        children = list(open_children(claim.turn_id).values_list("pk", flat=True))
-        if not children:
+        awaited = awaited_by(claim.turn_id)
+        if not awaited:
             return False
         number = turn["last_event"] + 1
-        add_event(claim, {"last_event": number}, "waiting_child", {"turns": [str(child) for child in children]})
+        add_event(claim, {"last_event": number}, awaited.status, awaited.payload)
         Turn.objects.filter(pk=claim.turn_id).update(
-            status=TurnStatus.WAITING_CHILD,
+            status=awaited.status,
             owner="",
             lease_until=None,
             waiting_since=Now(),
@@ -54,11 +101,14 @@ def park(claim: Claim) -> bool:
 
 
 def resume(turn_id: UUID) -> None:
-    """Let a waiting turn go on, if none of its children is open any more: it is queued, and its deadline moves by as
-    long as it waited. Inside a transaction that holds its row."""
-    if open_children(turn_id).exists():
+    """Let a waiting turn go on, if nothing that it waits for is open any more: it is queued, and its deadline moves by
+    as long as it waited. Else its status says what it still waits for. Inside a transaction that holds its row."""
+    waiting = Turn.objects.filter(pk=turn_id, status__in=WAITING_STATUSES)
+    awaited = awaited_by(turn_id)
+    if awaited:
+        waiting.exclude(status=awaited.status).update(status=awaited.status)
         return
-    resumed = Turn.objects.filter(pk=turn_id, status=TurnStatus.WAITING_CHILD).update(
+    resumed = waiting.update(
         status=TurnStatus.QUEUED,
         deadline_at=F("deadline_at") + (Now() - F("waiting_since")),
         waiting_since=None,
@@ -73,9 +123,10 @@ def resume(turn_id: UUID) -> None:
 
 
 def resume_forgotten() -> None:
-    """Let every waiting turn go on whose children have all ended. In the scope of the system, in any worker."""
+    """Let every waiting turn go on that waits for nothing any more. In the scope of the system, in any worker."""
     open_child = Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)
-    waiting = Turn.objects.filter(UNENDED, status=TurnStatus.WAITING_CHILD).exclude(Exists(open_child))
+    asked = Approval.objects.filter(turn=OuterRef("pk"), status=ApprovalStatus.PENDING)
+    waiting = Turn.objects.filter(UNENDED, status__in=WAITING_STATUSES).exclude(Exists(open_child) | Exists(asked))
     waiting = waiting.exclude(pk__in=resume_backoff.paused()).order_by("created_at", "pk")
     each_item(resume_backoff, list(waiting.values_list("pk", "organisation_id")[:AT_ONCE]), _resume_one)
 

@@ -1,0 +1,80 @@
+"""Of which calls somebody is asked first, as rules say it: pure, and the same for the worker and for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from capabilities.contract.patterns import pattern_matches, text_matches
+from capabilities.contract.wire import canonical_json, sha256_hex
+
+#: The tool with which an agent asks the member a question: its answer comes from a person.
+ASK_USER = "ask_user"
+#: When somebody is asked: a rule's `when`.
+NEVER, FIRST_IN_SESSION, ALWAYS = "never", "first_in_session", "always"
+#: Hours until nobody can answer any more, and the most that a rule may say.
+USUAL_HOURS, MAX_HOURS = 24 * 7, 24 * 90
+#: Characters of arguments that somebody can be asked to allow: more could not be shown whole, and read.
+MAX_SHOWN = 20_000
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call, as rules look at it. `read_roles` is called at most once, where a rule names a role."""
+
+    tool_id: int
+    name: str
+    category: str
+    agent_id: int | None
+    arguments: Mapping[str, Any]
+    read_roles: Callable[[], Collection[int]]
+
+    @cached_property
+    def role_ids(self) -> Collection[int]:
+        return self.read_roles()
+
+
+@dataclass(frozen=True)
+class AskRule:
+    """A rule as it is stored, by keys. `toolkit_tools` are those of its toolkit, None without one."""
+
+    name: str
+    when: str
+    tool_pattern: str = "*"
+    toolkit_tools: frozenset[int] | None = None
+    role_id: int | None = None
+    agent_id: int | None = None
+    argument: str = ""
+    argument_pattern: str = ""
+    expires_after: int = USUAL_HOURS
+    needs_other_person: bool = False
+    message: str = ""
+
+    def means(self, call: AskedCall) -> bool:
+        """Whether the call is one of those that it is about."""
+        return (
+            pattern_matches(self.tool_pattern, call.name, call.category)
+            and (self.toolkit_tools is None or call.tool_id in self.toolkit_tools)
+            and (self.agent_id is None or call.agent_id == self.agent_id)
+            and (not self.argument or self._means_argument(call.arguments))
+            and (self.role_id is None or self.role_id in call.role_ids)
+        )
+
+    def _means_argument(self, arguments: Mapping[str, Any]) -> bool:
+        """A text is compared as it is, all else as canonical JSON; an argument that is not there is none."""
+        if self.argument not in arguments:
+            return False
+        value = arguments[self.argument]
+        return text_matches(self.argument_pattern, value if isinstance(value, str) else canonical_json(value))
+
+
+def first_rule(rules: Iterable[AskRule], call: AskedCall) -> AskRule | None:
+    """The first of these rules that means the call."""
+    return next((rule for rule in rules if rule.means(call)), None)
+
+
+def digest_of(tool: str, version: str, arguments: Mapping[str, Any]) -> str:
+    """What ties an approval to one call: SHA-256 of the tool's name, its version's SHA-256, and the arguments."""
+    return sha256_hex(canonical_json({"tool": tool, "version": version, "arguments": arguments}))

@@ -1,0 +1,137 @@
+"""What a turn waits for a person with: calls that somebody must allow first, questions, and consents that are kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from capabilities.models import Tool, ToolVersion
+from sessions.models.chats import ChatSession
+from sessions.models.turns import Step, Turn
+from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.models import Membership
+
+
+class ApprovalKind(models.TextChoices):
+    """What a person is asked for."""
+
+    #: A call may run, or may not.
+    APPROVAL = "approval", "Approval"
+    #: An answer in words, by whose session it is.
+    QUESTION = "question", "Question"
+
+
+class ApprovalStatus(models.TextChoices):
+    """Where it stands. Only a pending one can be answered, and once."""
+
+    PENDING = "pending", "Waiting"
+    #: The call may run, once, while `used_at` is empty.
+    APPROVED = "approved", "Approved"
+    DENIED = "denied", "Denied"
+    #: A person's text is the result, in the tool's place.
+    RESPONDED = "responded", "Answered"
+    #: Nobody answered in time.
+    EXPIRED = "expired", "Expired"
+    #: Its turn ended before.
+    VOID = "void", "Void"
+
+
+class Approval(PublicModel):
+    """One call that waits for a person: its exact arguments, why somebody is asked, and what came of it."""
+
+    step = models.OneToOneField(Step, on_delete=models.CASCADE, related_name="approval")
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="approvals")
+    #: The session of the member, above any that agents opened: where the call is seen, and consents count.
+    session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="approvals")
+    #: The member for whom the call is made.
+    requester = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="approvals")
+    kind = models.CharField(max_length=12, choices=ApprovalKind, default=ApprovalKind.APPROVAL)
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="approvals")
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, related_name="+")
+    #: The organisation's registry version when it was asked: the policy that asked. It is asked again at use.
+    registry_version = models.PositiveBigIntegerField(default=0)
+    #: The arguments that the tool would get, as canonical JSON, and the SHA-256 of tool, version and arguments.
+    arguments = models.TextField()
+    digest = models.CharField(max_length=64)
+
+    #: Who says that somebody is asked, such as `rule refunds`; and why, for each reader.
+    source = models.CharField(max_length=200, blank=True)
+    for_model = models.TextField(blank=True)
+    for_people = models.TextField(blank=True)
+    for_log = models.TextField(blank=True)
+    #: Whether another person than the requester must answer.
+    needs_other_person = models.BooleanField(default=False)
+    #: Whether an approval may be remembered, for this session or for a time.
+    allows_consent = models.BooleanField(default=False)
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    #: Until when it can be answered, and used.
+    expires_at = models.DateTimeField()
+    status = models.CharField(max_length=12, choices=ApprovalStatus, default=ApprovalStatus.PENDING)
+    decided_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    #: What whoever decided wrote for people. The model does not read it.
+    note = models.TextField(blank=True)
+    #: Denied: what to do instead, which the model reads.
+    proposal = models.TextField(blank=True)
+    #: Answered in the tool's place: the result.
+    response = models.TextField(blank=True)
+    #: When the call that was approved began. An approval is used once.
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(PublicModel.Meta):
+        indexes = (
+            models.Index(fields=["organisation", "-id"], name="approvals_newest_first"),
+            models.Index(fields=["organisation", "id"], condition=Q(status="pending"), name="approvals_that_wait"),
+            models.Index(fields=["expires_at"], condition=Q(status="pending"), name="approvals_that_expire"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.tool} for {self.requester}"
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it can still be answered; not so when its time is over, though no sweep has come by yet."""
+        return self.status == ApprovalStatus.PENDING and self.expires_at > timezone.now()
+
+
+def consent_in_force(at: Combinable | datetime | None = None) -> Q:
+    """Consents that nobody revoked and whose time is not over."""
+    return Q(revoked_at=None) & (Q(until=None) | Q(until__gt=at or Now()))
+
+
+class Consent(PublicModel):
+    """An approval that is remembered: one member's calls of one version of a tool are not asked for again, in one
+    session or until a time. It counts only where a rule or a setting asks the first time."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="consents")
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="consents")
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, related_name="+")
+    #: One of the two: the member's own session, with what its agents open below; or the end.
+    session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, null=True, blank=True, related_name="consents")
+    until = models.DateTimeField(null=True, blank=True)
+    #: The approval that it was given with, and by whom.
+    approval = models.ForeignKey(Approval, on_delete=models.CASCADE, related_name="consents")
+    granted_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    revoked_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(PublicModel.Meta):
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(session__isnull=True) ^ Q(until__isnull=True), name="consent_for_a_session_or_a_time"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["organisation", "-id"], name="consents_newest_first"),
+            models.Index(fields=["membership", "tool_version"], name="consents_of_member_and_tool"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.tool}"
