@@ -971,7 +971,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})
         asked = ask_somebody(member, agent, tool, word)
         Consent.objects.create(
-            **own, membership=member, tool=tool, tool_version=tool.current_version, session=asked.session,
+            **own, membership=member, tool=tool, tool_version=asked.tool_version, session=asked.session,
             approval=asked, granted_by=member,
         )  # fmt: skip
         record("tool.update", tool, actor=member, before={"word": word}, after={"word": word})
