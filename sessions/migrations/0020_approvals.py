@@ -8,9 +8,9 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0018_approval_rules'),
+        ('capabilities', '0019_approval_rules'),
         ('tenants', '0004_indexes'),
-        ('toolhub_sessions', '0018_pending_calls'),
+        ('toolhub_sessions', '0019_trust'),
     ]
 
     operations = [

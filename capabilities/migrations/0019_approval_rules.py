@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0017_model_listings'),
+        ('capabilities', '0018_trust'),
         ('tenants', '0004_indexes'),
     ]
 
