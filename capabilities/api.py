@@ -17,6 +17,7 @@ from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.hooks.api import HookDetail, HookList
 from capabilities.providers.api import (
     LanguageModelDetail,
     LanguageModelList,
@@ -40,6 +41,8 @@ urlpatterns: list[URLPattern] = [
     path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
     path("agents", AgentList.as_view(), name="api-agents"),
     path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
+    path("hooks", HookList.as_view(), name="api-hooks"),
+    path("hooks/<uuid:hook_id>", HookDetail.as_view(), name="api-hook"),
     path("providers", ProviderList.as_view(), name="api-providers"),
     path("providers/<str:slug>", ProviderDetail.as_view(), name="api-provider"),
     path("models", LanguageModelList.as_view(), name="api-models"),

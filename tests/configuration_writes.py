@@ -18,6 +18,7 @@ from capabilities.access.roles import writes as roles
 from capabilities.agents import writes as agents
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.tools import writes as catalogue
+from capabilities.hooks import writes as hooks
 from capabilities.models import (
     Agent,
     Category,
@@ -25,6 +26,7 @@ from capabilities.models import (
     Effect,
     Grant,
     GrantRequest,
+    Hook,
     LanguageModel,
     Provider,
     RequestStatus,
@@ -62,6 +64,7 @@ NOT_IN_TABLE = {
         "called when an invitation is accepted: assign_role gives them"
     ),
     "capabilities.access.roles.invited.set_invited_roles": "called by invite",
+    "capabilities.hooks.writes.count_failure": "the service's own: what is counted of a turn",
     "capabilities.common.rights.check_rank": "a check",
     "capabilities.common.rights.require": "a check",
     "capabilities.access.roles.queries.role_members": "a read",
@@ -168,6 +171,13 @@ class Dice:
         own = tuple(tool.name for tool in self.some_tools())
         return agents.AgentContent(self.name(), "A", self.row(LanguageModel), tools=own, starts_with_core=self.yes())
 
+    def hook_content(self) -> hooks.HookContent:
+        actions = [("ask", {"message": "m"}), ("append_note", {"text": "t"}), ("set_model", {"model": "scripted"})]
+        action, settings = self.one(actions)
+        agents = [self.row(Agent).slug] if self.yes() else []
+        entry = {"name": self.name(), "action": action, "settings": settings, "when": {"agents": agents}}
+        return hooks.HookContent(entry, is_enabled=self.yes())
+
     def toolkit_content(self) -> toolkits.ToolkitContent:
         own = tuple(toolkits.ToolkitLine(tool.name) for tool in self.some_tools())
         return toolkits.ToolkitContent(self.name(), tools=own)
@@ -265,6 +275,9 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
         d.row(Tool), d.row(Category).name, actor=a
     ),
+    "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
+    "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),
+    "capabilities.hooks.writes.delete_hook": lambda d, a: hooks.delete_hook(d.row(Hook), actor=a),
     "capabilities.access.requests.writes.ask_for_grant": _ask,
     "capabilities.access.requests.writes.withdraw_request": lambda d, a: grant_requests.withdraw_request(
         _request(d), member=a

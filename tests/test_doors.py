@@ -105,6 +105,7 @@ ROOMS = {
         "catalogue",
         "toolkits",
         "agents",
+        "hooks",
         "starter",
         "api apps audit_targets management urls",
     ),

@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.models import (
     AgentNote,
     AgentTool,
@@ -158,6 +159,16 @@ def make_schedule(member: Membership, number: int) -> None:
     )
 
 
+def make_hook(member: Membership, number: int) -> None:
+    """Each names an agent, a provider and a member of its own."""
+    provider = Provider.objects.create(organisation=member.organisation, slug=f"hooked-{number}", name="Hooked")
+    agent = make_agent(member.organisation, slug=f"hooked-{number}")
+    colleague = make_member(member.organisation, f"hooked{number}")
+    when = {"agents": [agent.slug], "providers": [provider.slug], "members": [str(colleague.public_id)]}
+    entry = {"name": f"hook {number}", "action": "ask", "settings": {"message": "Sure?"}, "when": when}
+    create_hook(HookContent(entry), actor=member)
+
+
 def make_record(kind: Kind, member: Membership, number: int) -> None:
     """A row of what members keep, in the first list or journal where it stands in one."""
     if (parent := kind_named(kind.parent_kind)) and not parent.model.objects.exists():
@@ -185,6 +196,7 @@ MAKERS: dict[str, Maker] = {
     "api-providers": make_provider,
     "api-models": make_model,
     "api-roles": make_role_with_rules,
+    "api-hooks": make_hook,
     "api-grants": make_grant,
     "api-grant-requests": make_grant_request,
     "api-members": lambda member, number: make_member(member.organisation, f"member{number}"),

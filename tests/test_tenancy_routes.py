@@ -37,6 +37,7 @@ from capabilities.models import (
     ConnectionTest,
     Grant,
     GrantRequest,
+    Hook,
     LanguageModel,
     Memory,
     Provider,
@@ -166,6 +167,7 @@ class OrganisationRows:
     colleague_email: str = "nobody-else@example.com"
     #: A category without tools, and without grants of an admin.
     idle_category: str = "no_idle_category"
+    hook_id: UUID = field(default_factory=uuid4)
     #: What was learned of the model.
     lesson: str = "omit:nothing"
 
@@ -256,6 +258,17 @@ def agent_body(side: OrganisationRows) -> dict[str, Any]:
         "tools": [side.name],
         "allowed_toolkits": [side.toolkit],
     }
+
+
+def hook_body(side: OrganisationRows) -> dict[str, Any]:
+    """It names an agent, a provider and a member, each by what people outside know of it."""
+    when = {"agents": [side.agent], "providers": [side.slug], "members": [str(side.member_id)]}
+    return {"name": "fresh", "action": "ask", "settings": {"message": "Sure?"}, "when": when}
+
+
+def forcing_body(side: OrganisationRows) -> dict[str, Any]:
+    settings = {"provider": side.slug, "model": side.slug.replace("provider", "model")}
+    return {"name": "forcing", "action": "set_provider_and_model", "settings": settings}
 
 
 def toolkit_body(side: OrganisationRows) -> dict[str, Any]:
@@ -471,6 +484,22 @@ ROUTES: dict[str, Route] = {
     ),
     "api-member-roles": Route(
         (Ask(), Ask("PUT", body=lambda side: {"roles": [side.role]})), args=COLLEAGUE, right=Right.ROLES
+    ),
+    "api-hooks": Route(
+        (
+            Ask(),
+            Ask("POST", 201, body=lambda side: hook_body(side)),
+            Ask("POST", 201, body=lambda side: forcing_body(side)),
+        ),
+        right=Right.HOOKS,
+    ),
+    "api-hook": Route(
+        (
+            Ask(),
+            Ask("PATCH", body=lambda side: {"when": {"agents": [side.agent]}}),
+            Ask("DELETE", 204),
+        ),
+        right=Right.HOOKS,
     ),
     "api-grants": Route(
         (
@@ -949,6 +978,17 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, membership=member, agent=agent, number=1, name=word, message=word, cron="0 9 * * *",
             last_error=word, next_at=timezone.now() + timedelta(days=1),
         )  # fmt: skip
+        hook = Hook.objects.create(
+            **own,
+            name=word,
+            description=word,
+            phase="before_tool_call",
+            action="ask",
+            settings={"message": word},
+            when={"agents": [str(agent.public_id)], "members": [str(member.public_id)]},
+            on_error="deny",
+            last_error=word,
+        )
         ServiceSetting.objects.create(**own, service=word)
         findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
         for tested in ({"language_model": model_row}, {"service": word}, {"provider": provider, "findings": findings}):
@@ -1004,6 +1044,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         grant_id=grant.public_id,
         model_id=model_row.public_id,
         lesson=lesson.key,
+        hook_id=hook.public_id,
         email=member.user.email,
         colleague_email=colleague.user.email,
         idle_category=f"{word}_idle",

@@ -37,6 +37,19 @@ class OnError(StrEnum):
     DISABLE = "disable"
 
 
+PHASE_TITLES = {
+    Phase.BEFORE_MODEL_RESOLVE: "Before the model is chosen",
+    Phase.BEFORE_PROMPT_BUILD: "Before the prompt is built",
+    Phase.BEFORE_TOOL_CALL: "Before a tool call",
+    Phase.AFTER_TOOL_CALL: "After a tool call",
+}
+ON_ERROR_TITLES = {
+    OnError.CONTINUE: "Go on without it",
+    OnError.DENY: "Stop: the call does not run, the result is withheld, the turn fails",
+    OnError.DISABLE: "Switch it off after some failures in a row",
+}
+
+
 class Failure(StrEnum):
     """How a hook can fail."""
 

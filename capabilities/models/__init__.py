@@ -14,6 +14,7 @@ from capabilities.models.agents import (
 from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
+from capabilities.models.hooks import Hook
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
 from capabilities.models.journals import AgentNote, Journal, JournalEntry
 from capabilities.models.knowledge import Entity, Relation, Series, SeriesPoint
@@ -56,6 +57,7 @@ __all__ = [
     "Grant",
     "GrantRequest",
     "GroceryItem",
+    "Hook",
     "InvitationRole",
     "Journal",
     "JournalEntry",

@@ -127,11 +127,11 @@ def test_zs_21_a_bare_text_is_an_action_or_is_refused() -> None:
         ("disable_after", 10**9, 100),
     ],
 )
-def test_zs_19_numbers_are_clamped(field: str, asked: float, in_force: float) -> None:
+def test_numbers_are_clamped(field: str, asked: float, in_force: float) -> None:
     assert normalised({**BLOCK, field: asked})[field] == in_force
 
 
-def test_zs_20_lists_are_without_duplicates_and_a_bare_text_is_a_list() -> None:
+def test_lists_are_without_duplicates_and_a_bare_text_is_a_list() -> None:
     when = {"tools": "shell", "agents": ["a", "b", "a", " "], "arguments": [{"name": "x", "pattern": "y"}] * 2}
 
     found = normalised({**BLOCK, "when": when})["when"]
@@ -139,7 +139,7 @@ def test_zs_20_lists_are_without_duplicates_and_a_bare_text_is_a_list() -> None:
     assert found == {"tools": ["shell"], "agents": ["a", "b"], "arguments": [{"name": "x", "pattern": "y"}]}
 
 
-def test_zs_18_what_is_normalised_stays_as_it_was() -> None:
+def test_what_is_normalised_stays_as_it_was() -> None:
     entry = {**BLOCK, "when": {"tools": ["a", "a"]}, "priority": -1}
     before = copy.deepcopy(entry)
 
