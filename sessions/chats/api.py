@@ -51,6 +51,7 @@ class SessionOut(serializers.Serializer[Any]):
     shares_loads = serializers.BooleanField(
         help_text="Whether what one agent loaded is there for the session's other agents too."
     )
+    is_untrusted = serializers.BooleanField(help_text="Whether text from outside is in the conversation.")
     parent_turn = serializers.UUIDField(
         source="parent_turn_id", allow_null=True, help_text="The turn whose agent opened this session, if one did."
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
@@ -61,10 +61,18 @@ class TurnOut(serializers.Serializer[Turn]):
     draft = serializers.CharField(help_text="What the model has written so far of the reply that it is at.")
     error_code = serializers.CharField()
     error_message = serializers.CharField()
+    untrusted_since = serializers.IntegerField(
+        allow_null=True,
+        help_text="The step whose result brought the first text from outside; 0: it was there from the start.",
+    )
+    untrusted_tool = serializers.SerializerMethodField(help_text="The tool that was called in that step.")
     usage = UsageOut()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    def get_untrusted_tool(self, turn: Turn) -> str:
+        return vars(turn).get("untrusted_tool") or ""
 
 
 class StepOut(serializers.Serializer[Any]):
@@ -92,7 +100,9 @@ class StepOut(serializers.Serializer[Any]):
 
 def shown() -> QuerySet[Turn]:
     """Turns with what TurnOut tells of their agent and session."""
-    return Turn.objects.select_related("agent", "session").defer("agent__prompt")
+    bringing = Step.objects.filter(turn=OuterRef("pk"), index=OuterRef("untrusted_since")).values("tool_name")
+    turns = Turn.objects.select_related("agent", "session").defer("agent__prompt")
+    return turns.annotate(untrusted_tool=Subquery(bringing[:1]))
 
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:

@@ -90,6 +90,12 @@ def duration(turn: Turn) -> float | None:
 
 
 @register.filter
+def untrusted_step(turn: Turn) -> Step | None:
+    """The step that brought the first text from outside; None where that was there from the start."""
+    return next((step for step in turn.steps.all() if step.index == turn.untrusted_since), None)
+
+
+@register.filter
 def awaited(turn: Turn) -> str:
     """Which agents a turn waits for."""
     children = [getattr(step, "child_turn", None) for step in turn.steps.all()]

@@ -66,6 +66,7 @@ def test_a_session_is_opened_with_an_agent(rest: Rest, bob: Membership) -> None:
         "created_at": session.created_at.isoformat().replace("+00:00", "Z"),
         "active_at": session.active_at.isoformat().replace("+00:00", "Z"),
         "shares_loads": False,
+        "is_untrusted": False,
         "parent_turn": None,
     }
     assert rest.get(reply.headers["Location"]).json == reply.json
@@ -178,6 +179,8 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "draft": "",
         "error_code": "",
         "error_message": "",
+        "untrusted_since": None,
+        "untrusted_tool": "",
         "usage": {"rounds": 0, "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "estimated": False},
         "created_at": turn.created_at.isoformat().replace("+00:00", "Z"),
         "started_at": None,
