@@ -162,7 +162,8 @@ def make_approval(step: Step, **fields: Any) -> Approval:
     """What somebody is asked of a pending call, for a week."""
     with organisation_scope(step.organisation_id):
         turn = Turn.objects.select_related("session__organisation", "membership").get(pk=step.turn_id)
-        tool = Tool.objects.filter(name=step.tool_name).first() or make_tool(turn.organisation, step.tool_name)
+        name = step.tool_name or "calculator"
+        tool = Tool.objects.filter(name=name).first() or make_tool(turn.organisation, name)
         plain: dict[str, Any] = {
             "turn": turn,
             "session": own_session(turn.session),

@@ -19,6 +19,7 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
+from sessions.turns.asked import expire_due
 from sessions.turns.endings import end_unclaimed, stop_turn
 from sessions.turns.fencing import (
     hold,
@@ -41,7 +42,7 @@ def reap() -> None:
     """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
     on; and let those go on that wait for nobody. Each by itself. Safe in any worker."""
     with system_scope():
-        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, resume_forgotten))
+        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, expire_due, resume_forgotten))
 
 
 def _stop_disallowed() -> None:

@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from capabilities.access.grants import writes as grants
 from sessions.chats import writes as chats
-from sessions.models import ChatSession, Notice, Schedule, Turn, TurnStatus
+from sessions.models import Approval, ChatSession, Notice, Schedule, Step, Turn, TurnStatus
 from sessions.schedules import periodic
-from sessions.turns import accepting, bell, endings, reaping
+from sessions.turns import accepting, asked, bell, endings, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
 from sessions.worker import process as worker
 from sessions.worker.process import Housekeeper
-from tests.cast import make_session, make_turn
+from tests.cast import make_approval, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.schedules.test_periodic import AGO, overdue_grant, remind, schedule
 from toolhub.tenants.models import Membership
@@ -34,6 +34,7 @@ BACKOFFS = (
     reaping.stops_backoff,
     chats.removal_backoff,
     parking.resume_backoff,
+    asked.expiry_backoff,
     periodic.reminders_backoff,
     periodic.schedules_backoff,
     periodic.grants_backoff,
@@ -182,6 +183,13 @@ def waiting(session: ChatSession) -> Turn:
     return make_turn(session, status=TurnStatus.WAITING_CHILD, waiting_since=timezone.now() - AGO)
 
 
+def ask(session: ChatSession) -> Approval:
+    """A call that nobody allowed in time."""
+    turn = waiting(session)
+    step = Step.objects.create(organisation=turn.organisation, turn=turn, index=1, kind="tool", status="pending")
+    return make_approval(step, expires_at=timezone.now() - AGO)
+
+
 def left(session: ChatSession) -> None:
     """Its member leaves, with an open turn and a schedule for later."""
     make_turn(session)
@@ -198,6 +206,7 @@ ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
     "end of a turn": (reaping, "end_unclaimed", late),
     "stop of a turn": (reaping, "stop_disallowed", left),
     "waiting turn": (parking, "resume", waiting),
+    "approval": (asked, "settle", ask),
     "reminder": (periodic, "tell_reminder", remind),
     "schedule": (periodic, "run_schedule", schedule),
     "schedule of a member who left": (periodic, "switch_off_schedule", left),
@@ -232,7 +241,7 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
 
 
 def test_every_pause_is_in_the_table_of_these_tests() -> None:
-    found = [value for module in (chats, reaping, parking, periodic) for value in vars(module).values()]
+    found = [value for module in (chats, reaping, parking, asked, periodic) for value in vars(module).values()]
     kept = {id(each) for each in found if isinstance(each, Backoff)}
     written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").rglob("*.py"))
 
