@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, create_tool
-from capabilities.contract.loading import META_CATEGORY, META_TOOLS
+from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, READ_RESULT
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import (
     Agent,
@@ -101,8 +101,13 @@ def make_agent(organisation: Organisation, base_url: str = "", **fields: Any) ->
 def make_meta_tools(organisation: Organisation) -> None:
     """The tools that load others; an agent gets them where it has something to load."""
     category = make_category(organisation, META_CATEGORY)
-    for name in sorted(META_TOOLS):
+    for name in sorted(LOADING_TOOLS):
         make_tool(organisation, name, category=category)
+
+
+def make_reader(organisation: Organisation) -> Tool:
+    """The tool that reads on in results; an agent gets it with any other tool."""
+    return make_tool(organisation, READ_RESULT, category=make_category(organisation, META_CATEGORY))
 
 
 def make_toolkit(

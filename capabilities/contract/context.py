@@ -49,6 +49,8 @@ class ToolContext:
     timeout: float
     session_id: UUID | None = None
     turn_id: UUID | None = None
+    #: Characters of the result that the model will see.
+    max_result_chars: int = 40_000
     #: The stored call that this is.
     step_id: int | None = None
     #: What the organisation set up for the tool's service, secrets included: they go out, never into a result.

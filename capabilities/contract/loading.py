@@ -1,4 +1,7 @@
-"""The tools that load other tools, and the names that no toolkit may hold. Constants only."""
+"""The meta-tools: those that load other tools, and the one that reads on in results. What no toolkit may hold.
+
+Constants only.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ SEARCH_TOOLS = "search_tools"
 CALL_TOOL = "call_tool"
 #: Reads on in a result that was cut.
 READ_RESULT = "read_result"
-#: They change nothing but what a session has at hand, and only within what its member may use. So no role need list
-#: them; a role or grant that denies one, and the switch in the catalogue, count as for any tool.
-META_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
+LOADING_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})
+#: They change nothing but what a session has at hand, and only within what its member may use; what they read was in
+#: the session already. So no role need list them; a role or grant that denies one, and the switch in the catalogue,
+#: count as for any tool.
+META_TOOLS = LOADING_TOOLS | {READ_RESULT}
 
 #: Delegation is given to an agent itself, or loaded with its whole category by who may; never by a toolkit.
 SPAWN_AGENT = "spawn_agent"

@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from capabilities.contract.envelope import NO_OVERRIDES
+from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope
@@ -98,7 +99,19 @@ def select(situation: Situation, offer: Offer) -> Selection:
         if each.bundle in situation.left_out
     ]
     kept, looked_at = narrowed(situation, gathered)
-    return Selection(tuple(each.spec for each in kept), (*verdicts, *looked_at))
+    found = Selection(tuple(each.spec for each in kept), (*verdicts, *looked_at))
+    return _without_reader(found) if len(kept) == 1 and is_reader(kept[0].spec) else found
+
+
+def is_reader(spec: ToolSpec) -> bool:
+    """Whether it is the tool that reads on in results of others."""
+    return spec.is_meta and spec.name == READ_RESULT
+
+
+def _without_reader(selection: Selection) -> Selection:
+    """Nothing is sent where nothing else is: there is no result that could be read."""
+    why = Verdict(READ_RESULT, "gather", False, "no other tool is sent whose results it could read")
+    return Selection((), (*(each for each in selection.verdicts if each.tool != READ_RESULT), why))
 
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
@@ -179,12 +192,14 @@ class Rank(IntEnum):
     OWN = 1
     #: Somebody wanted it.
     LOADED = 2
-    CORE = 3
+    #: What reads on in the results of others.
+    READER = 3
+    CORE = 4
 
 
 def limit_rank(candidate: Candidate) -> Rank:
     if candidate.spec.is_meta:
-        return Rank.META
+        return Rank.READER if is_reader(candidate.spec) else Rank.META
     if candidate.bundle is not None:
         return Rank.LOADED
     return Rank.OWN if candidate.source == OWN else Rank.CORE

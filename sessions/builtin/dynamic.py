@@ -1,7 +1,7 @@
-"""The tools that load and unload toolkits: `load_toolkit` and others.
+"""The meta-tools: `load_tools` and others, and `read_result`.
 
-An agent has them where it has something to load. They go through the same functions as the browser and the REST API;
-each answers with JSON that says what came of it.
+An agent has those that load where it has something to load. They go through the same functions as the browser and the
+REST API; each answers with JSON that says what came of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
+from capabilities.contract.result_cap import part
 from capabilities.models import Agent, LoadingMode
 from capabilities.registry import CategorySpec, tool
 from sessions.loading import writes as loading
@@ -21,6 +22,7 @@ from sessions.loading.queries import loadable_categories
 from sessions.loading.search import Hit, How, search_place
 from sessions.loading.writes import CATEGORY_REQUIRED, By
 from sessions.loop.continuations import continuations_of
+from sessions.loop.stored_results import stored_result
 from sessions.models import ChatSession, LoadSource
 from toolhub.tenants.models import Membership
 
@@ -115,6 +117,17 @@ def call_tool(
 ) -> dict[str, Any]:
     """Call a tool that search_tools found."""
     raise ToolError("This works in a conversation only, where the tool itself is called.")
+
+
+@tool(category="dynamic", effect="read", human_format="Reading on in result {step} from character {offset}")
+def read_result(context: ToolContext, step: str, offset: Annotated[int, Field(ge=0)]) -> str:
+    """Read on in a result that was cut, with the step and offset that its note gives."""
+    if context.session_id is None:
+        raise ToolError("There is no conversation whose results could be read.")
+    found = stored_result(step, session_id=context.session_id, membership_id=context.membership_id)
+    if offset >= len(found):
+        raise ToolError(f"Result {step.strip()} has {len(found):,} characters: the offset must be less.")
+    return part(found, offset, context.max_result_chars)
 
 
 def place_of(context: ToolContext) -> LoadTarget:

@@ -256,7 +256,8 @@ def _loaded(inputs: Inputs, listed: Listed, row: Row | None) -> Cell:
         shorts = {"agent": "its own", "meta-tool": "by itself"}
         source = "it is one of the agent’s own" if own.source == "agent" else f"{told} brings it"
         if own.source == "meta-tool":
-            source = "it comes by itself, as there is something to load"
+            reads = stages.is_reader(own.spec)
+            source = f"it comes by itself, {'to read on in results' if reads else 'as there is something to load'}"
         short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
         return Cell("loaded", True, source, short)
     reason, short = _why_nothing_brings(inputs, listed, row)
@@ -267,7 +268,7 @@ def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tupl
     spec = listed.spec
     dropped = [each for each in inputs.selection.verdicts if each.tool == spec.name and each.stage == "gather"]
     if dropped:
-        return dropped[0].reason, "in conflict"
+        return dropped[0].reason, "nothing to read" if stages.is_reader(spec) else "in conflict"
     if spec.is_meta:
         return "it comes by itself where the agent has something to load", "nothing to load"
     ways = [way for way in inputs.reading.offer.ways_to.get(spec.tool_id, ()) if way.bundle is not None]

@@ -22,7 +22,7 @@ from capabilities.pipeline.permissions import permissions_of
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, not_loadable, read_place, why_not
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Step, StepStatus, UnloadReason
 from sessions.selection.holdings import Holdings, Load, holdings_of
-from sessions.selection.queries import Selection, meta_tools
+from sessions.selection.queries import Selection, loading_tools
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
@@ -98,7 +98,7 @@ def is_there_anyway(agent: Agent, category: Category) -> bool:
 def has_meta_tools(place: LoadTarget) -> bool:
     """Whether the agent gets any of the tools that load others. Two queries."""
     return bool(
-        meta_tools(place.agent, holdings_of(place.session, place.agent), permissions_of(place.session.membership_id))
+        loading_tools(place.agent, holdings_of(place.session, place.agent), permissions_of(place.session.membership_id))
     )
 
 

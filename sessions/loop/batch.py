@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import uuid5
 
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from capabilities.contract.envelope import overrides_from
+from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from capabilities.kinds.builtin import display
 from capabilities.pipeline.specs import current_specs
@@ -22,6 +24,7 @@ from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.preparing import Prepared, denied, prepare
 from sessions.loop.steps import Steps
+from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust
 from sessions.models import Step, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
@@ -72,6 +75,11 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
     return f"Not run: only {settings.TOOLHUB_CALLS_PER_ROUND} calls of one reply are run. Ask again for the rest."
 
 
+def can_read_on(turn: Turn, reply: Step) -> bool:
+    """Whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
+    return READ_RESULT in _selected(turn, reply.tool_set)
+
+
 def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
     """The round's tools by name, as they are now, under the overrides that they were selected with; one with
     another version since is not among them."""
@@ -117,7 +125,8 @@ def _answer_call(
         ledger.start_step(held.claim, known, **fields)
     outcome = _run(held, ready) if isinstance(ready, Prepared) else ready
     if spec is not None:
-        outcome = execution.capped(outcome, spec, turn.model.context_window)
+        number = number_of(turn, known) if READ_RESULT in names else ""
+        outcome = execution.capped(outcome, spec, turn.model.context_window, step=number)
     _finish(turn, held, known, outcome)
 
 
@@ -160,6 +169,8 @@ def _run(held: Held, ready: Prepared) -> Outcome:
     left = held.deadline(turn.deadline_at) - time.monotonic()
     key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
     context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
+    most = execution.result_cap_of(spec.envelope.max_result_chars, turn.model.context_window)
+    context = replace(context, max_result_chars=most)
     credential = execution.credential_of(spec)
     release_connection()
     return execution.run_tool(spec, credential, context, ready.arguments, held.stopped)

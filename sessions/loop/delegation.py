@@ -26,6 +26,7 @@ from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
+from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust, untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
@@ -178,12 +179,16 @@ def _agents_there_are() -> str:
 # -- Take back --------------------------------------------------------------------------------------------------------
 
 
-def settle(turn: Turn, held: Held) -> None:
-    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one."""
+def settle(turn: Turn, held: Held, *, can_read_on: bool = False) -> None:
+    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one.
+
+    `can_read_on` says whether the round has the tool that reads on in a long answer.
+    """
     while waiting := list(_unsettled(turn)):
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
-                outcome = outcome_of(child, turn.model.context_window)
+                number = number_of(turn, child.parent_step) if can_read_on else ""
+                outcome = outcome_of(child, turn.model.context_window, step=number)
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if any(child.is_open for child in waiting):
             _go_no_further(turn, held)
@@ -203,15 +208,16 @@ def _go_no_further(turn: Turn, held: Held) -> None:
         raise CallStopped
 
 
-def outcome_of(child: Turn, context_window: int) -> Outcome:
-    """What the agent that asked gets to read; `context_window` is its model's, in tokens."""
+def outcome_of(child: Turn, context_window: int, *, step: str = "") -> Outcome:
+    """What the agent that asked gets to read; `context_window` is its model's, in tokens, `step` the number by which it
+    can read on."""
     place: dict[str, Any] = {"agent": child.agent.slug, "session": str(child.session_id), "turn": str(child.pk)}
     if child.status != TurnStatus.DONE:
         why = child.error_message or child.get_status_display()
         failed = execution.failure(f"{child.agent.slug} did not answer: {why}", **place)
         return replace(failed, untrusted=child.untrusted_since is not None)
     text = json.dumps({"success": True, **place, "answer": child.answer}, ensure_ascii=False)
-    sent = cut(text, _cap(child, context_window))
+    sent = cut(text, _cap(child, context_window), step=step)
     return Outcome(StepStatus.DONE, text, sent, untrusted=child.untrusted_since is not None)
 
 

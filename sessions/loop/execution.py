@@ -33,6 +33,7 @@ from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
 from capabilities.pipeline.permissions import may_use
 from capabilities.pipeline.specs import version_of
+from capabilities.pipeline.stages import is_reader
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_title, service_values
 from sessions.loop.history import OUTCOME_UNKNOWN
@@ -261,10 +262,12 @@ def masked_in(text: str, secrets: Sequence[str]) -> str:
     return text
 
 
-def capped(outcome: Outcome, spec: ToolSpec, context_window: int) -> Outcome:
-    """The outcome with the part of its result that the model gets to see."""
+def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str = "") -> Outcome:
+    """The outcome with the part of its result that the model gets to see. With `step`, the number of the call, the
+    model also reads how to read on."""
     cap = result_cap_of(spec.envelope.max_result_chars, context_window)
-    return replace(outcome, result_sent=cut(outcome.result, cap))
+    named = "" if is_reader(spec) else step
+    return replace(outcome, result_sent=cut(outcome.result, cap, step=named))
 
 
 def result_cap_of(max_result_chars: int, context_window: int) -> int:

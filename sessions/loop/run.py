@@ -22,7 +22,7 @@ from capabilities.providers.lessons import Lesson
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
 from sessions.loop.admission import TurnFailed, admit_model_call
-from sessions.loop.batch import answer_calls, release_connection
+from sessions.loop.batch import answer_calls, can_read_on, release_connection
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
@@ -109,7 +109,7 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             at_limit = last.round >= most
             answer_calls(turn, held, last, steps, at_limit=at_limit)
             if steps.was_delegated:
-                delegation.settle(turn, held)
+                delegation.settle(turn, held, can_read_on=can_read_on(turn, last))
                 steps = steps_of(turn)
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}

@@ -14,6 +14,7 @@ from capabilities.contract.loading import (
     LIST_TOOLKITS,
     LOAD_CATEGORY,
     LOAD_TOOLS,
+    READ_RESULT,
     SEARCH_TOOLS,
     UNLOAD_TOOLS,
 )
@@ -123,6 +124,12 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 
 
 def meta_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
+    """Which meta-tools are at the agent's hand: the ones that load others, where there is something to load; and the
+    one that reads on in results, which is sent with any other tool."""
+    return [*loading_tools(agent, holdings, permissions), READ_RESULT]
+
+
+def loading_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
     """Which tools that load others the agent gets: those that have something to load.
 
     Toolkits and deferred tools call for the first ones; whole categories, which only the admin right opens, for

@@ -24,10 +24,11 @@ from toolhub.tenants.scope import organisation_scope
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 #: `shell_exec` needs set-up, and is left out until it has it.
-FIRST = ["file_read", "list_toolkits", "load_tools", "unload_tools", "search_tools", "load_tool_category"]
+OWN, BEHIND = "file_read", "read_result"
+FIRST = [OWN, "list_toolkits", "load_tools", "unload_tools", "search_tools", "load_tool_category", BEHIND]
 RESEARCH = ["duckduckgo", "arxiv", "wikipedia"]
 DEVOPS = ["docker", "aws_lambda", "github"]
-CONSTANT = ["file_read", "list_toolkits", "search_tools", "call_tool", "load_tool_category", "unload_tools"]
+CONSTANT = [OWN, "list_toolkits", "search_tools", "call_tool", "load_tool_category", "unload_tools", BEHIND]
 DEPLOY = [
     call("docker", {"action": "containers"}),
     call("aws_lambda", {"action": "list"}),

@@ -318,6 +318,7 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("load_tools", {"toolkit": "spare"}, '"status": "loaded"'),
             ("unload_tools", {"toolkit": "spare"}, '"status": "unloaded"'),
             ("load_tool_category", {"category": "utility"}, '"loaded_category": "utility"'),
+            ("read_result", {"step": "1-2", "offset": 0}, 'this is the end]\n{"toolkits": [{"name": "spare"'),
         ],
         CALLING: [
             ("call_tool", {"name": "uuid", "arguments": {}}, '{"uuids": ["'),

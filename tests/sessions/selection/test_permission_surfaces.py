@@ -13,7 +13,7 @@ import pytest
 from capabilities.access.members.queries import UsableTool, members_who_may_use, usable_tools
 from capabilities.access.requests.writes import RequestContent, ask_for_grant
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.loading import META_CATEGORY, META_TOOLS
+from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, META_TOOLS
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
 from capabilities.pipeline.permissions import may_use, members_permitted
 from capabilities.pipeline.specs import current_specs
@@ -180,7 +180,7 @@ def test_a_role_that_denies_load_tools_is_enough_while_no_other_opens_it(acme: O
 def test_a_role_that_denies_the_category_dynamic_denies_all_of_it(acme: Organisation, bob: Membership) -> None:
     make_listed(acme, "web", bob, fetch="allow", **{f"category_{META_CATEGORY}": "deny"}, search_tools="allow")
 
-    assert {name for name in META_TOOLS if answer(bob, name)[0]} == {"search_tools"}
+    assert {name for name in LOADING_TOOLS if answer(bob, name)[0]} == {"search_tools"}
 
 
 @pytest.mark.usefixtures("meta")
