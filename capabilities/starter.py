@@ -24,6 +24,7 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
+from capabilities.policies.writes import install_profiles
 from capabilities.providers.environment import ENVIRONMENT, OFFLINE, environment_names_one, move_agent, without_choice
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
 from toolhub.tenants.audit.writes import record
@@ -171,6 +172,7 @@ def create_organisation(name: str, slug: str, admin: FirstAdmin) -> Membership:
         record("provider.create", provider, actor=None, after={"slug": OFFLINE})
         model = LanguageModel.objects.create(organisation=organisation, provider=provider, name="offline")
         add_toolkits(organisation)
+        install_profiles(organisation)
         add_agents(organisation, model)
         use_provider_of_environment(organisation)
     return membership
@@ -239,6 +241,7 @@ def add_new_starters(organisation: Organisation) -> None:
     agents = Agent.objects.filter(organisation=organisation).select_related("model").order_by("pk")
     pattern = agents.filter(slug="starter").first() or agents.first()
     add_toolkits(organisation)
+    install_profiles(organisation)
     if pattern is not None:
         add_agents(organisation, pattern.model)
 

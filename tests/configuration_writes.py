@@ -28,6 +28,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    PolicyProfile,
     Provider,
     RequestStatus,
     Role,
@@ -35,6 +36,7 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
+from capabilities.policies import writes as policies
 from capabilities.providers import environment as environment_provider
 from capabilities.providers import learning, listings
 from capabilities.providers import writes as providers
@@ -182,6 +184,16 @@ class Dice:
         own = tuple(toolkits.ToolkitLine(tool.name) for tool in self.some_tools())
         return toolkits.ToolkitContent(self.name(), tools=own)
 
+    def patterns(self) -> tuple[str, ...]:
+        return self.one([(), ("*",), ("group:*",), tuple(tool.name for tool in self.some_tools())])
+
+    def policy_content(self) -> policies.PolicyContent:
+        profile = self.one(["", *PolicyProfile.objects.values_list("name", flat=True)])
+        return policies.PolicyContent(profile, self.patterns(), self.patterns(), self.patterns())
+
+    def profile_content(self) -> policies.ProfileContent:
+        return policies.ProfileContent(self.name(), self.patterns() or ("*",), self.yes())
+
     def right(self) -> members.GivenRight:
         names = list(Category.objects.values_list("name", flat=True))
         return members.GivenRight(self.one(list(Right)), self.one(["", "", *names]))
@@ -295,6 +307,14 @@ TABLE: dict[str, Write] = {
         _grant(d), reason=d.name(), expires_at=d.end(), actor=a
     ),
     "capabilities.access.grants.writes.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
+    "capabilities.policies.writes.save_policy": lambda d, a: policies.save_policy(
+        d.one([None, d.row(Provider)]), d.policy_content(), actor=a
+    ),
+    "capabilities.policies.writes.create_profile": lambda d, a: policies.create_profile(d.profile_content(), actor=a),
+    "capabilities.policies.writes.update_profile": lambda d, a: policies.update_profile(
+        d.row(PolicyProfile), d.profile_content(), actor=a
+    ),
+    "capabilities.policies.writes.delete_profile": lambda d, a: policies.delete_profile(d.row(PolicyProfile), actor=a),
     "capabilities.providers.environment.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
         actor=a
     ),

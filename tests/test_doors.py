@@ -103,6 +103,7 @@ ROOMS = {
         "pipeline",
         "access",
         "catalogue",
+        "policies",
         "toolkits",
         "agents",
         "hooks approval_rules",

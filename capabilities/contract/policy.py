@@ -79,22 +79,21 @@ class Ruling:
 
     @property
     def reason(self) -> str:
-        """Without the layer: `allow web_*`, `profile minimal does not name it`."""
+        """What comes behind the layer's name: `allows web_*`, `denies group:web`."""
         if self.rule == Rule.MALFORMED:
-            return "it cannot be read as it is stored, so it keeps nothing"
+            return "cannot be read as it is stored, so it keeps nothing"
         if self.rule == Rule.UNLIMITED:
-            return "it does not deny it"
+            return "does not deny it"
         if self.rule == Rule.DENY:
-            return f"it denies {self.pattern}"
+            return f"denies {self.pattern}"
         if self.rule == Rule.ALSO_ALLOW:
-            return f"it also allows {self.pattern}"
+            return f"also allows {self.pattern}"
         if self.rule == Rule.ALLOW:
-            return f"it allows {self.pattern}" if self.kept else "it allows only listed tools, and not this one"
+            return f"allows {self.pattern}" if self.kept else "allows only listed tools, and not this one"
         if self.kept:
-            return f"its profile {self.profile} names {self.pattern}"
-        if self.pattern:
-            return f"its profile {self.profile} keeps only tools that read"
-        return f"its profile {self.profile} does not name it"
+            return f"begins with profile {self.profile}, which names {self.pattern}"
+        why = "keeps only tools that read" if self.pattern else "does not name it"
+        return f"begins with profile {self.profile}, which {why}"
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class ToolRuling:
 
     @property
     def reason(self) -> str:
-        return f"{self.layer}: {self.ruling.reason}"
+        return f"{self.layer} {self.ruling.reason}"
 
 
 @dataclass(frozen=True)

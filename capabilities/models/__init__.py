@@ -31,6 +31,7 @@ from capabilities.models.permissions import (
     RoleMode,
     RoleRule,
 )
+from capabilities.models.policies import Policy, PolicyProfile
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
@@ -69,6 +70,8 @@ __all__ = [
     "NamedList",
     "Person",
     "Place",
+    "Policy",
+    "PolicyProfile",
     "Provider",
     "Recipe",
     "Relation",

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connection
-from django.db.models import Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value
+from django.db.models import Case, CharField, Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Now
 
 from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
 from capabilities.contract.spec import is_meta_tool
-from capabilities.models import Effect, Grant, Role, RoleMembership, RoleRule, Tool
+from capabilities.models import Effect, Grant, Policy, Role, RoleMembership, RoleRule, Tool
 from capabilities.pipeline.memory import Memory
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 from toolhub.tenants.statements import Select, param
@@ -26,6 +26,8 @@ class MemberPermissions:
 
     rights: Rights
     loads: Reach
+    #: Whether the organisation has a policy: without one, none is read.
+    has_policies: bool = False
 
     @cached_property
     def _decided(self) -> dict[tuple[int, int, bool], Permission]:
@@ -91,13 +93,15 @@ def permissions_of_each(members: Collection[int]) -> dict[int, MemberPermissions
     return {member: _permissions(of_member) for member, of_member in rows.items()}
 
 
+#: Says in a member's row that the organisation has a policy.
+POLICIES = "policies"
 #: In a union with its type: PostgreSQL guesses the one of a bare NULL as text.
 _NOTHING = Cast(Value(None), IntegerField())
 
 
 def _rights(roles: QuerySet[Any, Any], lookup: str, members: Any) -> QuerySet[Any, Any]:
     """These rows of roles, and one for each grant and right of these members, who are found by this lookup of their
-    keys; and one with their access, the registry version and the organisation."""
+    keys; and one with their access, whether there is a policy, the registry version and the organisation."""
     theirs = _of_members(lookup, members)
     unexpired = Q(expires_at=None) | Q(expires_at__gt=Now())
     grants = Grant.objects.filter(theirs, unexpired).values_list(
@@ -109,7 +113,7 @@ def _rights(roles: QuerySet[Any, Any], lookup: str, members: Any) -> QuerySet[An
     access = Membership.objects.filter(**{f"pk{lookup}": members}, user__is_active=True, ended_at=None).values_list(
         Value("access"),
         "access",
-        Value(""),
+        Case(When(Exists(Policy.objects.all()), then=Value(POLICIES)), default=Value(""), output_field=CharField()),
         "organisation__registry_version",
         "organisation_id",
         Value(""),
@@ -260,7 +264,7 @@ def _permissions(rows: Iterable[Any]) -> MemberPermissions:
     roles: dict[str, tuple[str, dict[int, Decision], dict[int, Decision]]] = {}
     categories: dict[int, Decision] = {}
     tools: dict[int, Decision] = {}
-    loads = NOWHERE
+    loads, has_policies = NOWHERE, False
     for kind, name, mode, category_id, tool_id, effect in rows:
         if kind == "role":
             _, of_categories, of_tools = roles.setdefault(name, (mode, {}, {}))
@@ -271,10 +275,12 @@ def _permissions(rows: Iterable[Any]) -> MemberPermissions:
             _note(tools, tool_id, effect)
         elif kind == "right":
             loads = Reach(loads.categories | {name})
-        elif name in (Access.ADMIN, Access.OPERATOR):
-            loads = EVERYWHERE
+        else:
+            has_policies = mode == POLICIES
+            if name in (Access.ADMIN, Access.OPERATOR):
+                loads = EVERYWHERE
     rules = (RoleRules(slug, mode, in_, of) for slug, (mode, in_, of) in sorted(roles.items()))
-    return MemberPermissions(Rights(tuple(rules), categories, tools), loads)
+    return MemberPermissions(Rights(tuple(rules), categories, tools), loads, has_policies)
 
 
 def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:

@@ -13,11 +13,13 @@ from functools import cached_property
 
 from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.loading import READ_RESULT
+from capabilities.contract.policy import Layer
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions
+from capabilities.pipeline.policies import NO_POLICIES, Policies
 from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import service_title
 
@@ -84,6 +86,8 @@ class Situation:
     sent_before: Sequence[int] = ()
     #: Loads that are in conflict with what stands before them.
     left_out: frozenset[Bundle] = field(default_factory=frozenset)
+    #: The organisation's policy and those of its providers.
+    policies: Policies = NO_POLICIES
 
 
 Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
@@ -177,6 +181,23 @@ def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
     return [Verdict(spec.name, answer.stage, answer.allowed, answer.reason) for spec, answer in found]
 
 
+def policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What the organisation's policy says. Nothing where there is none."""
+    return _said_by("policy", situation.policies.organisation, candidates)
+
+
+def provider_policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What the policy of the model's provider says. Nothing where there is none."""
+    return _said_by("provider_policy", situation.policies.providers.get(situation.model.provider.public_id), candidates)
+
+
+def _said_by(stage: str, layer: Layer | None, candidates: Sequence[Candidate]) -> list[Verdict]:
+    if layer is None:
+        return []
+    found = [(each.spec.name, layer.rules.ruling(each.spec)) for each in candidates]
+    return [Verdict(name, stage, ruling.kept, f"{layer.title} {ruling.reason}") for name, ruling in found]
+
+
 def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """The lowest ranked fall off. What stays keeps its place."""
     over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.model.tool_limit :]}
@@ -205,6 +226,15 @@ def limit_rank(candidate: Candidate) -> Rank:
     return Rank.OWN if candidate.source == OWN else Rank.CORE
 
 
-STAGES: tuple[Stage, ...] = (enabled, ready, in_scope, delegated, permitted, within_limit)
+STAGES: tuple[Stage, ...] = (
+    enabled,
+    ready,
+    in_scope,
+    delegated,
+    permitted,
+    policy,
+    provider_policy,
+    within_limit,
+)
 #: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
-LOADABLE_STAGES: tuple[Stage, ...] = (enabled, in_scope, delegated, permitted)
+LOADABLE_STAGES: tuple[Stage, ...] = (enabled, in_scope, delegated, permitted, policy, provider_policy)

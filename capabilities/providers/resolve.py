@@ -164,6 +164,14 @@ def _chosen_dialect(model: LanguageModel) -> frozenset[str]:
     return frozenset({"dialect"}) if is_chosen else frozenset()
 
 
+def provider_of(origin: str) -> UUID | None:
+    """The public id of the provider in a model's origin; None where it is none."""
+    try:
+        return UUID(origin.partition(" ")[0])
+    except ValueError:
+        return None
+
+
 def model_family(name: str) -> str:
     """A model's name, or its origin, without what does not make it another one: a date or a stage behind it."""
     return _STAGE.sub("", name)

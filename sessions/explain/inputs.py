@@ -14,6 +14,7 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
+from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.stages import Situation, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
@@ -28,6 +29,7 @@ class Inputs:
     session: ChatSession
     agent: Agent
     permissions: MemberPermissions
+    policies: Policies
     holdings: Holdings
     #: Every tool that the agent has or could load, and the meta-tools, by key.
     rows: Mapping[int, Row]
@@ -46,7 +48,8 @@ class Inputs:
 
     @cached_property
     def selection(self) -> Selection:
-        return selected(self.session, self.agent, self.permissions, self.holdings, self.at_hand)
+        own = (self.session, self.agent, self.permissions, self.holdings)
+        return selected(*own, self.at_hand, policies=self.policies)
 
     @cached_property
     def sent(self) -> frozenset[int]:
@@ -57,7 +60,8 @@ class Inputs:
         """What could be loaded, as whoever loads would find it."""
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
         offer = self.offer or offer_from(list(self.rows.values()), self.agent, bundles)
-        return reading_of(LoadTarget(self.session, self.agent), self.holdings, self.permissions, offer)
+        place = LoadTarget(self.session, self.agent)
+        return reading_of(place, self.holdings, self.permissions, self.policies, offer)
 
     @cached_property
     def loadable(self) -> frozenset[int]:
@@ -71,7 +75,7 @@ class Inputs:
 
     @cached_property
     def situation(self) -> Situation:
-        return situation_of(self.session, self.agent, self.permissions)
+        return situation_of(self.session, self.agent, self.permissions, policies=self.policies)
 
     @cached_property
     def gathered(self) -> dict[str, Candidate]:
@@ -159,7 +163,8 @@ def read_inputs(session: ChatSession, agent: Agent) -> Inputs:
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     reach = in_reach(agent, holdings, at=at)
-    return Inputs(session, agent, permissions, holdings, reach.rows, reach.offer)
+    policies = policies_for(permissions, at)
+    return Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer)
 
 
 def is_same(one: Bundle | None, other: Bundle) -> bool:

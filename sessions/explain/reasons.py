@@ -48,7 +48,9 @@ ALONE: Mapping[str, stages.Stage] = {
     "scope": stages.in_scope,
     "delegation": stages.delegated,
 }
-STAGES = ("loaded", *ALONE, "grants", "role", "limit")
+#: The same of policies, which are asked after what the member may use.
+POLICIES: Mapping[str, stages.Stage] = {"policy": stages.policy, "provider_policy": stages.provider_policy}
+STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, "limit")
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,8 @@ def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
     row = inputs.rows.get(spec.tool_id)
     own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
     alone = [_alone(inputs, stage, own) for stage in ALONE]
-    cells = (_loaded(inputs, listed, row), *alone, *_permitted(inputs, spec), _limit(inputs, spec))
+    policies = [_by_policy(inputs, stage, own) for stage in POLICIES]
+    cells = (_loaded(inputs, listed, row), *alone, *_permitted(inputs, spec), *policies, _limit(inputs, spec))
     return Reasons(listed, cells, _state_of(inputs, spec.tool_id))
 
 
@@ -295,6 +298,14 @@ def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
         "delegation": "not handed over",
     }
     return Cell(name, False, verdict.reason, shorts[name], stops=True)
+
+
+def _by_policy(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    """Without a policy there is nothing to say."""
+    verdict = next(iter(POLICIES[name](inputs.situation, [own])), None)
+    if verdict is None:
+        return Cell(name, True, "", "")
+    return Cell(name, verdict.kept, verdict.reason, "" if verdict.kept else "not let through", stops=not verdict.kept)
 
 
 def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:

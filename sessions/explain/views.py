@@ -22,7 +22,7 @@ from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from sessions.access import kept_sessions_of
 from sessions.explain.fixes import fix, may_fix
-from sessions.explain.reasons import STAGES, Asked
+from sessions.explain.reasons import POLICIES, STAGES, Asked
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import MAX_MESSAGE, Explained, Explanation, Subject, explain, subject_of
 from sessions.models import ChatSession
@@ -42,6 +42,8 @@ TITLES = {
     "delegation": "Delegation",
     "grants": "Grants",
     "role": "Role",
+    "policy": "Policy",
+    "provider_policy": "Provider’s policy",
     "limit": "Limit",
 }
 #: What of the address stays after a change; the last two are the place in the list.
@@ -106,7 +108,7 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
     agents = list(_agents())
     subject = _subject(form, reader, agents) if form.is_valid() else None
     found = explain(subject, form.asked()) if subject is not None else None
-    hidden = _hidden(subject)
+    hidden = _hidden(subject, found)
     context: dict[str, Any] = {
         "form": form,
         "agents": agents,
@@ -181,12 +183,17 @@ def _sessions(subject: Subject | None) -> list[ChatSession]:
     return found
 
 
-def _hidden(subject: Subject | None) -> set[str]:
-    """Stages that can say nothing here."""
+def _hidden(subject: Subject | None, found: Explanation | None) -> set[str]:
+    """Stages that can say nothing here: a policy that is not there has no reason for any tool."""
     if subject is None:
         return set()
-    hidden = set() if subject.agent.scope == AgentScope.MEMBER else {"scope"}
-    return hidden if subject.session and subject.session.delegated_tools is not None else {*hidden, "delegation"}
+    cells = [cell for each in found.tools for cell in each.reasons.cells] if found is not None else []
+    hidden = set(POLICIES) - {cell.stage for cell in cells if cell.reason}
+    if subject.agent.scope != AgentScope.MEMBER:
+        hidden.add("scope")
+    if not subject.session or subject.session.delegated_tools is None:
+        hidden.add("delegation")
+    return hidden
 
 
 def _lines(found: Explanation | None, reader: Membership, subject: Subject | None) -> list[Line]:
@@ -209,6 +216,14 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
         "scope": (f"change the credentials of {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
         "grants": ("revoke the grant", Right.ROLES, "member_tools", (member.public_id,), {"q": spec.name}),
         "role": ("give a grant", Right.ROLES, "grant_create", (), grant),
+        "policy": ("let it through in the organisation’s policy", Right.POLICIES, "policy_update", (), {}),
+        "provider_policy": (
+            f"let it through in the policy of provider {agent.model.provider}",
+            Right.POLICIES,
+            "policy_provider_update",
+            (agent.model.provider.slug,),
+            {},
+        ),
     }
     if service is not None and service.is_available:
         set_up = f"set up {service_title(spec.service)}"

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
+from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import situation_of
@@ -69,6 +71,7 @@ class LoadInputs:
     place: LoadTarget
     holdings: Holdings
     permissions: MemberPermissions
+    policies: Policies
     offer: Offer
     #: Keys of the tools in the offer that the member may use here.
     usable: frozenset[int]
@@ -92,6 +95,11 @@ class LoadInputs:
         loaded = {None, *self.holdings.bundles}
         return {way.spec.tool_id: way for way in reversed(self.offer.ways) if way.bundle in loaded}
 
+    def why_not_sent(self, spec: ToolSpec) -> str:
+        """Which policy keeps the tool from this place's model, and why; "" for none."""
+        model = self.place.model or resolve_model(self.place.agent.model, self.place.agent)
+        return self.policies.why_not(spec, model.provider.public_id)
+
     def loadable_of(self, bundle: Bundle) -> Loadable:
         return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
 
@@ -103,14 +111,17 @@ def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
     """Queries as `select_tools`. `more` is looked at too, as if it could be loaded."""
     permissions, at = permissions_at_version(place.session.membership_id)
     holdings = holdings_of(place.session, place.agent, at=at)
-    return reading_of(place, holdings, permissions, in_reach(place.agent, holdings, more, at=at).offer)
+    policies = policies_for(permissions, at)
+    return reading_of(place, holdings, permissions, policies, in_reach(place.agent, holdings, more, at=at).offer)
 
 
-def reading_of(place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, offer: Offer) -> LoadInputs:
+def reading_of(
+    place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, policies: Policies, offer: Offer
+) -> LoadInputs:
     """The same of what was read already: `offer` is all that is in reach."""
-    situation = situation_of(place.session, place.agent, permissions, model=place.model)
+    situation = situation_of(place.session, place.agent, permissions, policies=policies, model=place.model)
     usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
-    return LoadInputs(place, holdings, permissions, offer, frozenset(each.spec.tool_id for each in usable))
+    return LoadInputs(place, holdings, permissions, policies, offer, frozenset(each.spec.tool_id for each in usable))
 
 
 # -- What refuses it --------------------------------------------------------------------------------------------------
@@ -145,7 +156,11 @@ def _forbidden(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     if not tools or reading.usable_of(bundle):
         return None
     allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
+    permitted = (each.spec for each in tools if reading.permissions.decide(each.spec).allowed)
+    policy = next((reason for spec in permitted if (reason := reading.why_not_sent(spec))), "")
     message = f"Access denied: this member may use none of the tools of {bundle.name}."
+    if policy:
+        message = f"Not loaded: {policy}."
     return LoadResult("not_allowed", bundle.name, message, allowed)
 
 

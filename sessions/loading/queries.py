@@ -11,6 +11,7 @@ from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
 from capabilities.pipeline.candidates import Bundle, Offer, offer_of
 from capabilities.pipeline.permissions import permissions_at_version
+from capabilities.pipeline.policies import policies_for
 from sessions.access import may_change_loads
 from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
@@ -131,7 +132,8 @@ def loads_of(
     asked, next_after = _part_of([*holdings.loadable, *more], frozenset(holdings.bundles), part)
     sides = list(dict.fromkeys([*holdings.bundles, *asked]))
     offer = offer_of(agent, sides, meta=meta_tools(agent, holdings, permissions), at=at)
-    reading = reading_of(place, holdings, permissions, offer)
+    policies = policies_for(permissions, at)
+    reading = reading_of(place, holdings, permissions, policies, offer)
     loaded = [(each.bundle, _line(reading, each.bundle, each)) for each in holdings.loads]
     loaded += [(each, _line(reading, each, None, is_loaded=True)) for each in holdings.new_initial]
     place_of = {bundle: number for number, bundle in enumerate(holdings.loadable)}
@@ -139,7 +141,7 @@ def loads_of(
     of_categories = set(more)
     return Loads(
         place,
-        selected(session, agent, permissions, holdings, _at_hand(agent, holdings, offer)),
+        selected(session, agent, permissions, holdings, _at_hand(agent, holdings, offer), policies=policies),
         [line for _, line in loaded],
         _with_tools(reading, [each for each in asked if each not in of_categories]),
         _with_tools(reading, [each for each in asked if each in of_categories]),

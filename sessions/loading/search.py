@@ -65,7 +65,9 @@ def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candida
     versions = last.values_list("tool_set__version_ids", flat=True).first() or []
     carried = set(ToolVersion.objects.filter(pk__in=versions).values_list("tool_id", flat=True))
     at_hand = offer_at_hand(agent, reading.holdings, meta_tools(agent, reading.holdings, reading.permissions))
-    selection = selected(reading.place.session, agent, reading.permissions, reading.holdings, at_hand)
+    selection = selected(
+        reading.place.session, agent, reading.permissions, reading.holdings, at_hand, policies=reading.policies
+    )
     coming = {tool.tool_id for tool in selection.tools} - carried
     return [each for each in at_hand.candidates if each.spec.tool_id in coming]
 
@@ -82,7 +84,7 @@ def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     categories = loadable_categories(place.agent, permissions.loads).order_by()
     tools = specs(Tool.objects.filter(named, category__in=categories))
     candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
-    situation = situation_of(place.session, place.agent, permissions, model=place.model)
+    situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
     usable, _ = narrowed(situation, candidates, LOADABLE_STAGES)
     there = {each.spec.tool_id for each in reading.offer.candidates}
     return [each for each in usable if each.spec.tool_id not in there]

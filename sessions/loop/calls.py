@@ -58,7 +58,7 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
-    situation = situation_of(turn.session, turn.agent, reading.permissions, model=turn.model)
+    situation = situation_of(turn.session, turn.agent, reading.permissions, policies=reading.policies, model=turn.model)
     kept, _ = narrowed(situation, found, (in_scope, delegated))
     return kept[0].spec if kept else None
 
@@ -72,11 +72,13 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
     if found is not None and found.spec.tool_id in reading.usable:
-        needs_set_up = None if found.spec.is_ready else execution.refusal_to(turn.membership_id, found.spec)
+        needs_set_up = None if found.spec.is_ready else execution.refusal(turn, found.spec)
         return needs_set_up or _not_yet(found, reading)
     permission = reading.permissions.decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)
+    if reason := reading.why_not_sent(known[0]):
+        return execution.denied(name, reason)
     if found is None and _comes_with_category(known[0], reading):
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
@@ -90,7 +92,7 @@ def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
         return False
     if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
         return False
-    situation = situation_of(place.session, place.agent, permissions, model=place.model)
+    situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
     return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
 
 

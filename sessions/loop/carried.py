@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from capabilities.models import LoadingMode
+from capabilities.pipeline.policies import policies_at
+from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
@@ -40,6 +42,8 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
         return _selected(turn, held)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
         return _selected(turn, held)
+    if _has_other_policy(turn, last):
+        return _selected(turn, held)
     frozen = Carried(last.tool_set, last.load_count)
     if turn.agent.loading_mode != LoadingMode.SAME_RUN:
         return frozen
@@ -51,6 +55,17 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
         return frozen
     turn.has_loads = True
     return _selected(turn, held)
+
+
+def _has_other_policy(turn: Turn, last: Step) -> bool:
+    """Whether a model of another provider took over, and one of the two providers has a policy of its own. No query
+    where the provider is the same."""
+    provider = turn.model.provider.public_id
+    before = provider_of(last.origin)
+    if before in (None, provider) or turn.registry_version is None:
+        return False
+    of_providers = policies_at(turn.registry_version).providers
+    return before in of_providers or provider in of_providers
 
 
 def _selected(turn: Turn, held: Held) -> Carried:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -31,7 +32,8 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
-from capabilities.pipeline.permissions import may_use
+from capabilities.pipeline.permissions import permissions_at_version
+from capabilities.pipeline.policies import policies_for
 from capabilities.pipeline.specs import version_of
 from capabilities.pipeline.stages import is_reader
 from capabilities.registry import registry
@@ -94,23 +96,29 @@ def outcome_unknown() -> Outcome:
 
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for the turn's member *now*, or None. Asked right before each run. One query."""
-    return refusal_to(turn.membership_id, spec)
+    """Why this tool may not run for the turn's member and model *now*, or None. Asked right before each run. Queries as
+    `refusal_to`."""
+    return refusal_to(turn.membership_id, spec, turn.model.provider.public_id)
 
 
-def refusal_to(membership_id: int, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for this member now, or None. One query."""
+def refusal_to(membership_id: int, spec: ToolSpec, provider: UUID | None = None) -> Outcome | None:
+    """Why this tool may not run for this member now, or None. Without a provider only the organisation's policy is
+    asked. One query, and those of `policies_for`."""
     if not spec.is_enabled:
         return denied(spec.name, "the tool was switched off")
     if not spec.is_ready:
         title = service_title(spec.service)
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
-    answer = may_use(membership_id, spec)
-    return None if answer.allowed else denied(spec.name, answer.reason)
+    permissions, at = permissions_at_version(membership_id)
+    answer = permissions.decide(spec)
+    if not answer.allowed:
+        return denied(spec.name, answer.reason)
+    reason = policies_for(permissions, at).why_not(spec, provider)
+    return denied(spec.name, reason) if reason else None
 
 
 def note_denied_call(membership_id: int, spec: ToolSpec, refused: Outcome) -> None:
-    """Write down that a member's call was denied for want of a right; once a minute for each tool."""
+    """Write down that a member's call was denied by a right or a policy; once a minute for each tool."""
     if spec.is_enabled and spec.is_ready:
         member = Membership.objects.select_related("user").get(pk=membership_id)
         tool = Tool.objects.filter(pk=spec.tool_id).first()

@@ -9,8 +9,8 @@ from uuid import UUID
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.response import Response
 
-from capabilities.models import Agent, Grant, Role, Toolkit
-from sessions.previews.offers import OfferImpact, agents_with, impact_of_offers
+from capabilities.models import Agent, Grant, Policy, Provider, Role, Toolkit
+from sessions.previews.offers import OfferImpact, agents_under, agents_with, impact_of_offers
 from sessions.previews.roles import Impact, impact_of_roles, impact_on
 from toolhub.tenants.models import Membership
 from toolhub.tenants.wire import DRY_RUN
@@ -29,6 +29,13 @@ def preview_of(
     if noun == "toolkit":
         toolkit = Toolkit.objects.filter(name=named["name"]).first() if named else None
         return shown(impact_of_offers(write, agents_with(toolkit) if toolkit else [], actor=actor))
+    if noun == "policy":
+        slug = named.get("slug")
+        provider = Provider.objects.filter(slug=slug).first() if slug else None
+        return shown(impact_of_offers(write, agents_under([provider.pk if provider else None]), actor=actor))
+    if noun == "policy_profile":
+        used_by = Policy.objects.filter(profile__name=named.get("name", "")).values_list("provider_id", flat=True)
+        return shown(impact_of_offers(write, agents_under(list(used_by)), actor=actor))
     if noun == "tool":
         if named and set(body) - {"is_enabled"}:
             raise ValidationError({DRY_RUN: ErrorDetail("Only a switch has a dry run.", "invalid")})

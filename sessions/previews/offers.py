@@ -1,4 +1,4 @@
-"""What a change of an agent or a toolkit does, before it is saved: tools won and lost, live sessions, loads, tokens.
+"""What a change of an agent, a toolkit or a policy does, before it is saved: tools won and lost, sessions, tokens.
 
 The change is written by the function that saves it, what it makes is read, and it is taken back: so a preview says what
 saving does, and refuses what saving refuses. Only the configuration is read in there; what it means for members and
@@ -19,8 +19,9 @@ from django.db.models import Exists, OuterRef, Q
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.common.taken_back import taken_back
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, AgentToolkit, Toolkit
+from capabilities.models import Agent, AgentToolkit, Policy, PolicyProfile, Provider, Toolkit
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
+from capabilities.policies.writes import PolicyContent, ProfileContent, save_policy, update_profile
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
 from sessions.models import ChatSession, Turn
 from sessions.previews.concerned import (
@@ -153,6 +154,33 @@ def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membe
     return impact_of_offers(lambda: update_toolkit(again, content, actor=actor), agents_with(toolkit), actor=actor)
 
 
+def impact_of_policy(provider: Provider | None, content: PolicyContent, *, actor: Membership) -> OfferImpact:
+    """What saving the organisation's policy, or this provider's, would change, over all agents that it is about."""
+    return impact_of_offers(
+        lambda: save_policy(provider, content, actor=actor),
+        agents_under([provider.pk if provider else None]),
+        actor=actor,
+    )
+
+
+def impact_of_profile(profile: PolicyProfile, content: ProfileContent, *, actor: Membership) -> OfferImpact:
+    """The same of a profile, over all agents that are under a policy with it."""
+    again = PolicyProfile.objects.get(pk=profile.pk)
+    users = list(Policy.objects.filter(profile=profile).values_list("provider_id", flat=True))
+    return impact_of_offers(lambda: update_profile(again, content, actor=actor), agents_under(users), actor=actor)
+
+
+def agents_under(providers: Collection[int | None]) -> list[int]:
+    """Keys of the agents whose model is one of these providers'; None is the organisation's policy, which is about
+    all. One query, none for none."""
+    if not providers:
+        return []
+    agents = Agent.objects.order_by("pk")
+    if None not in providers:
+        agents = agents.filter(model__provider__in=providers)
+    return list(agents.values_list("pk", flat=True))
+
+
 def agents_with(toolkit: Toolkit) -> list[int]:
     """Keys of the agents that may load it. One query."""
     return list(AgentToolkit.objects.filter(toolkit=toolkit).values_list("agent_id", flat=True))
@@ -213,7 +241,7 @@ def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: She
 
 
 def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
-    """Sixteen queries, whatever there is."""
+    """Seventeen queries, whatever there is."""
     if before.content == after.content:
         return OfferImpact(is_felt=False)
     talks = _talks_with({*before.agents, *after.agents})

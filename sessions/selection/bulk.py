@@ -20,8 +20,9 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions
+from capabilities.pipeline.policies import Policies, read_policies
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
-from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, ready
+from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, policy, provider_policy, ready
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_from
@@ -29,7 +30,7 @@ from sessions.selection.queries import Selection, meta_tools, new_session, selec
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
-FOR_ALL = (enabled, ready, in_scope)
+FOR_ALL = (enabled, ready, in_scope, policy, provider_policy)
 NOBODY = MemberPermissions(NO_RIGHTS, NOWHERE)
 
 
@@ -45,6 +46,7 @@ class Setup:
     allowed: Mapping[int, Mapping[int, Bundle]]
     #: What these toolkits list: place, and overrides.
     kits: Mapping[int, Mapping[int, tuple[int, Overrides]]]
+    policies: Policies
 
     @property
     def content(self) -> list[Any]:
@@ -55,7 +57,7 @@ class Setup:
             key: [(kit, each.is_initial, each.category_ids) for kit, each in self.allowed[key].items()]
             for key in self.agents
         }
-        return [modes, own, allowed, {key: list(lines.items()) for key, lines in self.kits.items()}]
+        return [modes, own, allowed, {key: list(lines.items()) for key, lines in self.kits.items()}, self.policies]
 
     @property
     def tools(self) -> set[int]:
@@ -67,7 +69,7 @@ class Setup:
 
 
 def read_setup(agents: Collection[int]) -> Setup:
-    """Of those of the agents that are there. Four queries."""
+    """Of those of the agents that are there, with the policies that they are under. Five queries."""
     own: dict[int, dict[int, tuple[int, bool]]] = {key: {} for key in agents}
     deferred: dict[int, tuple[Bundle, ...]] = dict.fromkeys(agents, ())
     tools = AgentTool.objects.filter(agent__in=agents).order_by("position", "tool__category__name", "tool__name")
@@ -88,7 +90,7 @@ def read_setup(agents: Collection[int]) -> Setup:
     for kit, tool, timeout, chars in listed.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars"):
         kits[kit][tool] = (len(kits[kit]) + 1, Overrides(timeout, chars))
     found = {each.pk: each for each in Agent.objects.for_display().filter(pk__in=agents)}
-    return Setup(found, own, deferred, allowed, kits)
+    return Setup(found, own, deferred, allowed, kits, read_policies())
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class AgentTools:
         self.agent = setup.agents[key]
         self._allowed, self._deferred = dict(setup.allowed[key]), setup.deferred[key]
         self._own, self._shelf, self._rows = setup.own[key], shelf, dict[int, Row]()
+        self._policies = setup.policies
         self._kits: dict[int, dict[int, tuple[int, Overrides]]] = defaultdict(dict)
         for kit in self._allowed:
             for tool, line in setup.kits[kit].items():
@@ -186,7 +189,7 @@ class AgentTools:
     def _selection(self, session: ChatSession, permissions: MemberPermissions, holdings: Holdings) -> Selection:
         meta = meta_tools(self.agent, holdings, permissions)
         offer = self._offer(bundles_sent(self.agent, holdings), meta)
-        return selected(session, self.agent, permissions, holdings, offer)
+        return selected(session, self.agent, permissions, holdings, offer, policies=self._policies)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         """Of the tools that these bring alone: there may be ten thousand others."""
@@ -210,5 +213,5 @@ class AgentTools:
         return row
 
     def _for_all(self, offer: Offer) -> list[Candidate]:
-        situation = Situation(NOBODY, self.agent, resolve_model(self.agent.model, self.agent))
+        situation = Situation(NOBODY, self.agent, resolve_model(self.agent.model, self.agent), policies=self._policies)
         return narrowed(situation, offer.candidates, FOR_ALL)[0]

@@ -22,6 +22,7 @@ from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
+from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.stages import Situation, Verdict
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
@@ -42,13 +43,16 @@ class Selection(pipeline.Selection):
 
 def select_tools(turn: Turn) -> Selection:
     """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
-    there is; where this process has read the organisation at this registry version two: the member's rights, and the
-    loads."""
+    there is, and one more where the organisation has policies; where this process has read the organisation at this
+    registry version two: the member's rights, and the loads."""
     agent, at = turn.agent, turn.registry_version
-    permissions, _ = permissions_at_version(turn.membership_id)
+    permissions, now = permissions_at_version(turn.membership_id)
+    policies = policies_for(permissions, now)
     holdings = holdings_of(turn.session, agent, during=turn, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
-    return selected(turn.session, agent, permissions, holdings, offer, turn.message, model=turn.model)
+    return selected(
+        turn.session, agent, permissions, holdings, offer, turn.message, policies=policies, model=turn.model
+    )
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
@@ -57,7 +61,8 @@ def selection_preview(session: ChatSession, agent: Agent | None = None, message:
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
-    return selected(session, agent, permissions, holdings, offer, message)
+    policies = policies_for(permissions, at)
+    return selected(session, agent, permissions, holdings, offer, message, policies=policies)
 
 
 def starting_selection(member: Membership, agent: Agent) -> Selection:
@@ -78,13 +83,14 @@ def selected(
     offer: Offer,
     message: str = "",
     *,
+    policies: Policies,
     model: ResolvedModel | None = None,
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
     the provider. No query."""
     clashing = clashing_loads(holdings, offer.clashes)
     left_out = frozenset(load.bundle for load, _ in clashing)
-    situation = situation_of(session, agent, permissions, message, left_out, model=model)
+    situation = situation_of(session, agent, permissions, message, left_out, policies=policies, model=model)
     found = pipeline.select(situation, offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
@@ -104,6 +110,7 @@ def situation_of(
     message: str = "",
     left_out: frozenset[Any] = frozenset(),
     *,
+    policies: Policies,
     model: ResolvedModel | None = None,
 ) -> Situation:
     """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
@@ -111,7 +118,8 @@ def situation_of(
     model = model or resolve_model(agent.model, agent)
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
-    return Situation(permissions, agent, model, message, delegated, sent_before(session, agent), left_out)
+    order = sent_before(session, agent)
+    return Situation(permissions, agent, model, message, delegated, order, left_out, policies)
 
 
 def sent_before(session: ChatSession, agent: Agent) -> list[int]:

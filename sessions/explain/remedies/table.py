@@ -10,7 +10,7 @@ from functools import partial
 
 from sessions.explain.inputs import Inputs
 from sessions.explain.reasons import Reasons
-from sessions.explain.remedies import agent, catalogue, model, rights, session
+from sessions.explain.remedies import agent, catalogue, model, policies, rights, session
 from sessions.explain.remedies.ways import Blocked, Change, Remedy, Way
 from toolhub.tenants.models import Membership, Right
 
@@ -70,6 +70,13 @@ REMEDIES = (
     Remedy("grants", "revoke_grant", Right.ROLES, rights.revoke),
     Remedy("role", "allow_in_role", Right.ROLES, rights.allow_in_role),
     Remedy("role", "give_grant", Right.ROLES, rights.give),
+    Remedy("policy", "let_through", Right.POLICIES, partial(policies.let_through, of_provider=False)),
+    Remedy(
+        "provider_policy",
+        "let_through_to_provider",
+        Right.POLICIES,
+        partial(policies.let_through, of_provider=True),
+    ),
     Remedy("limit", "raise_limit", Right.PROVIDERS, model.raise_limit),
     Remedy("limit", "unload", None, session.unload),
 )

@@ -59,8 +59,8 @@ def test_zs_23_it_takes_tools_and_a_policy_and_gives_tools_and_reasons() -> None
 
     assert found.tools == (READ,)
     assert [(each.tool, each.reason) for each in found.rulings] == [
-        ("file_read", "the policy: it does not deny it"),
-        ("shell_exec", "the policy: it denies shell"),
+        ("file_read", "the policy does not deny it"),
+        ("shell_exec", "the policy denies shell"),
     ]
 
 
@@ -128,7 +128,7 @@ def test_zs_31_nothing_that_minimal_keeps_changes_anything() -> None:
 
     assert {tool.effect for tool in found.tools} == {"read"}
     assert [each.reason for each in found.rulings if each.tool == "memory_store"] == [
-        "it: its profile minimal keeps only tools that read"
+        "it begins with profile minimal, which keeps only tools that read"
     ]
 
 
@@ -139,14 +139,14 @@ def test_zs_33_the_same_policy_and_tools_give_the_same_again() -> None:
 
 
 REASONS = [
-    (PolicyRules(), "it does not deny it", Rule.UNLIMITED, True),
-    (PolicyRules(deny=("x", "file_*", "*")), "it denies file_*", Rule.DENY, False),
-    (PolicyRules(allow=("Read",)), "it allows Read", Rule.ALLOW, True),
-    (PolicyRules(allow=("web_*",)), "it allows only listed tools, and not this one", Rule.ALLOW, False),
-    (PolicyRules(allow=("web_*",), also_allow=("group:FILE",)), "it also allows group:FILE", Rule.ALSO_ALLOW, True),
-    (PolicyRules(MINIMAL), "its profile minimal names read", Rule.PROFILE, True),
-    (PolicyRules(Profile("web", ("web_*",))), "its profile web does not name it", Rule.PROFILE, False),
-    (PolicyRules(is_malformed=True), "it cannot be read as it is stored, so it keeps nothing", Rule.MALFORMED, False),
+    (PolicyRules(), "does not deny it", Rule.UNLIMITED, True),
+    (PolicyRules(deny=("x", "file_*", "*")), "denies file_*", Rule.DENY, False),
+    (PolicyRules(allow=("Read",)), "allows Read", Rule.ALLOW, True),
+    (PolicyRules(allow=("web_*",)), "allows only listed tools, and not this one", Rule.ALLOW, False),
+    (PolicyRules(allow=("web_*",), also_allow=("group:FILE",)), "also allows group:FILE", Rule.ALSO_ALLOW, True),
+    (PolicyRules(MINIMAL), "begins with profile minimal, which names read", Rule.PROFILE, True),
+    (PolicyRules(Profile("web", ("web_*",))), "begins with profile web, which does not name it", Rule.PROFILE, False),
+    (PolicyRules(is_malformed=True), "cannot be read as it is stored, so it keeps nothing", Rule.MALFORMED, False),
 ]
 
 
@@ -162,7 +162,7 @@ def test_zs_34_each_tool_has_the_layer_and_the_rule_that_kept_or_dropped_it(
 def test_zs_34_the_layer_that_dropped_it_is_named_and_later_ones_are_not_asked() -> None:
     found = filtered([SHELL], [Layer("first", PolicyRules(deny=("shell",))), Layer("second", PolicyRules(deny=("*",)))])
 
-    assert [each.reason for each in found.rulings] == ["first: it denies shell"]
+    assert [each.reason for each in found.rulings] == ["first denies shell"]
 
 
 def test_zs_35_names_are_the_same_in_any_case_and_groups_are_categories() -> None:

@@ -24,6 +24,9 @@ from capabilities.models import (
     Grant,
     LanguageModel,
     LoadingMode,
+    Policy,
+    PolicyProfile,
+    Provider,
     RoleMode,
     RoleRule,
     ServiceSetting,
@@ -31,7 +34,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.stages import STAGES, permitted, within_limit
 from sessions.explain.fixes import fix
-from sessions.explain.reasons import ALONE, TOOLS_A_PAGE, Asked, Reasons
+from sessions.explain.reasons import ALONE, POLICIES, TOOLS_A_PAGE, Asked, Reasons
 from sessions.explain.reasons import STAGES as ANSWERED
 from sessions.explain.remedies.table import REMEDIES, Remedies
 from sessions.explain.remedies.ways import Change
@@ -71,7 +74,7 @@ def explained(session: ChatSession, **asked: Any) -> Explanation:
 
 
 def test_every_stage_of_the_selection_has_a_column() -> None:
-    assert (*ALONE.values(), permitted, within_limit) == STAGES
+    assert (*ALONE.values(), permitted, *POLICIES.values(), within_limit) == STAGES
 
 
 # -- Random worlds ----------------------------------------------------------------------------------------------------
@@ -113,7 +116,27 @@ def random_world(bob: Membership, dice: random.Random) -> ChatSession:
                     **own, session=session, agent=agent, toolkit=toolkit, name=toolkit.name, source=LoadSource.PERSON
                 )
     random_rights(bob, tools, dice)
+    for provider in (None, agent.model.provider):
+        if dice.random() < 0.4:
+            random_policy(acme, provider, dice)
     return session
+
+
+def random_policy(acme: Organisation, provider: Provider | None, dice: random.Random) -> None:
+    def some(most: int) -> list[str]:
+        return dice.sample([*TOOLS, "group:core", "group:web", "*", "tool_?", "*_tools"], dice.randint(0, most))
+
+    own = {"organisation": acme, "provider": provider}
+    profile = PolicyProfile.objects.create(
+        organisation=acme, name=f"p{dice.random()}", patterns=some(6) or ["*"], reads_only=dice.random() < 0.3
+    )
+    Policy.objects.create(
+        **own,
+        profile=profile if dice.random() < 0.4 else None,
+        allow=some(5) if dice.random() < 0.5 else [],
+        also_allow=some(2),
+        deny=some(2),
+    )
 
 
 def random_order(agent: Agent, tools: list[Tool], dice: random.Random) -> dict[str, list[int]]:
@@ -188,6 +211,8 @@ CODES = {
     "give_grant",
     "allow_in_role",
     "raise_limit",
+    "let_through",
+    "let_through_to_provider",
 }
 
 

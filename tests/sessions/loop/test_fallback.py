@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from capabilities.models import Agent, LanguageModel, Provider
+from capabilities.models import Agent, LanguageModel, Policy, Provider
 from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, events_of, run, steps_of, tool_steps_of
@@ -292,3 +292,18 @@ def test_without_a_second_model_the_turn_fails_as_before(session: ChatSession, p
     turn = run(session)
 
     assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "model_gone")
+
+
+def test_the_second_model_gets_what_the_policy_of_its_provider_lets_through(
+    session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI, fallback: LanguageModel
+) -> None:
+    with organisation_scope(session.organisation_id):
+        Policy.objects.create(organisation_id=session.organisation_id, provider=fallback.provider, deny=["calc*"])
+    provider.enqueue(Say(calls=[call("calculator", SUM)]), *OVERLOADED)
+    second.enqueue(Say("Here I am."))
+
+    turn = run(session)
+
+    assert turn.answer == "Here I am."
+    first, then = ([tool["function"]["name"] for tool in each.requests[0]["tools"]] for each in (provider, second))
+    assert set(first) - set(then) == {"calculator"}
