@@ -69,6 +69,7 @@ NOT_IN_TABLE = {
     "capabilities.hooks.writes.count_failure": "the service's own: what is counted of a turn",
     "capabilities.common.rights.check_rank": "a check",
     "capabilities.common.rights.require": "a check",
+    "capabilities.policies.writes.install_profiles": "the service's own, at set-up",
     "capabilities.access.roles.queries.role_members": "a read",
     "capabilities.access.roles.writes.require_for_rules": "a check",
     "capabilities.access.roles_above.locked_roles": "a read",

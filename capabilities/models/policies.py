@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models.functions import Coalesce
 
 from capabilities.models.agents import Provider
 from toolhub.tenants.guarded import PublicModel
@@ -42,12 +42,8 @@ class Policy(PublicModel):
 
     class Meta(PublicModel.Meta):
         constraints = (
-            models.UniqueConstraint(
-                fields=["organisation"], condition=Q(provider=None), name="policy_organisation_once"
-            ),
-            models.UniqueConstraint(
-                fields=["provider"], condition=Q(provider__isnull=False), name="policy_provider_once"
-            ),
+            # One for each provider, and one without.
+            models.UniqueConstraint("organisation", Coalesce("provider", 0), name="policy_layer_once"),
         )
 
     def __str__(self) -> str:

@@ -241,7 +241,7 @@ def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: She
 
 
 def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
-    """Seventeen queries, whatever there is."""
+    """Sixteen queries, whatever there is."""
     if before.content == after.content:
         return OfferImpact(is_felt=False)
     talks = _talks_with({*before.agents, *after.agents})

@@ -200,7 +200,7 @@ def _read(members: QuerySet[Membership], roles: Collection[int]) -> Snapshot:
 
 
 def _impact(change: Callable[[], object], members: QuerySet[Membership], roles: list[int]) -> Impact:
-    """Twenty-five queries, and those of the change: eight of them, with the change, hold the write lock."""
+    """Twenty-six queries, and those of the change: eight of them, with the change, hold the write lock."""
     before, people = _read(members, roles), members_in(members)
     with taken_back():
         made = change()
@@ -249,7 +249,7 @@ def _role_change(key: int, before: Snapshot, after: Snapshot, had: set[int], hav
 def _sessions(
     before: Snapshot, after: Snapshot, differences: Mapping[int, Difference], members: QuerySet[Membership]
 ) -> tuple[int, int]:
-    """How many live sessions have other tools at their next turn, and how many were not looked at. Nine queries."""
+    """How many live sessions have other tools at their next turn, and how many were not looked at. Ten queries."""
     live = live_sessions().filter(membership__in=members.values("pk")).order_by("-active_at", "pk")
     changed = [key for key, member in live.values_list("pk", "membership_id") if any(differences.get(member, ()))]
     looked_at = ChatSession.objects.filter(pk__in=changed[:SESSIONS_LOOKED_AT])

@@ -1,4 +1,5 @@
 import django.db.models.deletion
+import django.db.models.functions.comparison
 import uuid
 from django.db import migrations, models
 
@@ -27,7 +28,7 @@ def add_profiles(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0017_model_listings'),
+        ('capabilities', '0020_hooks'),
         ('tenants', '0004_indexes'),
     ]
 
@@ -72,11 +73,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='policy',
-            constraint=models.UniqueConstraint(condition=models.Q(('provider', None)), fields=('organisation',), name='policy_organisation_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='policy',
-            constraint=models.UniqueConstraint(condition=models.Q(('provider__isnull', False)), fields=('provider',), name='policy_provider_once'),
+            constraint=models.UniqueConstraint(models.F('organisation'), django.db.models.functions.comparison.Coalesce('provider', 0), name='policy_layer_once'),
         ),
         migrations.RunPython(add_profiles, migrations.RunPython.noop),
     ]
