@@ -20,7 +20,7 @@ T = TypeVar("T")
 #: What the model reads in place of a result that a failed hook keeps from it.
 WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
 FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
-FAILED_TURN = "The hook {hook} failed, and turns do not run while it fails: {why}"
+FAILED_TURN = "The hook {hook} failed, and turns do not run while it fails."
 
 
 class HookFailed(Exception):
@@ -48,10 +48,11 @@ class Trace:
 
     @property
     def as_json(self) -> dict[str, Any]:
+        """For those who see the turn: the error itself is for operators."""
         line: dict[str, Any] = {"hook": self.hook.name, "action": self.hook.action}
         if self.failure is None:
             return line | {"did": self.did}
-        return line | {"failure": str(self.failure), "error": self.error[:500], "stopped": self.stopped}
+        return line | {"failure": str(self.failure), "stopped": self.stopped}
 
 
 @dataclass(frozen=True)

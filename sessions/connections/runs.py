@@ -34,7 +34,7 @@ from sessions.connections.findings import (
     checks_of_model,
     checks_of_reply,
 )
-from sessions.loop.batch import release_connection
+from sessions.loop.connections import release_connection
 from sessions.loop.execution import masked_in, run_bounded
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,9 @@ from capabilities.kinds.builtin import display
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
+from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
+from sessions.loop.hooks import hooked_outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.preparing import Prepared, denied, prepare
@@ -123,7 +126,7 @@ def _answer_call(
         return
     if not has_begun:
         ledger.start_step(held.claim, known, **fields)
-    outcome = _run(held, ready) if isinstance(ready, Prepared) else ready
+    outcome = _run(held, ready) if isinstance(ready, Prepared) else replace(ready, hooks=())
     if spec is not None:
         number = number_of(turn, known) if READ_RESULT in names else ""
         outcome = execution.capped(outcome, spec, turn.model.context_window, step=number)
@@ -157,6 +160,8 @@ def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
         untrusted=outcome.untrusted,
+        hooked_result=outcome.hooked_result,
+        hooks=outcome.hooks,
     )
     turn.registry_version = counters["registry"]
     keep_trust(turn, counters)
@@ -173,7 +178,8 @@ def _run(held: Held, ready: Prepared) -> Outcome:
     context = replace(context, max_result_chars=most)
     credential = execution.credential_of(spec)
     release_connection()
-    return execution.run_tool(spec, credential, context, ready.arguments, held.stopped)
+    outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped)
+    return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
 
 
 def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
@@ -190,6 +196,10 @@ def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -
     }
     if wanted.through:
         fields |= {"tool_name": call.name[:200], "arguments": call.arguments, "called_through": wanted.through}
+    if ready.hooks:
+        fields["hooks"] = list(ready.hooks)
+        if isinstance(ready, Prepared):
+            fields["arguments"] = json.dumps(ready.arguments, ensure_ascii=False)
     return fields
 
 
@@ -203,12 +213,3 @@ def _closing(work: Any) -> Any:
             connection.close()
 
     return run
-
-
-def release_connection() -> None:
-    """Before waiting for the world: a thread that waits holds no connection to a database server.
-
-    SQLite is a file: a connection costs nothing to keep and a little to open.
-    """
-    if connection.vendor != "sqlite" and not connection.in_atomic_block:
-        connection.close()

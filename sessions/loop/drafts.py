@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError, InterfaceError
 
 from capabilities.common.text import storable
-from sessions.loop.batch import release_connection
+from sessions.loop.connections import release_connection
 from sessions.turns import bell, ledger
 from sessions.turns.held import Held
 

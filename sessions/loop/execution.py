@@ -26,6 +26,7 @@ from capabilities.common.confined import ConfinedError
 from capabilities.common.confined import run as run_confined
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.hook_phases import with_note
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
 from capabilities.contract.spec import ToolSpec
@@ -55,6 +56,8 @@ MAX_ECHO = 800
 LOOK_EVERY = 0.2
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
+#: Characters of a note in a result, beside its words.
+ROOM_OF_CONTEXT = 20
 STILL_RUNNING = (
     "Not run: too many earlier calls of this organisation took longer than their time and are still running."
     " Try again later."
@@ -72,6 +75,11 @@ class Outcome:
     malformed: bool = False
     #: Whether the result holds text from outside.
     untrusted: bool = False
+    #: What hooks made of the result; empty where they left it as it is.
+    hooked_result: str = ""
+    #: What hooks did at the call, as its step keeps it, and what the model reads of them beside the result.
+    hooks: tuple[Mapping[str, Any], ...] = ()
+    context: tuple[str, ...] = ()
 
 
 def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: bool = False, **more: Any) -> Outcome:
@@ -271,11 +279,17 @@ def masked_in(text: str, secrets: Sequence[str]) -> str:
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str = "") -> Outcome:
-    """The outcome with the part of its result that the model gets to see. With `step`, the number of the call, the
-    model also reads how to read on."""
+    """The outcome with the part of its result, as hooks left it, that the model gets to see. With `step`, the number of
+    the call, the model also reads how to read on."""
     cap = result_cap_of(spec.envelope.max_result_chars, context_window)
     named = "" if is_reader(spec) else step
-    return replace(outcome, result_sent=cut(outcome.result, cap, step=named))
+    result, words = outcome.hooked_result or outcome.result, "\n".join(outcome.context)
+    if words:
+        room = max(0, cap - len(json.dumps(words, ensure_ascii=False)) - ROOM_OF_CONTEXT)
+        sent = with_note(cut(result, room, step=named), words)
+        if len(sent) <= cap:  # else there is no room for words beside the result
+            return replace(outcome, result_sent=sent)
+    return replace(outcome, result_sent=cut(result, cap, step=named))
 
 
 def result_cap_of(max_result_chars: int, context_window: int) -> int:

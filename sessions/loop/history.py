@@ -128,7 +128,8 @@ def conversation(
     `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
     """
     own = [{"role": "user", "content": turn.message}, *step_messages(steps, turn.model)]
-    prompt = "\n\n".join(text for text in (turn.agent.prompt, instructions) if text)
+    of_agent = turn.agent.prompt if turn.prompt is None else turn.prompt
+    prompt = "\n\n".join(text for text in (of_agent, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
     room = room_for_messages(turn.model, tool_tokens)
     if len(past.blocks) <= MAX_TURNS and past.most + _most_tokens([head, own]) <= room:

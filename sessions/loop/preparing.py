@@ -2,6 +2,7 @@
 
     right        may the member use the tool now?
     arguments    do they fit its schema?
+    hooks        what do the organisation's hooks make of the arguments, and what do they say of the call?
     decision     what do those who may keep it back (`DECIDERS`) say: allow, ask somebody first, or deny?
 
 Nothing has happened until then, and nothing says that it has: the call's step is pending. After a crash, or after
@@ -10,14 +11,15 @@ somebody was asked, the call passes all of it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from capabilities.contract.decisions import Decision, Verb, strictest
 from capabilities.contract.spec import ToolSpec
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
+from sessions.loop.hooks import hooked_call
 from sessions.loop.models.replies import Call
 from sessions.loop.trust import decide_trust
 from sessions.models import Step, StepStatus, Turn
@@ -35,6 +37,9 @@ class Prepared:
     step: Step
     arguments: dict[str, Any]
     decision: Decision | None = None
+    #: What hooks did, as the step keeps it, and what the model reads of them beside the result.
+    hooks: tuple[Mapping[str, Any], ...] = ()
+    context: tuple[str, ...] = ()
 
     @property
     def is_asked_for(self) -> bool:
@@ -53,11 +58,13 @@ def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Ou
     arguments = execution.permitted_arguments(turn, spec, call)
     if isinstance(arguments, Outcome):
         return arguments
-    prepared = Prepared(turn, spec, step, arguments)
-    decision = strictest(said for decider in DECIDERS if (said := decider(prepared)) is not None)
+    hooked, did = hooked_call(turn, spec, call, step, arguments)
+    prepared = Prepared(turn, spec, step, dict(hooked.arguments), hooks=did, context=hooked.context)
+    others = (said for decider in DECIDERS if (said := decider(prepared)) is not None)
+    decision = strictest([*hooked.decisions, *others])
     if decision.verb == Verb.DENY:
-        return denied(spec, decision)
-    return Prepared(turn, spec, step, arguments, decision)
+        return replace(denied(spec, decision), hooks=did)
+    return replace(prepared, decision=decision)
 
 
 def denied(spec: ToolSpec, decision: Decision) -> Outcome:

@@ -22,11 +22,13 @@ from capabilities.providers.lessons import Lesson
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
 from sessions.loop.admission import TurnFailed, admit_model_call
-from sessions.loop.batch import answer_calls, can_read_on, release_connection
+from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
+from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong, conversation
+from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
 from sessions.loop.models.replies import CALL_ID, Reply
@@ -75,8 +77,10 @@ def claimed_turn(claim: ledger.Claim) -> Turn:
 def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
     turn = claimed_turn(held.claim)
+    turn.hooks = TurnHooks(turn, held)
     try:
         check_may_start(vars(turn))
+        turn.hooks.resolve_model()
         ledger.finish(held.claim, TurnStatus.DONE, **_answer(turn, held))
     except delegation.Parked:
         return
@@ -96,6 +100,8 @@ def run_turn(held: Held) -> None:
         _end_stopped(held, half.reply)
     except CallStopped:
         _end_stopped(held)
+    finally:
+        turn.hooks.settle()
 
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
@@ -141,6 +147,7 @@ def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -
 def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> dict[str, Any]:
     """Send the conversation; returns what `ledger.record_model_step` takes of the reply."""
     tool_set = carried.tool_set
+    turn.hooks.patch_prompt()
     try:
         talk = conversation(
             turn, past, steps.in_order(), tool_tokens=tool_set.tokens, instructions=tool_set.instructions

@@ -13,6 +13,8 @@ from capabilities.pipeline.stages import is_reader
 from sessions.loop import execution
 from sessions.models import Step, StepKind, Turn
 
+#: Of a call, all that is read here.
+COLUMNS = ("status", "result", "hooked_result", "tool_name", "tool_version__tool")
 _NUMBER = re.compile(r"\s*([1-9][0-9]{0,8})-([1-9][0-9]{0,8})\s*", re.ASCII)
 
 
@@ -22,7 +24,7 @@ def number_of(turn: Turn, step: Step) -> str:
 
 
 def stored_result(number: str, *, session_id: UUID, membership_id: int) -> str:
-    """The whole result of the call with this number, as it is stored. Three queries.
+    """The whole result of the call with this number, as its hooks left it. Three queries.
 
     Raises ToolError where this session has no such call of this member's, where it has no result yet, and where the
     member may not use its tool any more.
@@ -31,14 +33,14 @@ def stored_result(number: str, *, session_id: UUID, membership_id: int) -> str:
     step = None
     if found is not None:
         of_member = Step.objects.filter(turn__session=session_id, turn__membership=membership_id, kind=StepKind.TOOL)
-        columns = of_member.select_related("tool_version").only("status", "result", "tool_name", "tool_version__tool")
+        columns = of_member.select_related("tool_version").only(*COLUMNS)
         step = columns.filter(turn__seq=int(found[1]), index=int(found[2])).first()
     if step is None:
         raise ToolError(f"There is no result {number} in this conversation.")
     if step.is_unanswered:
         raise ToolError(f"The call {number} has no result yet.")
     _check_permitted(step, membership_id)
-    return step.result
+    return step.result_for_model
 
 
 def _check_permitted(step: Step, membership_id: int) -> None:

@@ -155,8 +155,11 @@ class Turn(TenantModel):
     #: whether the session has, or had, anything loaded.
     registry_version: int | None = None
     has_loads = True
-    #: In memory only, and only of a turn that a worker claimed: what its model calls go by.
+    #: In memory only, and only of a turn that a worker claimed: what its model calls go by; the agent's prompt as hooks
+    #: patched it, None where they did not; and its `sessions/loop/hooks.TurnHooks`.
     model: ResolvedModel
+    prompt: str | None = None
+    hooks: Any = None
 
     class Meta(TenantModel.Meta):
         constraints = (
@@ -303,6 +306,10 @@ class Step(TenantModel):
     #: The whole result, and the part of it that the model got to see.
     result = models.TextField(blank=True)
     result_sent = models.TextField(blank=True)
+    #: What hooks made of the result, before it was cut; empty where they left it as it is.
+    hooked_result = models.TextField(blank=True, default="")
+    #: What hooks did at the call, in their order: `capabilities/contract/hook_phases.Trace` as JSON.
+    hooks = models.JSONField(default=list, blank=True)
     #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
     is_malformed = models.BooleanField(default=False)
 
@@ -330,6 +337,11 @@ class Step(TenantModel):
         """Why each tool is or is not in the selection that this model call is the first round of; else nothing. One
         query, unless `verdict_set` is at hand."""
         return self.verdict_set.verdicts if self.verdict_set is not None else []
+
+    @property
+    def result_for_model(self) -> str:
+        """The whole of what the model may read of the result: what hooks took out of it stays out."""
+        return self.hooked_result or self.result
 
     @property
     def is_unanswered(self) -> bool:

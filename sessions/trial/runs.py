@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
-from sessions.loop.batch import release_connection
+from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.models.replies import Call

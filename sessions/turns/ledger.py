@@ -210,13 +210,23 @@ STEPS_AT_ONCE = 33
 _STARTED = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.PENDING),
     dict.fromkeys(
-        ("status", "epoch", "started_at", "tool_name", "arguments", "called_through", "tool_version", "display")
+        (
+            "status",
+            "epoch",
+            "started_at",
+            "tool_name",
+            "arguments",
+            "called_through",
+            "tool_version",
+            "display",
+            "hooks",
+        )
     ),
     ("id",),
 )
 _OUTCOME = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.STARTED),
-    dict.fromkeys(("status", "result", "result_sent", "is_malformed")) | {"ended_at": Now()},
+    dict.fromkeys(("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks")) | {"ended_at": Now()},
     ("id",),
 )
 _PROMPT = Update(
@@ -387,12 +397,22 @@ def finish_step(
     result_sent: str,
     malformed: bool = False,
     untrusted: bool = False,
+    hooked_result: str = "",
+    hooks: Sequence[Mapping[str, Any]] = (),
 ) -> Mapping[str, Any]:
     """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
 
+    `hooked_result` is what hooks made of the result, `hooks` what each of them did, behind what the step has already.
     With the first `untrusted` one, text from outside, the turn and its session hold such text from here on.
     """
-    outcome = {"status": status, "result": result, "result_sent": result_sent, "is_malformed": malformed}
+    outcome = {
+        "status": status,
+        "result": result,
+        "result_sent": result_sent,
+        "is_malformed": malformed,
+        "hooked_result": hooked_result,
+        "hooks": [*step.hooks, *hooks],
+    }
     with transaction.atomic():
         turn = fence(claim, _DONE_UNTRUSTED, untrusted_step=step.index) if untrusted else fence(claim, _DONE)
         is_first = bool(_OUTCOME.rows(step=step.pk, **outcome))
