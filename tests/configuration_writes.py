@@ -16,11 +16,14 @@ from capabilities.access.grants import writes as grants
 from capabilities.access.requests import writes as grant_requests
 from capabilities.access.roles import writes as roles
 from capabilities.agents import writes as agents
+from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.hooks import writes as hooks
 from capabilities.models import (
     Agent,
+    ApprovalRule,
+    AskWhen,
     Category,
     ConnectionTest,
     Effect,
@@ -181,6 +184,21 @@ class Dice:
         entry = {"name": self.name(), "action": action, "settings": settings, "when": {"agents": agents}}
         return hooks.HookContent(entry, is_enabled=self.yes())
 
+    def rule_content(self) -> approval_rules.RuleContent:
+        names: dict[str, Any] = {
+            "toolkit": self.row(Toolkit).name if self.yes() else "",
+            "role": self.row(Role).slug if self.yes() else "",
+            "agent": self.row(Agent).slug if self.yes() else "",
+        }
+        return approval_rules.RuleContent(
+            self.name(),
+            self.random.randrange(200),
+            self.row(Tool).name,
+            **names,
+            when=self.one(AskWhen.values),
+            needs_other_person=self.yes(),
+        )
+
     def toolkit_content(self) -> toolkits.ToolkitContent:
         own = tuple(toolkits.ToolkitLine(tool.name) for tool in self.some_tools())
         return toolkits.ToolkitContent(self.name(), tools=own)
@@ -287,6 +305,15 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
         d.row(Tool), d.row(Category).name, actor=a
+    ),
+    "capabilities.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(
+        d.rule_content(), actor=a
+    ),
+    "capabilities.approval_rules.writes.update_rule": lambda d, a: approval_rules.update_rule(
+        d.row(ApprovalRule), d.rule_content(), actor=a
+    ),
+    "capabilities.approval_rules.writes.delete_rule": lambda d, a: approval_rules.delete_rule(
+        d.row(ApprovalRule), actor=a
     ),
     "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
     "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import PROTECT
 
-from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_slug, not_there
+from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_no_rule, check_slug, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
@@ -18,6 +18,7 @@ from capabilities.models import (
     AgentScope,
     AgentTool,
     AgentToolkit,
+    ApprovalRule,
     LanguageModel,
     LoadingMode,
     Tool,
@@ -130,6 +131,7 @@ def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stam
 def delete_agent(agent: Agent, *, actor: Membership) -> None:
     """Raises ChangeRefused while a session names it: what was said with it stays readable."""
     require(actor, Right.AGENTS)
+    check_no_rule("agent", ApprovalRule.objects.filter(agent=agent))
     if is_used(agent):
         raise ChangeRefused("agent", f"Sessions use {agent}: switch it off instead.", code="in_use")
     record("agent.delete", agent, actor=actor, before=_told(agent))

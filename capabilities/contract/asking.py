@@ -55,12 +55,16 @@ class AskRule:
     def means(self, call: AskedCall) -> bool:
         """Whether the call is one of those that it is about."""
         return (
-            pattern_matches(self.tool_pattern, call.name, call.category)
-            and (self.toolkit_tools is None or call.tool_id in self.toolkit_tools)
+            self.means_tool(call.tool_id, call.name, call.category)
             and (self.agent_id is None or call.agent_id == self.agent_id)
             and (not self.argument or self._means_argument(call.arguments))
             and (self.role_id is None or self.role_id in call.role_ids)
         )
+
+    def means_tool(self, tool_id: int, name: str, category: str) -> bool:
+        """Whether some call of the tool could be one of those."""
+        is_in_toolkit = self.toolkit_tools is None or tool_id in self.toolkit_tools
+        return is_in_toolkit and pattern_matches(self.tool_pattern, name, category)
 
     def _means_argument(self, arguments: Mapping[str, Any]) -> bool:
         """A text is compared as it is, all else as canonical JSON; an argument that is not there is none."""

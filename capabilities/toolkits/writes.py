@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
-from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
+from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.contract.envelope import NO_OVERRIDES, Overrides
@@ -21,6 +21,7 @@ from capabilities.models import (
     AgentScope,
     AgentTool,
     AgentToolkit,
+    ApprovalRule,
     Category,
     Tool,
     Toolkit,
@@ -117,6 +118,7 @@ def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
     if agents:
         names = listed([str(agent) for agent in agents])
         raise ChangeRefused("toolkit", f"Agents use {toolkit}: take it from {names} first.", code="in_use")
+    check_no_rule("toolkit", ApprovalRule.objects.filter(toolkit=toolkit))
     record("toolkit.delete", toolkit, actor=actor, before=audited(toolkit))
     toolkit.delete()
     touch_registry(actor.organisation_id)

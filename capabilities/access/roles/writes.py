@@ -11,12 +11,12 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from capabilities.common.refused import ChangeRefused, check_slug, not_there
+from capabilities.common.refused import ChangeRefused, check_no_rule, check_slug, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import MATRIX, free_short_name
 from capabilities.contract.wire import canonical_json, sha256_hex
-from capabilities.models import Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
+from capabilities.models import ApprovalRule, Category, Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
@@ -126,6 +126,7 @@ def delete_role(role: Role, *, actor: Membership) -> int:
     """Members who have it lose what only it opened; returns how many they are."""
     require(actor, Right.ROLES)
     check_rank(actor, Membership.objects.filter(role_memberships__role=role))
+    check_no_rule("role", ApprovalRule.objects.filter(role=role))
     members = RoleMembership.objects.filter(role=role).count()
     before = _told(role) | {"rules": rules_told(role), "members": members}
     record("role.delete", role, actor=actor, before=before)
