@@ -77,6 +77,11 @@ class Past:
         self.turn = turn
         #: The number of the turn that they begin with: what an earlier call left out stays out.
         self.first = min(first_turn(turn), turn.seq)
+        #: The messages of the turn's last request.
+        self.sent: Sequence[Message] = ()
+        #: Tokens that the messages of a request may take since the provider found one too long; and what it said then.
+        self.most_sent: int | None = None
+        self.refusal = ""
 
     @cached_property
     def blocks(self) -> list[list[Message]]:
@@ -116,6 +121,12 @@ class Past:
             self.most = _most_tokens(self.blocks)
         return left_out
 
+    def compact(self, refusal: str) -> int:
+        """Send at most half as much as last, from now on. Returns the tokens that were sent."""
+        tokens = sum(_tokens([[message] for message in self.sent]))
+        self.most_sent, self.refusal = tokens // 2, refusal
+        return tokens
+
 
 def conversation(
     turn: Turn, past: Past, steps: Sequence[Step], *, tool_tokens: int, instructions: str = ""
@@ -132,10 +143,13 @@ def conversation(
     prompt = "\n\n".join(text for text in (of_agent, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
     room = room_for_messages(turn.model, tool_tokens)
+    if past.most_sent is not None:
+        room = min(room, past.most_sent)
     if len(past.blocks) <= MAX_TURNS and past.most + _most_tokens([head, own]) <= room:
         talk = _whole(head, past.blocks, own)
     else:
         talk = fit(head, past.blocks, own, room, past.sizes)
+    past.sent = talk.messages
     if talk.parts_cut:  # all of them are out, for this once
         return talk
     return replace(talk, turns_cut=past.keep(len(past.blocks) - talk.turns_cut))

@@ -24,6 +24,7 @@ from sessions.loop import delegation, execution
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
+from sessions.loop.compacting import compact
 from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
@@ -122,8 +123,9 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
         try:
             reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
         except ModelError as error:
-            fall_back(turn, held, error)
-            past = Past(turn)
+            if not compact(turn, held, past, error):
+                fall_back(turn, held, error)
+                past = Past(turn)
             continue
         if not reply["tool_calls"]:
             return _final(reply["text"], reply["finish_reason"], reply)
@@ -153,7 +155,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
             turn, past, steps.in_order(), tool_tokens=tool_set.tokens, instructions=tool_set.instructions
         )
     except TooLong as error:
-        raise TurnFailed("context_length", str(error)) from error
+        raise TurnFailed("context_length", past.refusal or str(error)) from error
     admit_model_call(turn, held, steps)
     _tell_cut(turn, held, talk)
     draft, started_at = Draft(held), timezone.now()

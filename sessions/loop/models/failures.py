@@ -19,8 +19,13 @@ from sessions.loop.models.refusals import Refusal
 MAX_SAID = 400
 #: Characters of a refusal that are read for what it teaches.
 MAX_REFUSAL = 2_000
-#: How OpenAI, vLLM, Ollama and llama.cpp say that the messages do not fit the model's window.
-TOO_LONG = re.compile(r"context.(length|size|window)", re.IGNORECASE)
+#: How providers say that the messages do not fit the model's window: OpenAI, vLLM, Mistral, DeepSeek and llama.cpp;
+#: Anthropic; Gemini; xAI; Bedrock; Cohere.
+TOO_LONG = re.compile(
+    r"context.(?:length|size|window|limit)|prompt is too long|request_too_large|input is too long"
+    r"|input token count.{0,60}exceeds|maximum (?:prompt|model|input) length|too many tokens:",
+    re.IGNORECASE,
+)
 #: How providers say that nobody pays any more, and that there is no such model: trying again changes neither.
 NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|insufficient.balance", re.IGNORECASE)
 NO_MODEL = re.compile(
@@ -118,7 +123,7 @@ def _code_of(status: int, words: str) -> tuple[str, bool]:
         return "provider_rate_limit", True
     if status in RETRIED_STATUSES or status >= 500:
         return "provider_error", True
-    if TOO_LONG.search(words):
+    if status == 413 or TOO_LONG.search(words):
         return "context_length", False
     return ("model_gone" if NO_MODEL.search(words) else "provider_rejected"), False
 
