@@ -44,6 +44,7 @@ from capabilities.providers import environment as environment_provider
 from capabilities.providers import learning, listings
 from capabilities.providers import writes as providers
 from capabilities.registry import registry
+from capabilities.runtime_config import writes as runtime_config
 from capabilities.services import writes as services
 from capabilities.toolkits import writes as toolkits
 from toolhub.tenants import access
@@ -176,6 +177,15 @@ class Dice:
     def agent_content(self) -> agents.AgentContent:
         own = tuple(tool.name for tool in self.some_tools())
         return agents.AgentContent(self.name(), "A", self.row(LanguageModel), tools=own, starts_with_core=self.yes())
+
+    def runtime_layer(self) -> runtime_config.LayerOf:
+        return self.one(
+            [
+                runtime_config.ORGANISATION,
+                runtime_config.LayerOf(provider=self.row(Provider)),
+                runtime_config.LayerOf(agent=self.row(Agent)),
+            ]
+        )
 
     def hook_content(self) -> hooks.HookContent:
         actions = [("ask", {"message": "m"}), ("append_note", {"text": "t"}), ("set_model", {"model": "scripted"})]
@@ -314,6 +324,18 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.approval_rules.writes.delete_rule": lambda d, a: approval_rules.delete_rule(
         d.row(ApprovalRule), actor=a
+    ),
+    "capabilities.runtime_config.writes.set_runtime_config": lambda d, a: runtime_config.set_runtime_config(
+        d.runtime_layer(), {"tools": {d.row(Tool).name: {"timeout_sec": 9}}}, actor=a
+    ),
+    "capabilities.runtime_config.writes.set_tool_knobs": lambda d, a: runtime_config.set_tool_knobs(
+        d.runtime_layer(), d.row(Tool).name, {"ask": "off"} if d.yes() else {}, actor=a
+    ),
+    "capabilities.runtime_config.writes.set_shared_knobs": lambda d, a: runtime_config.set_shared_knobs(
+        d.runtime_layer(), d.one(["", "zeus"]), {"result_min_chars": 700}, actor=a
+    ),
+    "capabilities.runtime_config.writes.clear_runtime_config": lambda d, a: runtime_config.clear_runtime_config(
+        d.runtime_layer(), actor=a
     ),
     "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
     "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),

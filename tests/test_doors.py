@@ -106,7 +106,7 @@ ROOMS = {
         "policies",
         "toolkits",
         "agents",
-        "hooks approval_rules",
+        "hooks approval_rules runtime_config",
         "starter",
         "api apps audit_targets management urls",
     ),

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
+from capabilities.contract.envelope import Envelope
+
 
 class ToolError(Exception):
     """The tool cannot do this; the message is one sentence that the model can act on.
@@ -63,3 +65,5 @@ class ToolContext:
     untrusted: threading.Event = field(default_factory=threading.Event)
     #: The key of the agent that calls; None for a run by hand.
     agent_id: int | None = None
+    #: The knobs in force for the call.
+    envelope: Envelope | None = None

@@ -15,6 +15,8 @@ from capabilities.contract.patterns import matching_pattern
 
 #: Stands for a value that cannot be read. None is no value either.
 MALFORMED: Final = object()
+#: The type of a knob that is a list of programs.
+PROGRAM_LIST: Final = "names"
 #: Programs of one list, and characters of one name.
 MAX_NAMES = 100
 PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -35,7 +37,8 @@ class Value:
 
     value: Any
     note: str = ""
-    #: How it differs: `malformed`, `clamped`, `dropped`, or empty.
+    #: How it differs: `malformed`, `clamped`, `dropped` (a part of it cannot be read), `repeated` (a part is there
+    #: twice), or empty.
     kind: str = ""
 
     @property
@@ -119,6 +122,7 @@ def _names(knob: Knob, written: Any) -> Value:
         return Value(MALFORMED, f"{shown(written)} is not a list of names", "malformed")
     kept: dict[str, None] = {}
     notes: list[str] = []
+    repeated: list[str] = []
     for each in written:
         name = each.strip() if isinstance(each, str) else ""
         if not PROGRAM.fullmatch(name):
@@ -126,16 +130,17 @@ def _names(knob: Knob, written: Any) -> Value:
         elif name in NOT_LISTABLE:
             notes.append(f"{name} runs other programs, or is a word of the shell")
         elif name in kept:
-            notes.append(f"{name} is there twice")
+            repeated.append(f"{name} is there twice")
         elif len(kept) == MAX_NAMES:
             notes.append(f"only {MAX_NAMES} names are kept")
             break
         else:
             kept[name] = None
-    return Value(tuple(kept), "; ".join(notes[:5]), "dropped" if notes else "")
+    kind = "dropped" if notes else "repeated" if repeated else ""
+    return Value(tuple(kept), "; ".join([*notes, *repeated][:5]), kind)
 
 
-_READERS = {"number": _number, "integer": _number, "choice": _choice, "switch": _switch, "names": _names}
+_READERS = {"number": _number, "integer": _number, "choice": _choice, "switch": _switch, PROGRAM_LIST: _names}
 
 
 def shown(written: Any) -> str:
@@ -231,7 +236,7 @@ ALL_KNOBS = (
         "Names of the programs that a command may call, where commands are on allow-list. A program on the list may do"
         " whatever its arguments make it do.",
         default=(),
-        type="names",
+        type=PROGRAM_LIST,
         tools=("shell",),
         is_safety=True,
     ),
@@ -302,6 +307,15 @@ def knobs_of(name: str, category: str) -> list[Knob]:
 def plain(value: Any) -> Any:
     """The value as JSON has it."""
     return list(value) if isinstance(value, tuple) else value
+
+
+def in_words(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,g}" if isinstance(value, float) and value < 10**6 else shown(value).strip("'")
 
 
 def safety_knobs(names: Iterable[str]) -> list[str]:

@@ -77,7 +77,7 @@ class Note:
     #: Such as `tools.shell.timeout_sec`.
     where: str
     text: str
-    #: `malformed` (it says nothing), `clamped`, `dropped` (a part of it says nothing) or `unknown`.
+    #: `malformed` (it says nothing), `clamped`, `dropped` (a part of it says nothing), `repeated` or `unknown`.
     kind: str
 
 

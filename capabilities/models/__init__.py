@@ -32,6 +32,7 @@ from capabilities.models.permissions import (
     RoleRule,
 )
 from capabilities.models.policies import Policy, PolicyProfile
+from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
@@ -80,6 +81,8 @@ __all__ = [
     "RoleMembership",
     "RoleMode",
     "RoleRule",
+    "RuntimeConfig",
+    "RuntimeLayer",
     "Scratchpad",
     "Series",
     "SeriesPoint",

@@ -33,6 +33,8 @@ class ToolkitTool(TenantModel):
     #: Seconds, and characters of a result; empty: the tool's own.
     timeout = models.FloatField(null=True, blank=True)
     max_result_chars = models.PositiveIntegerField(null=True, blank=True)
+    #: Further knobs by name, as `capabilities/contract/knobs.py` has them.
+    knobs = models.JSONField(default=dict, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["toolkit", "tool"], name="toolkit_tool_once"),)

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.models import FilteredRelation, Q, QuerySet
 
-from capabilities.contract.envelope import NO_OVERRIDES, Overrides
+from capabilities.contract.envelope import NO_OVERRIDES, Overrides, overrides_of
 from capabilities.contract.loading import META_TOOLS, RESERVED_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitTool
@@ -199,7 +199,7 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
         own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)), **spec_annotations()
     ).filter(pk__in=_brought_by(agent, bundles, kits, meta), current_version__isnull=False)
     found: dict[int, Row] = {}
-    for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars in tools.values_list(
+    for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars, knobs in tools.values_list(
         *SPEC,
         "category__is_core",
         "own__position",
@@ -208,12 +208,13 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
         "toolkit_tools__position",
         "toolkit_tools__timeout",
         "toolkit_tools__max_result_chars",
+        "toolkit_tools__knobs",
     ):
         row = found.get(columns[0])
         if row is None:
             row = found[columns[0]] = Row(spec_of(columns), is_core, place, bool(is_deferred))
         if kit in kits:
-            row.kits[kit] = (kit_place, Overrides(timeout, chars))
+            row.kits[kit] = (kit_place, overrides_of(timeout, chars, knobs))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -12,8 +12,9 @@ from django.db.models import Q, QuerySet
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
-from capabilities.common.rights import configuration_write, require
-from capabilities.contract.envelope import NO_OVERRIDES, Overrides
+from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
+from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides, overrides_of
+from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
@@ -45,11 +46,13 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class ToolkitLine:
-    """A tool of a toolkit; seconds and characters where the toolkit says something else than the tool."""
+    """A tool of a toolkit; seconds and characters where the toolkit says something else than the tool, and further
+    knobs by name."""
 
     tool: str
     timeout: float | None = None
     max_result_chars: int | None = None
+    knobs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def install_toolkit(organisation: Organisation, content: ToolkitContent) -> Tool
 
 def _create(organisation_id: int, content: ToolkitContent, actor: Membership | None) -> Toolkit:
     toolkit = Toolkit(organisation_id=organisation_id)
+    _require_for_safety(actor, (), content.tools)
     _write(toolkit, content)
     record("toolkit.create", toolkit, actor=actor, after=audited(toolkit))
     touch_registry(organisation_id)
@@ -101,6 +105,7 @@ def update_toolkit(
         if toolkit_stamp(toolkit) != stamp:
             raise ChangedMeanwhile("The toolkit has been changed in the meantime.")
     before = audited(toolkit)
+    _require_for_safety(actor, content_of(toolkit).tools, content.tools)
     _write(toolkit, content)
     after = audited(toolkit)
     if before != after:
@@ -124,6 +129,21 @@ def delete_toolkit(toolkit: Toolkit, *, actor: Membership) -> None:
     touch_registry(actor.organisation_id)
 
 
+def _require_for_safety(actor: Membership | None, stored: Iterable[ToolkitLine], wanted: Iterable[ToolkitLine]) -> None:
+    """Raise ChangeForbidden for a knob that decides what a call may do, unless the actor administers policies too."""
+
+    def knobs(lines: Iterable[ToolkitLine]) -> dict[str, dict[str, Any]]:
+        found = {line.tool: {name: line.knobs[name] for name in safety_knobs(line.knobs)} for line in lines}
+        return {tool: said for tool, said in found.items() if said}
+
+    before, after = knobs(stored), knobs(wanted)
+    if before == after or actor is None or may_administer(actor, Right.POLICIES):
+        return
+    tool = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))[0]
+    names = ", ".join(sorted({*before.get(tool, ()), *after.get(tool, ())}))
+    raise ChangeForbidden("tools", f"{tool}: to change {names} needs the admin right policies too.")
+
+
 def toolkit_stamp(toolkit: Toolkit) -> str:
     """What tells the toolkit as it is stored from what it was or will be. Three queries."""
     stored = Toolkit.objects.filter(pk=toolkit.pk).first()
@@ -138,8 +158,8 @@ def audited(toolkit: Toolkit) -> dict[str, Any]:
         "name": toolkit.name,
         "description": toolkit.description,
         "tools": [
-            {"tool": name, "timeout": timeout, "max_result_chars": chars}
-            for name, timeout, chars in lines.values_list("tool__name", "timeout", "max_result_chars")
+            {"tool": name, "timeout": timeout, "max_result_chars": chars} | ({"knobs": knobs} if knobs else {})
+            for name, timeout, chars, knobs in lines.values_list("tool__name", "timeout", "max_result_chars", "knobs")
         ],
         "categories": list(categories.values_list("category__name", flat=True)),
     }
@@ -167,6 +187,7 @@ def _write(toolkit: Toolkit, content: ToolkitContent) -> None:
             position=number,
             timeout=line.timeout,
             max_result_chars=line.max_result_chars,
+            knobs=dict(line.knobs),
         )
         for number, line in enumerate(content.tools, start=1)
     )
@@ -205,7 +226,21 @@ def _known_tools(lines: Sequence[ToolkitLine]) -> dict[str, int]:
         if line.max_result_chars is not None and not MIN_RESULT_CHARS <= line.max_result_chars <= MAX_RESULT_CHARS:
             limits = f"{MIN_RESULT_CHARS:,} to {MAX_RESULT_CHARS:,}"
             raise ChangeRefused("tools", f"{line.tool}: give {limits} characters of a result, or none.")
+        check_further(line)
     return keys
+
+
+def check_further(line: ToolkitLine) -> None:
+    """Raise ChangeRefused for a further knob that is none, that the tool does not have, or with a wrong value."""
+    for name, value in line.knobs.items():
+        knob = KNOBS.get(name)
+        if knob is None or name in OWN_FIELDS:
+            raise ChangeRefused("tools", f"{line.tool}: there is no further knob {str(name)[:60]}.")
+        if not knob.is_of(line.tool, ""):
+            raise ChangeRefused("tools", f"{line.tool} has no {name}.")
+        read = knob.read(value)
+        if read.note and read.kind != "repeated":
+            raise ChangeRefused("tools", f"{line.tool}, {name}: {read.note}.")
 
 
 def _known_categories(names: Sequence[str]) -> list[int]:
@@ -303,6 +338,7 @@ def overrides_in_words(overrides: Overrides) -> str:
     timeout, chars = overrides.timeout, overrides.max_result_chars
     words = [] if timeout is None else [f"timeout {timeout:g} s"]
     words += [] if chars is None else [f"{chars:,} characters"]
+    words += [f"{KNOBS[name].title.lower()} {in_words(value)}" for name, value in overrides.more]
     return ", ".join(words) or "as the tool says"
 
 
@@ -351,8 +387,8 @@ def overrides_in(toolkit_ids: Collection[int]) -> dict[int, dict[int, Overrides]
     """{toolkit: {tool: overrides}}: of listed tools what is said, of those of its categories nothing. Two queries."""
     found: dict[int, dict[int, Overrides]] = {key: {} for key in toolkit_ids}
     lines = ToolkitTool.objects.filter(toolkit__in=toolkit_ids).order_by("position")
-    for key, tool, timeout, chars in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars"):
-        found[key][tool] = Overrides(timeout, chars)
+    for key, tool, *said in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
+        found[key][tool] = overrides_of(*said)
     whole = ToolkitCategory.objects.filter(toolkit__in=toolkit_ids, category__tools__isnull=False)
     for key, tool in whole.values_list("toolkit_id", "category__tools__pk"):
         found[key].setdefault(tool, NO_OVERRIDES)

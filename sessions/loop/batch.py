@@ -174,7 +174,7 @@ def _run(held: Held, ready: Prepared) -> Outcome:
     left = held.deadline(turn.deadline_at) - time.monotonic()
     key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
     context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
-    most = execution.result_cap_of(spec.envelope.max_result_chars, turn.model.context_window)
+    most = execution.result_cap_of(spec.envelope, turn.model.context_window)
     context = replace(context, max_result_chars=most)
     credential = execution.credential_of(spec)
     release_connection()

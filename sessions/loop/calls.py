@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.candidates import Candidate
+from capabilities.pipeline.runtime_layers import in_force
 from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, narrowed
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
+from sessions.loop.runtime import layers_of
 from sessions.models import StepStatus, Turn
 from sessions.selection.queries import meta_tools, situation_of
 
@@ -36,7 +38,12 @@ class ResolvedCall:
 
 
 def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedCall:
-    """No query for a tool that is at hand."""
+    """The tool with its envelope in force. No query for one that is at hand."""
+    wanted = _meant(turn, call, at_hand)
+    return wanted if wanted.spec is None else replace(wanted, spec=in_force(wanted.spec, layers_of(turn)))
+
+
+def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedCall:
     spec = at_hand.get(call.name)
     if spec is None:
         return ResolvedCall(call, answer=not_at_hand(turn, call.name))

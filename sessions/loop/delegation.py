@@ -21,11 +21,14 @@ from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentScope, Tool, ToolKind
+from capabilities.pipeline.runtime_layers import in_force
+from capabilities.pipeline.specs import current_specs
 from capabilities.services.writes import acts_as_organisation
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
+from sessions.loop.runtime import layers_of
 from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust, untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
@@ -188,7 +191,7 @@ def settle(turn: Turn, held: Held, *, can_read_on: bool = False) -> None:
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
                 number = number_of(turn, child.parent_step) if can_read_on else ""
-                outcome = outcome_of(child, turn.model.context_window, step=number)
+                outcome = outcome_of(child, _cap(turn, child), step=number)
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if any(child.is_open for child in waiting):
             _go_no_further(turn, held)
@@ -199,7 +202,7 @@ def settle(turn: Turn, held: Held, *, can_read_on: bool = False) -> None:
 def _unsettled(turn: Turn) -> QuerySet[Turn]:
     """The children whose call has no answer yet. One query."""
     children = Turn.objects.filter(parent_step__turn=turn, parent_step__status=StepStatus.STARTED)
-    return children.select_related("agent", "parent_step__tool_version").order_by("parent_step__call_index")
+    return children.select_related("agent", "parent_step").order_by("parent_step__call_index")
 
 
 def _go_no_further(turn: Turn, held: Held) -> None:
@@ -208,23 +211,28 @@ def _go_no_further(turn: Turn, held: Held) -> None:
         raise CallStopped
 
 
-def outcome_of(child: Turn, context_window: int, *, step: str = "") -> Outcome:
-    """What the agent that asked gets to read; `context_window` is its model's, in tokens, `step` the number by which it
-    can read on."""
+def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
+    """What the agent that asked gets to read: at most `cap` characters, and with `step`, the number of the call, how to
+    read on."""
     place: dict[str, Any] = {"agent": child.agent.slug, "session": str(child.session_id), "turn": str(child.pk)}
     if child.status != TurnStatus.DONE:
         why = child.error_message or child.get_status_display()
         failed = execution.failure(f"{child.agent.slug} did not answer: {why}", **place)
         return replace(failed, untrusted=child.untrusted_since is not None)
     text = json.dumps({"success": True, **place, "answer": child.answer}, ensure_ascii=False)
-    sent = cut(text, _cap(child, context_window), step=step)
+    sent = cut(text, cap, step=step)
     return Outcome(StepStatus.DONE, text, sent, untrusted=child.untrusted_since is not None)
 
 
-def _cap(child: Turn, context_window: int) -> int:
-    version = child.parent_step.tool_version if child.parent_step else None
-    most = version.max_result_chars if version else settings.TOOLHUB_MIN_RESULT_CHARS
-    return execution.result_cap_of(most, context_window)
+def _cap(turn: Turn, child: Turn) -> int:
+    """Characters of the child's answer that the turn's model gets to see: the least, where the tool is gone since."""
+    version_id = child.parent_step.tool_version_id if child.parent_step else None
+    found = current_specs(
+        [version_id] if version_id else [], organisation_id=turn.organisation_id, at=turn.registry_version
+    )
+    if not found:
+        return int(settings.TOOLHUB_MIN_RESULT_CHARS)
+    return execution.result_cap_of(in_force(found[0], layers_of(turn)).envelope, turn.model.context_window)
 
 
 def _answer(claim: Claim, step: Step, outcome: Outcome) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from capabilities.common.confined import ConfinedError
 from capabilities.common.confined import run as run_confined
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.schemas import complaints
@@ -281,7 +282,7 @@ def masked_in(text: str, secrets: Sequence[str]) -> str:
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str = "") -> Outcome:
     """The outcome with the part of its result, as hooks left it, that the model gets to see. With `step`, the number of
     the call, the model also reads how to read on."""
-    cap = result_cap_of(spec.envelope.max_result_chars, context_window)
+    cap = result_cap_of(spec.envelope, context_window)
     named = "" if is_reader(spec) else step
     result, words = outcome.hooked_result or outcome.result, "\n".join(outcome.context)
     if words:
@@ -292,13 +293,13 @@ def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str =
     return replace(outcome, result_sent=cut(result, cap, step=named))
 
 
-def result_cap_of(max_result_chars: int, context_window: int) -> int:
-    """Characters of one result that a model with this window gets to see."""
+def result_cap_of(envelope: Envelope, context_window: int) -> int:
+    """Characters of one result under this envelope that a model with this window gets to see."""
     return result_cap(
-        max_result_chars,
+        envelope.max_result_chars,
         context_window,
-        share=settings.TOOLHUB_RESULT_SHARE,
-        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
+        share=envelope.result_context_share_ratio,
+        minimum=envelope.result_min_chars,
     )
 
 
@@ -328,6 +329,7 @@ def context_of(
         workspace=Path(settings.WORKSPACES_DIR) / str(organisation_id),
         now=timezone.now,
         timeout=max(0.0, min(spec.envelope.timeout, seconds_left)),
+        envelope=spec.envelope,
     )
 
 

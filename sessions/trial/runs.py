@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from capabilities.pipeline.runtime_layers import in_force, layers_for
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.connections import release_connection
@@ -93,7 +94,7 @@ def _outcome(run: TrialRun) -> Outcome:
     specs = current_specs([run.tool_version_id])
     if not specs:
         return execution.failure(CHANGED, status=StepStatus.REFUSED)
-    (spec,) = specs
+    spec = in_force(specs[0], layers_for(run.organisation_id))
     member = run.membership
     if not member.has_access(Access.MEMBER):
         return execution.failure(NO_MEMBER, status=StepStatus.REFUSED)
@@ -103,6 +104,8 @@ def _outcome(run: TrialRun) -> Outcome:
     arguments = execution.read_arguments(spec, Call("", spec.name, run.arguments), run.organisation_id)
     if isinstance(arguments, Outcome):
         return arguments
+    if spec.envelope.timeout > run.tool_version.timeout:
+        TrialRun.objects.filter(pk=run.pk).update(deadline_at=from_now(spec.envelope.timeout + GRACE))
     context = execution.context_of(spec, run.organisation_id, member.pk)
     context = replace(context, idempotency_key=str(run.public_id))
     credential = execution.credential_of(spec)

@@ -1,0 +1,17 @@
+"""The runtime settings that a turn's calls are under."""
+
+from __future__ import annotations
+
+from capabilities.pipeline.runtime_layers import Layers, layers_for
+from sessions.models import Turn
+
+
+def layers_of(turn: Turn) -> Layers:
+    """Those of its organisation, of the provider that answers it now, and of its agent. One query; none where they were
+    read at the turn's registry version."""
+    return layers_for(
+        turn.organisation_id,
+        provider_id=turn.model.provider.public_id,
+        agent_id=turn.agent_id,
+        at=turn.registry_version,
+    )
