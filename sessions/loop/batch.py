@@ -18,18 +18,18 @@ from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from capabilities.kinds.builtin import display
 from capabilities.pipeline.specs import current_specs
-from sessions.loop import delegation, execution
+from sessions.loop import asking, delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
 from sessions.loop.hooks import hooked_outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
-from sessions.loop.preparing import Prepared, denied, prepare
+from sessions.loop.preparing import Prepared, prepare
 from sessions.loop.steps import Steps
 from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust
-from sessions.models import Step, StepStatus, ToolSet, Turn
+from sessions.models import Approval, ApprovalStatus, Step, StepStatus, ToolSet, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
 from sessions.turns.held import Held
@@ -110,27 +110,59 @@ def _answer_call(
     if has_begun and Turn.objects.filter(parent_step=known).exists():
         steps.was_delegated = True
         return  # another agent has it
+    approval = steps.approvals.get(known.pk)
+    if approval is not None and approval.status == ApprovalStatus.PENDING:
+        steps.was_asked = True
+        return  # a person has it
     raw = step.tool_calls[known.call_index]
     call = Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
     wanted = meant(turn, call, names)
     spec = wanted.spec
     is_delegation = wanted.answer is None and delegation.is_delegation(spec)
-    if has_begun and not (is_delegation or _may_repeat(spec, known)):
+    answer = None if approval is None else _answered(approval, spec)
+    if has_begun and answer is None and not (is_delegation or _may_repeat(spec, known)):
         _finish(turn, held, known, execution.outcome_unknown())
         return
-    ready = _prepared(turn, wanted, known)
+    ready = answer or _prepared(turn, wanted, known)
     fields = _meant_fields(turn, wanted, ready)
-    if is_delegation and isinstance(ready, Prepared):
-        steps.was_delegated = True
-        delegation.hand_over(held, ready, **fields)
-        return
-    if not has_begun:
-        ledger.start_step(held.claim, known, **fields)
+    if isinstance(ready, Prepared):
+        if approval is not None and not has_begun:
+            ready = asking.why_not_as_approved(approval, ready) or ready
+        elif approval is None and asking.takes_a_person(ready):
+            if has_begun:  # and asked for only since then
+                _finish(turn, held, known, execution.outcome_unknown())
+                return
+            refused = asking.ask(held.claim, ready, **fields)
+            if refused is None:
+                steps.was_asked = True
+                return
+            ready = refused
+    if approval is not None and isinstance(ready, Prepared):
+        ready = replace(ready, context=(asking.receipt_of(approval), *ready.context))
+        fields["approval_id"] = approval.pk
+    try:
+        if is_delegation and isinstance(ready, Prepared):
+            steps.was_delegated = True
+            delegation.hand_over(held, ready, **fields)
+            return
+        if not has_begun:
+            ledger.start_step(held.claim, known, **fields)
+    except ledger.ApprovalNotUsable:  # used, or out of time, since it was read
+        ready = asking.used_up()
+        ledger.start_step(held.claim, known, **{**fields, "approval_id": None})
     outcome = _run(held, ready) if isinstance(ready, Prepared) else replace(ready, hooks=())
     if spec is not None:
         number = number_of(turn, known) if READ_RESULT in names else ""
         outcome = execution.capped(outcome, spec, turn.model.context_window, step=number)
     _finish(turn, held, known, outcome)
+
+
+def _answered(approval: Approval, spec: ToolSpec | None) -> Outcome | None:
+    """What a person's answer makes of the call without a run of its tool; None where it may go its way. One query."""
+    outcome = asking.answer_of(approval)
+    if outcome is None and (spec is None or spec.version_id != approval.tool_version_id):
+        return asking.reversioned() if asking.is_reversioned(approval) else None
+    return outcome
 
 
 def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
@@ -144,10 +176,7 @@ def _prepared(turn: Turn, wanted: ResolvedCall, step: Step) -> Prepared | Outcom
         return wanted.answer
     if wanted.spec is None:
         return execution.inactive(wanted.call.name)
-    ready = prepare(turn, wanted.spec, wanted.call, step)
-    if isinstance(ready, Prepared) and ready.is_asked_for and ready.decision is not None:
-        return denied(ready.spec, ready.decision)  # nobody can be asked yet
-    return ready
+    return prepare(turn, wanted.spec, wanted.call, step)
 
 
 def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:

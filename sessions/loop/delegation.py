@@ -45,7 +45,7 @@ NAMED = 20
 
 
 class Parked(Exception):
-    """The turn waits for other agents; nobody holds it any more."""
+    """The turn waits for other agents, or for people; nobody holds it any more."""
 
 
 @dataclass(frozen=True)
@@ -182,21 +182,23 @@ def _agents_there_are() -> str:
 # -- Take back --------------------------------------------------------------------------------------------------------
 
 
-def settle(turn: Turn, held: Held, *, can_read_on: bool = False) -> None:
-    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one.
+def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool = False) -> None:
+    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one, or for
+    a person: `was_asked` says that a call waits for one, or did when it was looked at.
 
     `can_read_on` says whether the round has the tool that reads on in a long answer.
     """
-    while waiting := list(_unsettled(turn)):
+    while (waiting := list(_unsettled(turn))) or was_asked:
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
                 number = number_of(turn, child.parent_step) if can_read_on else ""
                 outcome = outcome_of(child, _cap(turn, child), step=number)
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
-        if any(child.is_open for child in waiting):
+        if was_asked or any(child.is_open for child in waiting):
             _go_no_further(turn, held)
             if park(held.claim):
                 raise Parked(str(turn.pk))
+            was_asked = False
 
 
 def _unsettled(turn: Turn) -> QuerySet[Turn]:

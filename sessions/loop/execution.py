@@ -45,6 +45,7 @@ from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
 from sessions.loop.tool_threads import ToolRun, tool_threads
 from sessions.models import StepStatus, Turn
+from sessions.turns.asked import is_tool_run
 from toolhub.tenants.audit.denials import record_denial
 from toolhub.tenants.models import Membership
 
@@ -243,6 +244,7 @@ def run_bounded(
     returned: list[str | ToolError] = []
 
     def run() -> None:
+        is_tool_run.set(True)
         try:
             returned.append(as_text(function()))
         except ToolError as error:

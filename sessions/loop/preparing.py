@@ -18,6 +18,7 @@ from typing import Any
 from capabilities.contract.decisions import Decision, Verb, strictest
 from capabilities.contract.spec import ToolSpec
 from sessions.loop import execution
+from sessions.loop.asking import decide_asking
 from sessions.loop.execution import Outcome
 from sessions.loop.hooks import hooked_call
 from sessions.loop.models.replies import Call
@@ -49,7 +50,7 @@ class Prepared:
 
 #: Says whether a call may run, or nothing. It raises nothing, and changes nothing.
 Decider = Callable[[Prepared], Decision | None]
-DECIDERS: tuple[Decider, ...] = (decide_trust,)
+DECIDERS: tuple[Decider, ...] = (decide_asking, decide_trust)
 
 
 def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Outcome:

@@ -35,7 +35,7 @@ from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.usage import Usage
 from sessions.loop.prefix import prefix_of, remembered
-from sessions.loop.steps import Steps, steps_of
+from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
@@ -115,9 +115,12 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
                 return _final(last.text, last.finish_reason)
             at_limit = last.round >= most
             answer_calls(turn, held, last, steps, at_limit=at_limit)
-            if steps.was_delegated:
-                delegation.settle(turn, held, can_read_on=can_read_on(turn, last))
-                steps = steps_of(turn)
+            if steps.waits:
+                reads_on = steps.was_delegated and can_read_on(turn, last)
+                delegation.settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
+                steps = read_steps(turn)
+                if any(call.is_unanswered for call in steps.calls):
+                    continue  # a person answered meanwhile
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
         try:

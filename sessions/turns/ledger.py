@@ -45,6 +45,7 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
+from sessions.turns.asked import ApprovalNotUsable, mark_used
 from sessions.turns.endings import AFTERMATH, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
     COUNTERS,
@@ -71,7 +72,16 @@ from toolhub.tenants.scope import system_scope
 from toolhub.tenants.statements import Insert, Param, Update, param
 
 #: What others know as the ledger's, from the rooms behind it.
-__all__ = ["CancelRequested", "Claim", "Conflict", "LeaseLost", "LedgerError", "QueueFull", "from_now"]
+__all__ = [
+    "ApprovalNotUsable",
+    "CancelRequested",
+    "Claim",
+    "Conflict",
+    "LeaseLost",
+    "LedgerError",
+    "QueueFull",
+    "from_now",
+]
 
 
 # -- Claim and hold ---------------------------------------------------------------------------------------------------
@@ -357,16 +367,18 @@ def _insert_steps(steps: Sequence[Step]) -> None:
             step.pk, step._state.adding = key, False
 
 
-def start_step(claim: Claim, step: Step, **fields: Any) -> None:
+def start_step(claim: Claim, step: Step, *, approval_id: int | None = None, **fields: Any) -> None:
     """Write down that a pending call begins now, with what is known of it only now: from here on a crash leaves its
-    outcome unknown. One transaction.
+    outcome unknown. One transaction, in which the approval that lets it begin is used.
 
-    Raises CancelRequested for a turn that was cancelled, or whose member or agent may not go on: what would begin after
-    that never happens.
+    Raises ApprovalNotUsable where that was used or is too old; and CancelRequested for a turn that was cancelled, or
+    whose member or agent may not go on: what would begin after that never happens.
     """
     with transaction.atomic():
         turn = fence(claim, EVENT)
         check_may_start(turn)
+        if approval_id is not None:
+            mark_used(approval_id)
         begun = {"status": StepStatus.STARTED, "epoch": claim.epoch, "started_at": timezone.now(), **fields}
         columns = {name: begun.get(_STEP[name], getattr(step, _STEP[name])) for name in _STARTED.changes}
         if not _STARTED.rows(step=step.pk, **columns):

@@ -1,0 +1,248 @@
+"""Calls of which somebody is asked first: who says so, what is asked, and what the answer makes of the call.
+
+An answer never runs anything: it lets the turn go on, and the call passes its whole way again. What is approved runs if
+the call is still the one that was shown, and only once.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+from django.utils import timezone
+
+from capabilities.approval_rules.queries import ask_rules, role_ids
+from capabilities.contract.asking import (
+    ALWAYS,
+    ASK_USER,
+    FIRST_IN_SESSION,
+    MAX_SHOWN,
+    NEVER,
+    AskedCall,
+    digest_of,
+    first_rule,
+)
+from capabilities.contract.decisions import Decision, Terms, Verb, strictest
+from capabilities.contract.spec import BUILTIN, ToolSpec
+from capabilities.contract.wire import canonical_json
+from capabilities.models import Tool
+from sessions.access import own_session
+from sessions.loop import execution
+from sessions.loop.execution import Outcome
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent, StepStatus, consent_in_force
+from sessions.turns import asked
+from sessions.turns.fencing import Claim
+
+if TYPE_CHECKING:
+    from sessions.loop.preparing import Prepared
+
+#: What the knob `ask` of an envelope says, as a rule's `when`.
+KNOB = {"off": NEVER, "first_time": FIRST_IN_SESSION, "always": ALWAYS}
+
+# -- Who says that somebody is asked ----------------------------------------------------------------------------------
+
+
+def decide_asking(prepared: Prepared) -> Decision | None:
+    """What the organisation's approval rules and the tool's runtime settings say of the call, and whether a consent
+    answers it.
+
+    No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
+    """
+    said = [each for each in (_by_rule(prepared), _by_setting(prepared)) if each is not None]
+    decision = strictest(said)
+    if decision.verb == Verb.ASK and decision.terms.allows_consent and has_consent(prepared, decision.terms):
+        return Decision(Verb.ALLOW, "consent", for_log=f"consent in place of {decision.source}")
+    return decision if said else None
+
+
+def _by_rule(prepared: Prepared) -> Decision | None:
+    turn, spec = prepared.turn, prepared.spec
+    rules = ask_rules(turn.organisation_id, turn.registry_version)
+    if not rules:
+        return None
+    call = AskedCall(
+        tool_id=spec.tool_id,
+        name=spec.name,
+        category=spec.category,
+        agent_id=turn.agent_id,
+        arguments=prepared.arguments,
+        read_roles=lambda: role_ids(turn.membership_id),
+    )
+    rule = first_rule(rules, call)
+    if rule is None:
+        return None
+    why = rule.message or f"The approval rule {rule.name} asks before {spec.name} runs."
+    terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
+    return _asking(rule.when, f"rule {rule.name}", why, terms)
+
+
+def _by_setting(prepared: Prepared) -> Decision | None:
+    """A word that is none of ours asks each time."""
+    when = KNOB.get(prepared.spec.envelope.ask, ALWAYS)
+    why = f"The runtime settings of {prepared.spec.name} ask before it runs."
+    return None if when == NEVER else _asking(when, "setting ask", why, Terms(allows_consent=when == FIRST_IN_SESSION))
+
+
+def _asking(when: str, source: str, why: str, terms: Terms) -> Decision:
+    if when == NEVER:
+        return Decision(Verb.ALLOW, source, for_log=f"{source}: never")
+    waits = "Not run: it runs when a person approves it."
+    return Decision(Verb.ASK, source, for_model=waits, for_people=why, for_log=f"{source}: {when}", terms=terms)
+
+
+def has_consent(prepared: Prepared, terms: Terms) -> bool:
+    """Whether somebody has allowed this member's calls of this version of the tool before, for this session or until a
+    time to come. Where another person must answer, the member's own consent is none. One query, and a query or two for
+    each level that the session is below the member's own."""
+    turn = prepared.turn
+    here = Q(session=None) | Q(session=own_session(turn.session))
+    consents = Consent.objects.filter(
+        consent_in_force(), here, membership=turn.membership_id, tool_version=prepared.spec.version_id
+    )
+    if terms.needs_other_person:
+        consents = consents.exclude(granted_by=turn.membership_id)
+    return consents.exists()
+
+
+# -- What is asked ----------------------------------------------------------------------------------------------------
+
+
+def is_question(spec: ToolSpec) -> bool:
+    """Whether a call of the tool is a question to the member."""
+    return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
+
+
+def takes_a_person(prepared: Prepared) -> bool:
+    """Whether a person has to answer before the call goes on."""
+    return prepared.is_asked_for or is_question(prepared.spec)
+
+
+def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
+    """Ask somebody of this pending call; `fields` are what its step says from now on. Or why nobody can be asked, as
+    the model reads it. One transaction."""
+    turn, spec, step = prepared.turn, prepared.spec, prepared.step
+    arguments = canonical_json(prepared.arguments)
+    if len(arguments) > MAX_SHOWN:
+        return refused(
+            f"Not run: a person must approve {spec.name}, and its arguments take {len(arguments):,} characters. "
+            f"A person can read {MAX_SHOWN:,}: send less at once."
+        )
+    decision = prepared.decision or Decision(Verb.ASK)
+    terms = decision.terms
+    if is_question(spec):
+        decision = Decision(Verb.ASK, ASK_USER, for_people=str(prepared.arguments.get("question", "")))
+        terms = decision.terms
+    approval = Approval(
+        organisation_id=turn.organisation_id,
+        step=step,
+        turn=turn,
+        session=own_session(turn.session),
+        requester_id=turn.membership_id,
+        kind=ApprovalKind.QUESTION if is_question(spec) else ApprovalKind.APPROVAL,
+        tool_id=spec.tool_id,
+        tool_version_id=spec.version_id,
+        arguments=arguments,
+        digest=digest_of(spec.name, spec.sha256, prepared.arguments),
+        source=decision.source[:200],
+        for_model=decision.for_model,
+        for_people=decision.for_people,
+        for_log=decision.for_log,
+        needs_other_person=terms.needs_other_person,
+        allows_consent=terms.allows_consent,
+        expires_at=timezone.now() + timedelta(hours=terms.expires_after),
+    )
+    asked.ask(claim, approval, **fields)
+    return None
+
+
+# -- What the answer makes of the call --------------------------------------------------------------------------------
+
+
+def answer_of(approval: Approval) -> Outcome | None:
+    """What the model reads in the tool's place; None where it was approved, and the call passes its way again.
+
+    A query or two for whoever answered.
+    """
+    if approval.status == ApprovalStatus.APPROVED:
+        return None
+    if approval.status == ApprovalStatus.RESPONDED:
+        return _response(approval)
+    if approval.status == ApprovalStatus.DENIED:
+        more = {"proposal": approval.proposal} if approval.proposal else {}
+        return refused(f"Denied by {_who(approval)} on {_when(approval.decided_at)}.", **more)
+    if approval.status == ApprovalStatus.EXPIRED:
+        nobody = "answered the question" if approval.kind == ApprovalKind.QUESTION else "approved it"
+        return refused(
+            f"Not run: nobody {nobody} until {_when(approval.expires_at)}. Ask again, if it is still wanted."
+        )
+    return refused("Not run: what was asked of a person does not stand any more.")
+
+
+def _response(approval: Approval) -> Outcome:
+    how = "Answered" if approval.kind == ApprovalKind.QUESTION else "Answered in place of the tool, which did not run,"
+    receipt = f"{how} by {_who(approval)} on {_when(approval.decided_at)}."
+    return Outcome(StepStatus.DONE, approval.response, approval.response, context=(receipt,))
+
+
+def is_reversioned(approval: Approval) -> bool:
+    """Whether the tool has another version now than the one that was approved. One query."""
+    current = Tool.objects.filter(pk=approval.tool_id).values_list("current_version_id", flat=True).first()
+    return current != approval.tool_version_id
+
+
+def reversioned() -> Outcome:
+    return refused("Not run: the tool was changed after this call was approved. Ask again, if it is still wanted.")
+
+
+def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | None:
+    """Why the approval does not let this call run now; None where it does. It is used when the call begins."""
+    spec = prepared.spec
+    if approval.tool_version_id != spec.version_id:
+        return reversioned()
+    if approval.digest != digest_of(spec.name, spec.sha256, prepared.arguments):
+        return refused(
+            "Not run: the arguments are not those that were approved. Ask for the call again, if it is still wanted."
+        )
+    decision = prepared.decision
+    takes_another = decision is not None and decision.verb == Verb.ASK and decision.terms.needs_other_person
+    if (takes_another or approval.needs_other_person) and approval.decided_by_id == approval.requester_id:
+        return refused("Not run: it was approved by its requester, and another person must approve it.")
+    if approval.used_at is not None:
+        return used_up()
+    if approval.expires_at <= timezone.now():
+        return too_late(approval)
+    return None
+
+
+def used_up() -> Outcome:
+    return refused("Not run: this approval was used before. An approval lets a call run once.")
+
+
+def too_late(approval: Approval) -> Outcome:
+    return refused(
+        f"Not run: it was approved, and the approval could be used until {_when(approval.expires_at)} only. "
+        "Ask for the call again, if it is still wanted."
+    )
+
+
+def receipt_of(approval: Approval) -> str:
+    """What the model reads beside the result of a call that was approved. A query or two for whoever answered."""
+    return f"This call was approved by {_who(approval)} on {_when(approval.decided_at)}."
+
+
+def refused(message: str, **more: Any) -> Outcome:
+    return execution.failure(message, status=StepStatus.REFUSED, **more)
+
+
+def _who(approval: Approval) -> str:
+    """The name and the address of who answered."""
+    member = approval.decided_by
+    if member is None:
+        return "somebody who is gone"
+    name, email = str(member), str(member.user.email)
+    return email if name == email else f"{name} ({email})"
+
+
+def _when(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "an unknown day"

@@ -1,0 +1,645 @@
+"""Calls that a person is asked of first, through whole turns: asked, answered, used once. tests/test_postgres.py runs
+this file on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from capabilities.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
+from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
+from capabilities.contract.asking import MAX_SHOWN, digest_of
+from capabilities.contract.decisions import Decision, Terms, Verb
+from capabilities.models import ApprovalRule, AskWhen, Effect, Grant, Task, Tool
+from sessions.approvals import queries, writes
+from sessions.loop import asking, delegation, preparing
+from sessions.loop.preparing import Prepared
+from sessions.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    ChatSession,
+    Consent,
+    Step,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
+from sessions.turns import ledger, waiting
+from sessions.turns.reaping import reap
+from tests.cast import make_member, make_role, make_session, make_tool
+from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work
+from tests.sessions.steps import change, expire_lease, reread
+from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def ask_first(session: ChatSession, tool: str = "task_create", **fields: Any) -> ApprovalRule:
+    """A rule that asks before calls of the tool."""
+    with organisation_scope(session.organisation):
+        return create_rule(RuleContent("asks", tool_pattern=tool, **fields), actor=admin_of(session))
+
+
+def admin_of(session: ChatSession) -> Membership:
+    with system_scope():
+        found = Membership.objects.filter(organisation=session.organisation, access=Access.ADMIN).first()
+        return found or make_member(session.organisation, "admin", Access.ADMIN)
+
+
+def asked_of(turn: Turn) -> list[Approval]:
+    with organisation_scope(turn.organisation_id):
+        return list(queries.approvals_of_turn(turn))
+
+
+def answer(approval: Approval, write: Any, actor: Membership | None = None, **fields: Any) -> Turn:
+    """Answer as the requester, and let a worker go on."""
+    with organisation_scope(approval.organisation_id):
+        write(approval, actor=actor or approval.requester, **fields)
+    return work(approval.turn)
+
+
+def titles(session: ChatSession) -> list[str]:
+    with organisation_scope(session.organisation_id):
+        return list(Task.objects.order_by("pk").values_list("title", flat=True))
+
+
+def wants(provider: ScriptedOpenAI, *calls: Any, then: str = "Done.") -> None:
+    provider.enqueue(Say(calls=calls or [call("task_create", {"title": "buy milk"})]), Say(then))
+
+
+# -- Asked and answered ------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_asked_for_waits_and_nothing_has_happened(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session, message="Tasks are seen by the team.", expires_after=24)
+    wants(provider)
+
+    turn = run(session)
+
+    (approval,), (step,) = asked_of(turn), tool_steps_of(turn)
+    with organisation_scope(session.organisation):
+        version = Tool.objects.get(name="task_create").current_version
+    assert (turn.status, turn.owner, turn.lease_until) == (TurnStatus.WAITING_APPROVAL, "", None)
+    assert (step.status, titles(session)) == (StepStatus.PENDING, [])
+    assert (approval.kind, approval.status) == (ApprovalKind.APPROVAL, ApprovalStatus.PENDING)
+    assert (approval.source, approval.for_people) == ("rule asks", "Tasks are seen by the team.")
+    assert version is not None
+    assert json.loads(approval.arguments)["title"] == "buy milk"
+    assert approval.digest == digest_of("task_create", version.sha256, json.loads(approval.arguments))
+    assert approval.registry_version == Organisation.objects.get(pk=session.organisation_id).registry_version
+    assert timedelta(hours=23) < approval.expires_at - timezone.now() < timedelta(hours=25)
+    assert step.display
+    assert events_of(turn)[-2:] == ["approval_requested", "waiting_approval"]
+
+
+def test_an_approved_call_runs_once_and_the_model_reads_who_allowed_it(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+
+    turn = answer(approval, writes.approve)
+
+    (step,) = tool_steps_of(turn)
+    with organisation_scope(session.organisation):
+        approval.refresh_from_db()
+    assert (turn.status, turn.answer, titles(session)) == (TurnStatus.DONE, "Done.", ["buy milk"])
+    assert step.status == StepStatus.DONE
+    assert approval.used_at is not None
+    receipt = json.loads(step.result_sent)["note"]
+    assert receipt.startswith("This call was approved by Bob (bob@example.com) on ")
+    assert "approved by" not in step.result
+    assert receipt in json.dumps(provider.requests[-1])
+
+
+def test_a_denied_call_does_not_run_and_the_model_reads_the_proposal(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+
+    turn = answer(approval, writes.deny, proposal="Put it on the list instead.", note="Between us: no.")
+
+    (step,) = tool_steps_of(turn)
+    said = json.loads(step.result_sent)
+    assert (turn.status, titles(session), step.status) == (TurnStatus.DONE, [], StepStatus.REFUSED)
+    assert said["error"].startswith("Denied by Bob (bob@example.com) on ")
+    assert said["proposal"] == "Put it on the list instead."
+    assert "Between us" not in json.dumps(provider.requests)
+
+
+def test_a_person_answers_in_the_tools_place(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+
+    turn = answer(approval, writes.respond, response="It is on the list already.")
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, titles(session), step.status) == (TurnStatus.DONE, [], StepStatus.DONE)
+    assert step.result == "It is on the list already."
+    assert step.result_sent.startswith(
+        "It is on the list already.\n\nAnswered in place of the tool, which did not run,"
+    )
+
+
+def test_what_nobody_answers_in_time_is_refused_to_the_model(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    with organisation_scope(session.organisation):
+        Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    reap()
+    turn = work(approval.turn)
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, titles(session), step.status) == (TurnStatus.DONE, [], StepStatus.REFUSED)
+    assert json.loads(step.result_sent)["error"].startswith("Not run: nobody approved it until ")
+
+
+def test_calls_of_one_reply_are_asked_together_and_those_that_need_nobody_run_meanwhile(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    wants(
+        provider,
+        call("task_create", {"title": "one"}),
+        call("calculator", {"expression": "1+1"}),
+        call("task_create", {"title": "two"}),
+    )
+
+    turn = run(session)
+
+    first, second = asked_of(turn)
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.PENDING, StepStatus.DONE, StepStatus.PENDING]
+    assert first.digest != second.digest
+    turn = answer(first, writes.approve)
+    assert (turn.status, titles(session)) == (TurnStatus.WAITING_APPROVAL, [])
+    turn = answer(second, writes.deny)
+    assert (turn.status, titles(session)) == (TurnStatus.DONE, ["one"])
+    assert len(provider.requests) == 2
+
+
+def test_a_call_whose_arguments_cannot_be_shown_whole_is_not_asked_for(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """MR-42"""
+    ask_first(session)
+    make_big_tool(session)
+    ask_all = RuleContent("all", 200)
+    with organisation_scope(session.organisation):
+        create_rule(ask_all, actor=admin_of(session))
+    wants(provider, call("big", {"text": "x" * MAX_SHOWN}))
+
+    turn = run(session)
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, step.status, asked_of(turn)) == (TurnStatus.DONE, StepStatus.REFUSED, [])
+    assert f"A person can read {MAX_SHOWN:,}" in json.loads(step.result_sent)["error"]
+
+
+def make_big_tool(session: ChatSession) -> None:
+    tool = make_tool(
+        session.organisation, "big", parameters={"type": "object", "properties": {"text": {"type": "string"}}}
+    )
+    assert tool.is_enabled
+
+
+# -- What an approval is tied to ---------------------------------------------------------------------------------------
+
+
+def refused_after(approval: Approval) -> str:
+    """What the model reads when the approved call did not run."""
+    turn = work(approval.turn)
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, step.status) == (TurnStatus.DONE, StepStatus.REFUSED)
+    return str(json.loads(step.result_sent)["error"])
+
+
+@pytest.fixture
+def approved(session: ChatSession, provider: ScriptedOpenAI) -> Approval:
+    """A call that Bob approved, and that no worker has taken up yet."""
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    with organisation_scope(session.organisation):
+        return writes.approve(approval, actor=approval.requester)
+
+
+def test_an_altered_call_is_refused(approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook, a newer release, anything that makes other arguments of it."""
+    with organisation_scope(session.organisation):
+        reply = Step.objects.get(turn=approved.turn, kind="model")
+        reply.tool_calls[0]["arguments"] = json.dumps({"title": "sell the house"})
+        reply.save()
+
+    assert refused_after(approved).startswith("Not run: the arguments are not those that were approved.")
+    assert titles(session) == []
+
+
+def test_an_approval_of_another_digest_is_refused(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        Approval.objects.update(digest="0" * 64)
+
+    assert refused_after(approved).startswith("Not run: the arguments are not those that were approved.")
+    assert titles(session) == []
+
+
+def test_an_expired_approval_is_refused(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    assert "could be used until" in refused_after(approved)
+    assert titles(session) == []
+
+
+def test_a_replayed_approval_is_refused(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        Approval.objects.update(used_at=timezone.now())
+
+    assert refused_after(approved).startswith("Not run: this approval was used before.")
+    assert titles(session) == []
+
+
+def test_an_approval_that_is_used_between_the_look_and_the_start_lets_nothing_run(
+    approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = asking.why_not_as_approved
+
+    def used_meanwhile(approval: Approval, prepared: Prepared) -> Any:
+        found = look(approval, prepared)
+        Approval.objects.update(used_at=timezone.now())
+        return found
+
+    monkeypatch.setattr(asking, "why_not_as_approved", used_meanwhile)
+
+    assert refused_after(approved).startswith("Not run: this approval was used before.")
+    assert titles(session) == []
+
+
+def test_an_approval_is_of_one_call_and_the_same_call_again_is_asked_again(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """In the next round of the same turn, with the same arguments."""
+    ask_first(session)
+    milk = Say(calls=[call("task_create", {"title": "buy milk"})])
+    provider.enqueue(milk, milk, Say("Done."))
+    (first,) = asked_of(run(session))
+
+    again = answer(first, writes.approve)
+
+    _, second = asked_of(again)
+    assert (again.status, titles(session)) == (TurnStatus.WAITING_APPROVAL, ["buy milk"])
+    assert (second.digest, second.status) == (first.digest, ApprovalStatus.PENDING)
+
+
+def test_a_re_versioned_tool_is_refused(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        tool = Tool.objects.select_related("category").get(name="task_create")
+        version = tool.current_version
+        assert version is not None
+        definition = Definition(tool.name, "Does something else.", version.parameters, version.effect, version.on_crash)
+        update_tool(tool, definition, actor=None)
+
+    assert refused_after(approved).startswith("Not run: the tool was changed after this call was approved.")
+    assert titles(session) == []
+
+
+def test_a_self_approved_call_is_refused_where_another_person_must_approve_it(
+    approved: Approval, session: ChatSession
+) -> None:
+    """The rule was made stricter after Bob had approved his own call."""
+    with organisation_scope(session.organisation):
+        rule = ApprovalRule.objects.get()
+        update_rule(
+            rule, RuleContent("asks", tool_pattern="task_create", needs_other_person=True), actor=admin_of(session)
+        )
+
+    assert refused_after(approved).startswith("Not run: it was approved by its requester")
+    assert titles(session) == []
+
+
+def test_a_call_that_another_person_approved_runs(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session, needs_other_person=True)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    carol = make_member(session.organisation, "carol")
+    with organisation_scope(session.organisation):
+        AdminRight.objects.create(
+            organisation=session.organisation, membership=carol, right=Right.APPROVALS, category="tasks"
+        )
+
+    turn = answer(approval, writes.approve, carol)
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, titles(session)) == (TurnStatus.DONE, ["buy milk"])
+    assert "approved by Carol (carol@example.com)" in step.result_sent
+
+
+def test_a_right_that_was_taken_meanwhile_keeps_an_approved_call_from_running(
+    approved: Approval, session: ChatSession
+) -> None:
+    with organisation_scope(session.organisation):
+        Grant.objects.create(
+            organisation=session.organisation, membership=approved.requester, tool=approved.tool, effect=Effect.DENY
+        )
+
+    assert refused_after(approved).startswith("Access denied")
+    assert titles(session) == []
+
+
+def test_a_tool_that_was_switched_off_meanwhile_does_not_run(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        set_tool_enabled(Tool.objects.get(name="task_create"), False, actor=admin_of(session))
+
+    assert "switched off" in refused_after(approved)
+    assert titles(session) == []
+
+
+def test_a_decision_that_became_a_denial_keeps_an_approved_call_from_running(
+    approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(prepared: Prepared) -> Decision:
+        return Decision(Verb.DENY, "test", for_model="Frozen.")
+
+    monkeypatch.setattr(preparing, "DECIDERS", (*preparing.DECIDERS, deny))
+
+    assert refused_after(approved) == "Frozen."
+    assert titles(session) == []
+
+
+def test_an_approved_call_runs_though_nobody_asks_any_more(approved: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        delete_rule(ApprovalRule.objects.get(), actor=admin_of(session))
+
+    assert work(approved.turn).status == TurnStatus.DONE
+    assert titles(session) == ["buy milk"]
+
+
+def test_a_member_who_leaves_while_a_call_waits_ends_the_turn(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    with system_scope():
+        Membership.objects.filter(pk=approval.requester_id).update(ended_at=timezone.now())
+
+    reap()
+
+    with organisation_scope(session.organisation):
+        approval.refresh_from_db()
+        assert (reread(approval.turn).status, approval.status) == (TurnStatus.CANCELLED, ApprovalStatus.VOID)
+
+
+# -- Crashes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_before_the_turn_waits_asks_nobody_twice(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_first(session)
+    wants(provider)
+
+    def dies(*_: object, **__: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delegation, "park", dies)
+        turn = accept(session)
+        with pytest.raises(SystemExit):
+            work(turn)
+    expire_lease(turn.pk)
+
+    turn = work(turn)
+
+    (approval,) = asked_of(turn)
+    assert turn.status == TurnStatus.WAITING_APPROVAL
+    assert answer(approval, writes.approve).status == TurnStatus.DONE
+    assert titles(session) == ["buy milk"]
+
+
+def test_an_answer_that_comes_before_the_turn_waits_lets_it_go_on_at_once(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_first(session)
+    wants(provider)
+    park = waiting.park
+
+    def answered_first(claim: ledger.Claim) -> bool:
+        for approval in queries.with_all_shown(Approval.objects.filter(status=ApprovalStatus.PENDING)):
+            writes.approve(approval, actor=approval.requester)
+        return park(claim)
+
+    monkeypatch.setattr(delegation, "park", answered_first)
+
+    turn = run(session)
+
+    assert (turn.status, titles(session)) == (TurnStatus.DONE, ["buy milk"])
+    assert "waiting_approval" not in events_of(turn)
+
+
+def test_a_call_that_was_approved_and_cut_off_by_a_crash_does_not_run_again(
+    approved: Approval, session: ChatSession
+) -> None:
+    """`task_create` may not be repeated: what came of it is unknown."""
+    with organisation_scope(session.organisation):
+        claim = ledger.claim(approved.turn_id, "dies")
+        assert claim is not None
+        ledger.start_step(claim, approved.step, approval_id=approved.pk)
+    expire_lease(approved.turn_id)
+
+    turn = work(approved.turn)
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, step.status, titles(session)) == (TurnStatus.DONE, StepStatus.UNKNOWN, [])
+
+
+def test_the_deadline_stands_still_while_a_call_waits(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    change(
+        approval.turn_id,
+        waiting_since=timezone.now() - timedelta(days=6),
+        deadline_at=timezone.now() - timedelta(days=6) + timedelta(minutes=5),
+    )
+
+    reap()
+
+    assert reread(approval.turn).status == TurnStatus.WAITING_APPROVAL
+    assert answer(approval, writes.approve).status == TurnStatus.DONE
+
+
+# -- First time, always, never, consents -------------------------------------------------------------------------------
+
+
+def test_a_first_time_in_a_session_is_asked_once_and_in_the_next_session_again(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session, when=AskWhen.FIRST_IN_SESSION)
+    for _ in range(3):
+        wants(provider)
+    (approval,) = asked_of(run(session))
+    answer(approval, writes.approve)
+
+    assert run(session).status == TurnStatus.DONE
+    assert run(make_session(session.membership, session.agent)).status == TurnStatus.WAITING_APPROVAL
+    assert titles(session) == ["buy milk"] * 2
+
+
+def test_always_is_asked_each_time(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    for _ in range(2):
+        wants(provider)
+    (approval,) = asked_of(run(session))
+    answer(approval, writes.approve)
+
+    assert run(session).status == TurnStatus.WAITING_APPROVAL
+
+
+def test_mr_42_the_first_rule_wins_so_never_in_front_asks_nobody(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    with organisation_scope(session.organisation):
+        content = RuleContent("milk", 1, "task_*", argument="title", argument_pattern="*milk*", when=AskWhen.NEVER)
+        create_rule(content, actor=admin_of(session))
+    wants(provider)
+
+    assert run(session).status == TurnStatus.DONE
+
+
+@pytest.fixture
+def consent(session: ChatSession, provider: ScriptedOpenAI) -> Consent:
+    """Bob's, for an hour, in every session."""
+    ask_first(session, when=AskWhen.FIRST_IN_SESSION)
+    wants(provider)
+    (approval,) = asked_of(run(session))
+    answer(approval, writes.approve_with_consent, until=timezone.now() + timedelta(hours=1))
+    with organisation_scope(session.organisation):
+        return Consent.objects.get(session=None)
+
+
+def elsewhere(session: ChatSession, provider: ScriptedOpenAI, member: Membership | None = None) -> TurnStatus:
+    """How a call of the same tool goes in another session."""
+    wants(provider)
+    return TurnStatus(run(make_session(member or session.membership, session.agent)).status)
+
+
+def test_a_consent_for_a_time_counts_in_other_sessions(
+    consent: Consent, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    assert elsewhere(session, provider) == TurnStatus.DONE
+
+
+@pytest.mark.parametrize("end", [{"until": timezone.now()}, {"revoked_at": timezone.now()}])
+def test_a_consent_that_ended_or_was_revoked_counts_no_more(
+    consent: Consent, session: ChatSession, provider: ScriptedOpenAI, end: dict[str, Any]
+) -> None:
+    with organisation_scope(session.organisation):
+        Consent.objects.filter(pk=consent.pk).update(**end)
+
+    assert elsewhere(session, provider) == TurnStatus.WAITING_APPROVAL
+
+
+def test_a_consent_is_void_on_a_new_version(consent: Consent, session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation):
+        tool = Tool.objects.select_related("category").get(name="task_create")
+        version = tool.current_version
+        assert version is not None
+        definition = Definition(tool.name, "Newer.", version.parameters, version.effect, version.on_crash)
+        update_tool(tool, definition, actor=None)
+
+    assert elsewhere(session, provider) == TurnStatus.WAITING_APPROVAL
+
+
+def test_a_consent_is_for_one_member(consent: Consent, session: ChatSession, provider: ScriptedOpenAI) -> None:
+    carol = make_member(session.organisation, "carol")
+    make_role(session.organisation, carol, slug="hers")
+
+    assert elsewhere(session, provider, carol) == TurnStatus.WAITING_APPROVAL
+
+
+def test_one_s_own_consent_counts_no_more_when_another_person_must_answer(
+    consent: Consent, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation):
+        content = RuleContent(
+            "asks", tool_pattern="task_create", when=AskWhen.FIRST_IN_SESSION, needs_other_person=True
+        )
+        update_rule(ApprovalRule.objects.get(), content, actor=admin_of(session))
+
+    assert elsewhere(session, provider) == TurnStatus.WAITING_APPROVAL
+
+
+def test_a_consent_does_not_answer_for_a_hook_or_for_trust(
+    consent: Consent, session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hook(prepared: Prepared) -> Decision:
+        return Decision(Verb.ASK, "hook", for_people="Look at this one.")
+
+    monkeypatch.setattr(preparing, "DECIDERS", (*preparing.DECIDERS, hook))
+
+    assert elsewhere(session, provider) == TurnStatus.WAITING_APPROVAL
+
+
+def test_the_terms_of_who_asks_stand_in_the_approval(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hook(prepared: Prepared) -> Decision:
+        return Decision(Verb.ASK, "hook money", for_people="Money.", terms=Terms(2, needs_other_person=True))
+
+    monkeypatch.setattr(preparing, "DECIDERS", (hook,))
+    wants(provider)
+
+    (approval,) = asked_of(run(session))
+
+    assert (approval.source, approval.needs_other_person, approval.allows_consent) == ("hook money", True, False)
+    assert approval.expires_at - timezone.now() < timedelta(hours=2, minutes=1)
+
+
+# -- Questions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def question(session: ChatSession, provider: ScriptedOpenAI) -> Approval:
+    with organisation_scope(session.organisation):
+        if not Tool.objects.filter(name="ask_user").exists():
+            schema = {"type": "object", "properties": {"question": {"type": "string"}}}
+            make_tool(session.organisation, "ask_user", parameters=schema)
+    wants(provider, call("ask_user", {"question": "Which shop?"}), then="Thanks.")
+    turn = run(session)
+    assert turn.status == TurnStatus.WAITING_INPUT
+    (asked,) = asked_of(turn)
+    return asked
+
+
+def test_a_question_parks_the_turn_and_its_answer_is_the_result(question: Approval, session: ChatSession) -> None:
+    assert (question.kind, question.for_people) == (ApprovalKind.QUESTION, "Which shop?")
+    assert events_of(question.turn)[-2:] == ["question_asked", "waiting_input"]
+
+    turn = answer(question, writes.respond, response="The one at the corner.")
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, turn.answer, step.status) == (TurnStatus.DONE, "Thanks.", StepStatus.DONE)
+    assert step.result == "The one at the corner."
+    assert "Answered by Bob (bob@example.com) on " in step.result_sent
+
+
+def test_a_question_that_nobody_answers_ends_with_a_sentence(question: Approval, session: ChatSession) -> None:
+    with organisation_scope(session.organisation):
+        Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    reap()
+
+    assert refused_after(question).startswith("Not run: nobody answered the question until ")
