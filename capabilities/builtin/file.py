@@ -62,12 +62,16 @@ def file_read(
     text = text_of(content)
     if text is None:
         return {"path": path, "binary": True, "bytes": content.size}
+    most = context.envelope.max_input_chars if context.envelope else len(text)
+    is_cut, text = len(text) > most, text[:most]
     lines = lines_of(text)
     shown = lines[offset - 1 : offset - 1 + limit]
     result: dict[str, Any] = {"path": path, "text": "".join(shown), "total_lines": len(lines)}
     if len(shown) < len(lines):
         result["lines"] = f"{offset}-{offset + len(shown) - 1}" if shown else "none"
-    if content.truncated:
+    if is_cut:
+        result["truncated"] = f"Only the first {most:,} characters of the file were read."
+    elif content.truncated:
         result["truncated"] = f"Only the first {len(content.data)} of {content.size} bytes were read."
     return result
 

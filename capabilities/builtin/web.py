@@ -6,14 +6,17 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from pydantic import Field
 
 from capabilities.builtin._lib.http import TEXT_LIMIT, allowed_headers, cut_text, is_text, media_type
+from capabilities.builtin._lib.page_cache import keep_page, kept_page
 from capabilities.builtin._lib.remote import dicts, filled, remote, short
 from capabilities.common import confined
 from capabilities.common.confined_jobs.page import HTML_LIMIT
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.egress import EgressError, Fetched, fetch
+from capabilities.contract.envelope import Envelope
+from capabilities.egress import MAX_REDIRECTS, EgressError, Fetched, fetch
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
 
 CATEGORY = CategorySpec(
@@ -103,18 +106,38 @@ def _direct_answer(value: Any) -> str:
 @tool(category="web", effect="read", on_crash="retry", timeout=30.0, untrusted=True, human_format="Reading {url}")
 def web_read(context: ToolContext, url: Url) -> dict[str, Any]:
     """Read a web page as plain text: title and text without markup. For APIs and raw bodies use http_fetch."""
+    knobs = context.envelope or Envelope("retry", context.timeout, 40_000, cache_ttl_sec=0)
+    asked = {
+        "url": url,
+        "main": knobs.readability,
+        "redirects": knobs.max_redirects,
+        "private_hosts": sorted(settings.TOOLHUB_PRIVATE_HOSTS),  # what was reachable then may not be any more
+    }
+    if (kept := kept_page(context.organisation_id, asked, knobs.cache_ttl_sec)) is not None:
+        page, age = kept
+        return page | {"read_seconds_ago": age}
+    read, may_keep = _read_page(context, url, knobs)
+    if may_keep:
+        keep_page(context.organisation_id, asked, read, knobs.cache_ttl_sec)
+    return read
+
+
+def _read_page(context: ToolContext, url: str, knobs: Envelope) -> tuple[dict[str, Any], bool]:
+    """The page, and whether its server lets it be kept."""
     until = time.monotonic() + context.timeout * 0.95
-    page = _fetched(context, "GET", url, {"accept": "text/html, text/plain;q=0.9, */*;q=0.1"})
+    page = _fetched(context, "GET", url, {"accept": "text/html, text/plain;q=0.9, */*;q=0.1"}, knobs.max_redirects)
     if page.status >= 400:
         raise ToolError(f"{page.url} answered with status {page.status}.")
     kind = media_type(page)
     if kind in {"text/html", "application/xhtml+xml", ""}:
-        title, text, whole = _readable(context, page.text, until)
+        title, text, whole = _readable(context, page.text, until, main=knobs.readability)
     elif is_text(kind):
         title, text, whole = "", page.text, True
     else:
         raise ToolError(f"{page.url} is no page but {kind}, which cannot be read as text.")
-    return {"url": page.url, "title": title} | cut_text("text", text, whole=whole and not page.truncated)
+    read = {"url": page.url, "title": title} | cut_text("text", text, whole=whole and not page.truncated)
+    control = page.headers.get("cache-control", "").lower()
+    return read, "no-store" not in control and "private" not in control
 
 
 @tool(category="web", effect="read", on_crash="retry", timeout=30.0, untrusted=True, human_format="{method} {url}")
@@ -127,7 +150,8 @@ def http_fetch(
     ] = None,
 ) -> dict[str, Any]:
     """Fetch an address and return status, headers and raw body: for JSON APIs and files. For pages use web_read."""
-    answer = _fetched(context, method, url, allowed_headers(headers or {}))
+    most = context.envelope.max_redirects if context.envelope else MAX_REDIRECTS
+    answer = _fetched(context, method, url, allowed_headers(headers or {}), most)
     result = {
         "url": answer.url,
         "status": answer.status,
@@ -141,12 +165,12 @@ def http_fetch(
     return result | cut_text("body", answer.text, whole=not answer.truncated)
 
 
-def _readable(context: ToolContext, html: str, until: float) -> tuple[str, str, bool]:
+def _readable(context: ToolContext, html: str, until: float, *, main: bool) -> tuple[str, str, bool]:
     """Title and text of a page, and whether they are all of it."""
     try:
         found = confined.run(
             "page",
-            {"html": html[: HTML_LIMIT + 1], "most": TEXT_LIMIT, "seconds": PARSE_SECONDS},
+            {"html": html[: HTML_LIMIT + 1], "most": TEXT_LIMIT, "seconds": PARSE_SECONDS, "main": main},
             context.organisation_id,
             wait=until - time.monotonic(),
             stopped=context.stopped,
@@ -156,8 +180,8 @@ def _readable(context: ToolContext, html: str, until: float) -> tuple[str, str, 
     return found["title"], found["text"], found["whole"]
 
 
-def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, str]) -> Fetched:
+def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, str], max_redirects: int) -> Fetched:
     try:
-        return fetch(method, url, headers=headers, timeout=context.timeout * 0.9)
+        return fetch(method, url, headers=headers, timeout=context.timeout * 0.9, max_redirects=max_redirects)
     except EgressError as error:
         raise ToolError(str(error), nothing_came=not error.is_after_redirect) from error

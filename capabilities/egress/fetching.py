@@ -19,7 +19,9 @@ from capabilities.egress.addresses import check_characters, check_url
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
 
+#: Redirects that are followed where nobody says otherwise, and at most.
 MAX_REDIRECTS = 3
+MOST_REDIRECTS = 10
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # All that another host gets to see after a redirect: any other header may be a key, whatever it is called.
 HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "range", "user-agent"})
@@ -66,7 +68,7 @@ def fetch(
     """
     clock = deadline_clock(timeout)
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
-    limit = min(max_redirects, MAX_REDIRECTS)
+    limit = min(max_redirects, MOST_REDIRECTS)
     host = request.url.host
     with _redirects() as redirects, GuardedTransport(Guard(), clock) as transport, _told_plainly(host, timeout):
         for _ in range(limit + 1):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet, Subquery, Value
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Left, Length
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce, Left, Length
 from django.db.models.lookups import GreaterThan
 from django.http import Http404
 
@@ -17,7 +18,7 @@ from capabilities.models import Agent
 from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
-from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, Turn, TurnEvent
+from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, StepStatus, Turn, TurnEvent
 from sessions.turns.ledger import first_open_seq
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
@@ -66,6 +67,7 @@ def shown_turns() -> QuerySet[Turn]:
             arguments_length=Length("arguments"),
             result_shown=Left("result", SHOWN_CHARS),
             result_length=Length("result"),
+            still_running=Case(When(status=StepStatus.STARTED, then=Exists(_progress())), default=False),
         )
         .select_related("tool_set", "child_turn__agent")
         .defer(
@@ -87,6 +89,14 @@ def shown_turns() -> QuerySet[Turn]:
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
         )
         .prefetch_related(Prefetch("steps", steps))
+    )
+
+
+def _progress() -> QuerySet[TurnEvent]:
+    """The events that say of a step that its call is still running."""
+    events = TurnEvent.objects.filter(turn=OuterRef("turn"), type="tool_progress")
+    return events.annotate(step=Cast(KeyTextTransform("step", "payload"), IntegerField())).filter(
+        step=OuterRef("index")
     )
 
 

@@ -6,6 +6,7 @@ import contextvars
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid5
@@ -207,7 +208,13 @@ def _run(held: Held, ready: Prepared) -> Outcome:
     context = replace(context, max_result_chars=most)
     credential = execution.credential_of(spec)
     release_connection()
-    outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped)
+
+    def still_running(seconds: float) -> None:
+        with suppress(ledger.LeaseLost):  # whoever holds the turn is told elsewhere
+            ledger.write_event(held.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
+        release_connection()
+
+    outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
     return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
 
 

@@ -56,6 +56,8 @@ NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 MAX_ECHO = 800
 #: Seconds between looks at whether the turn was stopped.
 LOOK_EVERY = 0.2
+#: Events of one call that say that it is still running.
+MOST_PROGRESS = 5
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
 #: Characters of a note in a result, beside its words.
@@ -162,6 +164,12 @@ def _sendable(arguments: str) -> str:
 def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str, Any] | Outcome:
     """The call's arguments, if they fit the tool's schema; else what to tell the model."""
     text = call.arguments.strip() or "{}"
+    most = spec.envelope.max_input_chars
+    if len(text) > most:
+        return _malformed(
+            f"The arguments have {len(text):,} characters, and {spec.name} takes at most {most:,}. Send less at once.",
+            call,
+        )
     try:
         arguments = storable_value(json.loads(text, parse_constant=_no_constant, parse_float=_finite))
     except (ValueError, RecursionError) as error:
@@ -210,9 +218,13 @@ def run_tool(
     context: ToolContext,
     arguments: Mapping[str, Any],
     turn_stopped: threading.Event,
+    on_progress: Callable[[float], None] | None = None,
 ) -> Outcome:
     """Run the tool, as the runner of its kind does, for at most its time. One that does not come back is left behind;
-    unless it only reads, what it did is unknown. With too many left behind, the organisation's next call is refused."""
+    unless it only reads, what it did is unknown. With too many left behind, the organisation's next call is refused.
+
+    `on_progress` is called with the seconds so far, a few times, where the call takes longer than its `yield_ms`.
+    """
     outcome = run_bounded(
         spec.name,
         lambda: RUNNERS[spec.kind](
@@ -222,6 +234,7 @@ def run_tool(
         turn_stopped,
         is_read=spec.effect == "read",
         secrets=credential.secrets,
+        on_progress=on_progress,
     )
     if not spec.envelope.untrusted_output:
         outcome = replace(outcome, untrusted=context.untrusted.is_set())
@@ -236,6 +249,7 @@ def run_bounded(
     *,
     is_read: bool,
     secrets: Sequence[str],
+    on_progress: Callable[[float], None] | None = None,
 ) -> Outcome:
     """Call the function in another thread as `run_tool` says; these secrets are masked in the outcome.
 
@@ -258,7 +272,8 @@ def run_bounded(
     if left_behind.is_full(context.organisation_id):
         return failure(STILL_RUNNING, status=StepStatus.REFUSED)
     started = tool_threads.start(f"tool {name}", partial(contextvars.copy_context().run, run))
-    _wait(started, context.timeout, turn_stopped)
+    first = context.envelope.yield_ms / 1_000 if context.envelope else math.inf
+    _wait(started, context.timeout, turn_stopped, Progress(first, on_progress))
     if not returned:
         context.stopped.set()
         started.let_go()
@@ -354,7 +369,22 @@ def as_text(value: Any) -> str:
         return storable(repr(type(value)), MAX_RESULT)
 
 
-def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event) -> None:
+class Progress:
+    """Says of a call that takes long that it is still running: after `first` seconds, then after twice as long each
+    time, and only so often."""
+
+    def __init__(self, first: float, tell: Callable[[float], None] | None) -> None:
+        self._began, self._next, self._left = time.monotonic(), first, MOST_PROGRESS
+        self._tell = tell
+
+    def look(self) -> None:
+        seconds = time.monotonic() - self._began
+        if self._tell is not None and self._left and seconds >= self._next:
+            self._next, self._left = self._next * 2, self._left - 1
+            self._tell(seconds)
+
+
+def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event, progress: Progress) -> None:
     """Until the run ends, its time is up, or a second after the turn was stopped."""
     until = time.monotonic() + seconds
     while run.is_alive() and (left := until - time.monotonic()) > 0:
@@ -362,6 +392,8 @@ def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event) -> None:
         if turn_stopped.is_set():
             until = min(until, time.monotonic() + 1.0)
             turn_stopped = threading.Event()
+        elif run.is_alive():
+            progress.look()
 
 
 def _malformed(message: str, call: Call) -> Outcome:

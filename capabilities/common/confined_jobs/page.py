@@ -12,24 +12,25 @@ HTML_LIMIT = 1_000_000
 CHUNK = 16_384
 
 
-def run(html: str, most: int, seconds: float) -> dict[str, Any]:
-    """`title`, the first `most` characters of the `text`, and whether this is the `whole` page."""
-    title, text, whole = readable(html, time.monotonic() + seconds)
+def run(html: str, most: int, seconds: float, main: bool = False) -> dict[str, Any]:
+    """`title`, the first `most` characters of the `text`, and whether this is the `whole` page. With `main` without
+    menus and the like, where something remains."""
+    title, text, whole = readable(html, time.monotonic() + seconds, main=main)
     return {"title": title, "text": text[:most], "whole": whole and len(text) <= most}
 
 
-def readable(html: str, deadline: float = float("inf")) -> tuple[str, str, bool]:
+def readable(html: str, deadline: float = float("inf"), *, main: bool = False) -> tuple[str, str, bool]:
     """Title and text of a page, and whether it was read to its end: before the deadline (of time.monotonic) and within
-    HTML_LIMIT.
+    HTML_LIMIT. With `main` its main text, where the page has one.
 
     It is fed in pieces and never closed: closing makes the parser try the rest again from each `<`, in quadratic time.
     """
     page = _Page()
     for start in range(0, min(len(html), HTML_LIMIT), CHUNK):
         if time.monotonic() > deadline:
-            return page.title, page.text, False
+            return page.title, page.main_text if main else page.text, False
         page.feed(html[start : start + CHUNK])
-    return page.title, page.text, len(html) <= HTML_LIMIT
+    return page.title, page.main_text if main else page.text, len(html) <= HTML_LIMIT
 
 
 class _Page(HTMLParser):
@@ -41,18 +42,29 @@ class _Page(HTMLParser):
         " var wbr".split()
     )
     CELLS = frozenset({"td", "th"})
+    #: What stands beside the main text of a page.
+    BESIDE = frozenset({"nav", "aside", "footer", "menu", "dialog"})
+    #: What a main text has at least of the page: one character in so many. A menu that is never closed hides no page.
+    LEAST_MAIN = 4
+    #: How deep they may stand in each other.
+    MOST_BESIDE = 50
     #: Stands for a space of a preformatted text, until the others are folded.
     KEPT_SPACE = "\0"
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._pieces: list[str] = []
+        #: The same without what stands beside the main text, as far as that can be told.
+        self._main: list[str] = []
+        self._beside: list[str] = []
         self._title: list[str] = []
         self._in_title = False
         self._unseen: list[str] = []
         self._preformatted = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in self.BESIDE and not self._unseen and len(self._beside) < self.MOST_BESIDE:
+            self._beside.append(tag)
         if tag in self.UNSEEN:
             self._unseen.append(tag)
         elif tag == "title" and not self._unseen:
@@ -62,13 +74,15 @@ class _Page(HTMLParser):
         if tag == "pre":
             self._preformatted = True
         if tag not in self.INLINE | self.CELLS:
-            self._pieces.append("\n- " if tag == "li" else "\n")
+            self._add("\n- " if tag == "li" else "\n")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in self.INLINE:
-            self._pieces.append("\n")
+            self._add("\n")
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in self._beside and not self._unseen:
+            del self._beside[self._beside.index(tag) :]
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
         if tag in {"title", "head"}:
@@ -76,9 +90,9 @@ class _Page(HTMLParser):
         if tag == "pre":
             self._preformatted = False
         if tag in self.CELLS:
-            self._pieces.append(" ")
+            self._add(" ")
         elif tag not in self.INLINE:
-            self._pieces.append("\n")
+            self._add("\n")
 
     def handle_data(self, data: str) -> None:
         if self._unseen:
@@ -86,16 +100,30 @@ class _Page(HTMLParser):
         if self._in_title:
             self._title.append(data)
         elif self._preformatted:
-            self._pieces.append(data.expandtabs(4).replace(" ", self.KEPT_SPACE))
+            self._add(data.expandtabs(4).replace(" ", self.KEPT_SPACE))
         else:
-            self._pieces.append(data.replace("\n", " "))
+            self._add(data.replace("\n", " "))
 
     @property
     def title(self) -> str:
         return " ".join("".join(self._title).split())[:500]
 
+    def _add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        if not self._beside:
+            self._main.append(piece)
+
     @property
     def text(self) -> str:
-        lines = (" ".join(line.split()) for line in "".join(self._pieces).split("\n"))
+        return self._folded(self._pieces)
+
+    @property
+    def main_text(self) -> str:
+        """Without menus, asides and footers; all of it where that leaves little."""
+        main, whole = self._folded(self._main), self.text
+        return main if len(main) * self.LEAST_MAIN >= len(whole) else whole
+
+    def _folded(self, pieces: list[str]) -> str:
+        lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
         kept = (line.replace(self.KEPT_SPACE, " ").rstrip() for line in lines)
         return "\n".join(line for line in kept if line not in {"", "-"})
