@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL
+from sessions.approvals import views as approval_views
 from sessions.chats import views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
@@ -32,6 +33,17 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("approvals/", approval_views.approval_list, name="approval_list"),
+    path("approvals/remembered/", approval_views.approval_consents, name="approval_consents"),
+    path(
+        "approvals/remembered/<uuid:consent_id>/revoke/",
+        approval_views.approval_consent_revoke,
+        name="approval_consent_revoke",
+    ),
+    path("approvals/<uuid:approval_id>/", approval_views.approval_detail, name="approval_detail"),
+    path("approvals/<uuid:approval_id>/approve/", approval_views.approval_approve, name="approval_approve"),
+    path("approvals/<uuid:approval_id>/deny/", approval_views.approval_deny, name="approval_deny"),
+    path("approvals/<uuid:approval_id>/respond/", approval_views.approval_respond, name="approval_respond"),
     path("services/<str:service>/test/", connection_views.service_test, name="service_test"),
     path("providers/<slug:slug>/models/<uuid:model_id>/test/", connection_views.model_test, name="model_test"),
     path("providers/<slug:slug>/test/", connection_views.provider_test, name="provider_test"),

@@ -168,6 +168,9 @@ class OrganisationRows:
     #: A category without tools, and without grants of an admin.
     idle_category: str = "no_idle_category"
     hook_id: UUID = field(default_factory=uuid4)
+    #: A call of the asking member's that waits, and what was remembered of one.
+    approval_id: UUID = field(default_factory=uuid4)
+    consent_id: UUID = field(default_factory=uuid4)
     #: What was learned of the model.
     lesson: str = "omit:nothing"
 
@@ -403,6 +406,24 @@ ROUTES: dict[str, Route] = {
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
+    "api-approvals": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"status": "pending", "answerable": "true"}),
+        )
+    ),
+    "api-approval": Route(),
+    "api-approval-approve": Route(
+        (
+            Ask("POST"),
+            Ask("POST", body=lambda side: {"remember": "session"}),
+            Ask("POST", body=lambda side: {"remember": "hours", "hours": 8, "note": "Fine."}),
+        )
+    ),
+    "api-approval-deny": Route((Ask("POST", body=lambda side: {"proposal": "Ask again on Monday."}),)),
+    "api-approval-respond": Route((Ask("POST", body=lambda side: {"response": "It is 4."}),)),
+    "api-consents": Route(),
+    "api-consent": Route((Ask(), Ask("DELETE"))),
     "api-schedules": Route((Ask(), Ask("POST", 201, body=schedule_body))),
     "api-schedule": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"agent": side.agent, "is_enabled": False}), Ask("DELETE", 204))
@@ -635,6 +656,19 @@ ROUTES: dict[str, Route] = {
     "turn_create": Route((Ask("POST", 302, body=lambda side: MESSAGE),)),
     "turn_detail": Route((Ask(status=302),)),
     "turn_cancel": Route((Ask("POST", 302),), args=OPEN),
+    "approval_list": Route((Ask(), Ask(query=lambda side: {"status": "denied"}))),
+    "approval_detail": Route(),
+    "approval_approve": Route(
+        (
+            Ask("POST", 302),
+            Ask("POST", 302, body=lambda side: {"remember": "session"}),
+            Ask("POST", 302, body=lambda side: {"remember": "hours", "hours": 8}),
+        )
+    ),
+    "approval_deny": Route((Ask("POST", 302, body=lambda side: {"proposal": "Ask again on Monday."}),)),
+    "approval_respond": Route((Ask("POST", 302, body=lambda side: {"response": "It is 4."}),)),
+    "approval_consents": Route(),
+    "approval_consent_revoke": Route((Ask("POST", 302),)),
     "turn_stream": Route(),
     "step_detail": Route(),
     "schedule_list": Route(
@@ -807,6 +841,7 @@ class Address:
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
         one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
+        one_s_own |= {"approval_id", "consent_id"}
         return bool(set(self.arguments) & one_s_own)
 
     def url(self, side: OrganisationRows, route: Route) -> str:
@@ -909,7 +944,8 @@ def world(filled: TwoOrganisations, db: None) -> TwoOrganisations:
 
 def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str) -> Approval:
     """A call that waits for approval, in a session of its own; with the word in each text."""
-    turn = make_turn(make_session(member, agent, title=f"{word} asks"), word, status=TurnStatus.WAITING_APPROVAL)
+    waiting = {"status": TurnStatus.WAITING_APPROVAL, "waiting_since": timezone.now()}
+    turn = make_turn(make_session(member, agent, title=f"{word} asks"), word, **waiting)
     step = Step.objects.create(
         organisation=member.organisation, turn=turn, index=1, kind="tool", status="pending", tool_name=tool.name,
         arguments=f'{{"a": "{word}"}}', display=word,
@@ -1010,7 +1046,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         TurnEvent.objects.create(**own, turn=done, number=1, type="accepted", payload={"word": word})
         TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})
         asked = ask_somebody(member, agent, tool, word)
-        Consent.objects.create(
+        consent = Consent.objects.create(
             **own, membership=member, tool=tool, tool_version=asked.tool_version, session=asked.session,
             approval=asked, granted_by=member,
         )  # fmt: skip
@@ -1045,6 +1081,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         model_id=model_row.public_id,
         lesson=lesson.key,
         hook_id=hook.public_id,
+        approval_id=asked.public_id,
+        consent_id=consent.public_id,
         email=member.user.email,
         colleague_email=colleague.user.email,
         idle_category=f"{word}_idle",

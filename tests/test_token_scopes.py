@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from capabilities.records.kinds import kinds
-from tests.cast import make_agent, make_session, make_token
+from sessions.models import Step, StepKind, StepStatus, TurnStatus
+from tests.cast import make_agent, make_approval, make_session, make_token, make_turn
 from toolhub.tenants.models import ApiToken, Membership, Scope
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.scope import organisation_scope, system_scope
 from toolhub.tenants.wire import TokenScope, scope_wanted
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -30,6 +32,8 @@ CHAT = {
     *(f"api-data-{kind.name}" for kind in kinds()),
     *(f"api-data-{kind.name}-row" for kind in kinds()),
 }
+#: Those that `approve` opens.
+APPROVE = {"api-approval-approve", "api-approval-deny", "api-approval-respond", "api-consent"}
 
 
 def views(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -45,17 +49,18 @@ VIEWS = dict(views())
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_reading_asks_for_read_and_every_write_for_chat_or_manage(name: str) -> None:
+def test_reading_asks_for_read_and_every_write_for_one_other_scope(name: str) -> None:
     view = VIEWS[name]
 
     assert TokenScope in view.permission_classes
     assert {scope_wanted(method, view) for method in ("GET", "HEAD", "OPTIONS")} == {Scope.READ}
     written = {scope_wanted(method, view) for method in WRITES if hasattr(view, method.lower())}
-    assert written <= ({Scope.CHAT} if name in CHAT else {Scope.MANAGE})
+    opened_by = Scope.CHAT if name in CHAT else Scope.APPROVE if name in APPROVE else Scope.MANAGE
+    assert written <= {opened_by}
 
 
-def test_the_views_that_chat_opens_are_there() -> None:
-    assert set(VIEWS) >= CHAT
+def test_the_views_that_chat_and_approve_open_are_there() -> None:
+    assert set(VIEWS) >= CHAT | APPROVE
 
 
 def token_with(member: Membership, *scopes: Scope) -> Client:
@@ -64,11 +69,17 @@ def token_with(member: Membership, *scopes: Scope) -> Client:
 
 @pytest.mark.django_db
 def test_each_scope_opens_its_own_and_nothing_else(alice: Membership) -> None:
-    make_session(alice, make_agent(alice.organisation))
+    waiting: dict[str, Any] = {"status": TurnStatus.WAITING_APPROVAL, "waiting_since": timezone.now()}
+    turn = make_turn(make_session(alice, make_agent(alice.organisation)), **waiting)
+    with organisation_scope(alice.organisation):
+        step = Step.objects.create(
+            organisation=alice.organisation, turn=turn, index=1, kind=StepKind.TOOL, status=StepStatus.PENDING
+        )
     asks = {
         Scope.READ: ("GET", "/api/v1/sessions", {}),
         Scope.CHAT: ("POST", "/api/v1/sessions", {"agent": "starter"}),
         Scope.MANAGE: ("POST", "/api/v1/invitations", {"email": "x@example.com"}),
+        Scope.APPROVE: ("POST", f"/api/v1/approvals/{make_approval(step).public_id}/deny", {}),
     }
 
     for held in Scope:
@@ -89,5 +100,5 @@ def test_tokens_from_before_the_scopes_hold_all(alice: Membership) -> None:
     make_token(alice)
 
     with system_scope():
-        assert ApiToken.objects.get().scopes == ["read", "chat", "manage"]
-        assert ApiToken().scopes == ["read", "chat", "manage"]
+        assert ApiToken.objects.get().scopes == ["read", "chat", "manage", "approve"]
+        assert ApiToken().scopes == ["read", "chat", "manage", "approve"]

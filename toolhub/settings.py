@@ -335,7 +335,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "ENUM_NAME_OVERRIDES": {"TaskStatusEnum": "capabilities.models.notebook.Task.Status"},
+    "ENUM_NAME_OVERRIDES": {
+        "TaskStatusEnum": "capabilities.models.notebook.Task.Status",
+        "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
+        "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "toolhub.tenants.openapi.with_errors",

@@ -20,6 +20,7 @@ handler500 = "toolhub.problems.server_error"
 api = [
     path("", include("sessions.chats.api")),
     path("", include("sessions.chats.turns_api")),
+    path("", include("sessions.approvals.api")),
     path("", include("sessions.loading.api")),
     path("", include("sessions.schedules.api")),
     path("", include("sessions.explain.api")),

@@ -17,6 +17,16 @@ from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 COUNTED = 99
 
 
+#: What no page of approvals shows of the rows beside one.
+_LONG = (
+    *(f"step__{name}" for name in ("arguments", "result", "result_sent", "extras", "raw_usage", "text")),
+    *(f"turn__{name}" for name in ("message", "answer", "draft")),
+    "turn__agent__prompt",
+    *(f"tool_version__{name}" for name in ("wire", "parameters", "description", "instructions")),
+    *(f"{name}__{place}" for name in ("session", "turn__session") for place in ("tool_order", "last_prompt")),
+)
+
+
 def with_all_shown(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
     """With every row at hand that a page shows of one: its step, agent, session, tool, requester, who decided."""
     return approvals.select_related(
@@ -28,7 +38,7 @@ def with_all_shown(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
         "tool__category",
         "tool_version",
         "decided_by__user",
-    )
+    ).defer(*_LONG)
 
 
 # -- What waits for a member -------------------------------------------------------------------------------------------
@@ -47,6 +57,15 @@ def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Pa
 def count_waiting_for(member: Membership) -> int:
     """How many wait for this member, counted to one more than COUNTED. One query, one more for a delegated right."""
     return Approval.objects.filter(answerable_by(member)).order_by()[: COUNTED + 1].count()
+
+
+def waiting_told(member: Membership) -> tuple[int, str]:
+    """The same count, and a sentence that says it; 0 and "" for nothing. One query, one more for a delegated right."""
+    count = count_waiting_for(member)
+    if not count:
+        return 0, ""
+    shown = f"More than {COUNTED}" if count > COUNTED else str(count)
+    return count, f"{shown} {'approval waits' if count == 1 else 'approvals wait'} for you"
 
 
 # -- What was asked ----------------------------------------------------------------------------------------------------
@@ -68,6 +87,14 @@ def approvals_seen_by(member: Membership) -> QuerySet[Approval]:
 def approvals_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
     """The newest first, of one status or of all. One query, one more for a delegated right."""
     approvals = approvals_seen_by(member)
+    if status:
+        approvals = approvals.filter(status=status)
+    return Keyset(approvals, ("-pk",)).page(after, before)
+
+
+def history_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
+    """The same without what waits for this member. One query, one more for a delegated right."""
+    approvals = approvals_seen_by(member).exclude(answerable_by(member))
     if status:
         approvals = approvals.filter(status=status)
     return Keyset(approvals, ("-pk",)).page(after, before)

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.text import storable
+from capabilities.contract.asking import MAX_SHOWN
 from sessions.approvals.answering import why_not_answer
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
 from sessions.turns.asked import is_tool_run, settle
@@ -35,14 +36,18 @@ MAX_CONSENT_HOURS = 24 * 30
 
 
 @transaction.atomic
-def approve(approval: Approval, *, actor: Membership, note: str = "") -> Approval:
+def approve(approval: Approval, *, actor: Membership, note: str = "", only_once: bool = False) -> Approval:
     """Let the call run, once, with exactly these arguments.
 
     Where it is asked for the first time in a session (`allows_consent`), later calls of the same version of the tool
-    are not asked for again in the session: that is kept as a consent, listed and revocable.
+    are not asked for again in the session, unless `only_once`: that is kept as a consent, listed and revocable.
+    Conflict `not_whole` where the arguments are too long to be read.
     """
+    _check_may(approval, actor)
+    if not is_whole(approval):
+        raise Conflict("not_whole", "The arguments are too long to be shown whole: deny it, or answer in its place.")
     _answer(approval, ApprovalStatus.APPROVED, actor, note=note)
-    if approval.allows_consent:
+    if approval.allows_consent and not only_once:
         _remember(approval, actor, session=approval.session)
     return approval
 
@@ -119,6 +124,11 @@ _VERBS = {
     ApprovalStatus.DENIED: "deny",
     ApprovalStatus.RESPONDED: "respond",
 }
+
+
+def is_whole(approval: Approval) -> bool:
+    """Whether its arguments can be shown whole, so that somebody can read what they allow."""
+    return len(approval.arguments) <= MAX_SHOWN
 
 
 def _check_may(approval: Approval, actor: Membership) -> None:

@@ -21,6 +21,7 @@ from django.template.loader import render_to_string
 from django.utils.html import escape
 
 from sessions.access import rights_in
+from sessions.approvals.cards import show_cards
 from sessions.chats.queries import turn_or_404
 from sessions.chats.readers import Reader, open_readers
 from sessions.chats.stream_limits import STILL_HERE, Pulse
@@ -104,6 +105,7 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tu
             member = _member_now(request)
             turn = turn_or_404(member, turn_id)
             shown.draw(turn)
+            show_cards(member, [turn])
             context = {"turn": turn, "organisation": member.organisation} | rights_in(member, turn.session)
             return turn, render_to_string("sessions/chats/_turn.html", context)
     except Http404:

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import connection
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404, HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.negotiation import BaseContentNegotiation
@@ -25,8 +25,9 @@ from rest_framework.views import APIView
 from sessions.access import check_may_touch, visible_sessions, visible_to
 from sessions.chats.readers import Reader, open_readers
 from sessions.chats.stream_limits import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
-from sessions.models import Step, Turn
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, Turn
 from sessions.turns import ledger
+from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
 from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
@@ -45,6 +46,20 @@ class UsageOut(serializers.Serializer[Any]):
     cached_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
     estimated = serializers.BooleanField(help_text="Whether some of these are toolhub's count, not the provider's.")
+
+
+class WaitingForOut(serializers.Serializer[Approval]):
+    """Something that a turn asks a person."""
+
+    approval = serializers.UUIDField(source="public_id")
+    address = serializers.SerializerMethodField(help_text="Where it is read, and answered.")
+    kind = serializers.ChoiceField(ApprovalKind.choices)
+    step = serializers.IntegerField(source="step.index")
+    tool = serializers.CharField(source="tool.name")
+    expires_at = serializers.DateTimeField()
+
+    def get_address(self, approval: Approval) -> str:
+        return ADDRESS.format(approval.public_id)
 
 
 class TurnOut(serializers.Serializer[Turn]):
@@ -66,10 +81,16 @@ class TurnOut(serializers.Serializer[Turn]):
         help_text="The step whose result brought the first text from outside; 0: it was there from the start.",
     )
     untrusted_tool = serializers.SerializerMethodField(help_text="The tool that was called in that step.")
+    waiting_for = serializers.SerializerMethodField()
     usage = UsageOut()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(WaitingForOut(many=True))
+    def get_waiting_for(self, turn: Turn) -> Any:
+        """What the turn asks people and nobody answered yet."""
+        return WaitingForOut(vars(turn).get("asks", ()), many=True).data
 
     def get_untrusted_tool(self, turn: Turn) -> str:
         return vars(turn).get("untrusted_tool") or ""
@@ -102,7 +123,11 @@ def shown() -> QuerySet[Turn]:
     """Turns with what TurnOut tells of their agent and session."""
     bringing = Step.objects.filter(turn=OuterRef("pk"), index=OuterRef("untrusted_since")).values("tool_name")
     turns = Turn.objects.select_related("agent", "session").defer("agent__prompt")
-    return turns.annotate(untrusted_tool=Subquery(bringing[:1]))
+    asks = Approval.objects.filter(status=ApprovalStatus.PENDING).select_related("step", "tool").order_by("pk")
+    asks = asks.only("public_id", "organisation", "turn", "kind", "expires_at", "step__index", "tool__name")
+    return turns.annotate(untrusted_tool=Subquery(bringing[:1])).prefetch_related(
+        Prefetch("approvals", asks, to_attr="asks")
+    )
 
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:

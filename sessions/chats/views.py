@@ -18,6 +18,7 @@ from capabilities.pipeline.permissions import may_use_nothing
 from capabilities.providers.environment import agents_left_behind
 from capabilities.providers.queries import missing_models
 from sessions.access import may_delete, may_write, rights_in, session_or_404
+from sessions.approvals.cards import show_cards
 from sessions.chats.examples import examples_for
 from sessions.chats.first_steps import first_steps
 from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm, SessionsAddress
@@ -120,6 +121,7 @@ def _session_page(
     before = request.GET.get("before", "")
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
     beside = around(session, session.agent, member)
+    show_cards(member, page.turns)
     speaks = (page.turns[-1].agent if page.turns else session.agent).slug
     panel = panel_of(member, session, session.agent, beside)
     offered = not page.turns and not before and may_write(member, session)
@@ -192,6 +194,7 @@ def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpR
     session = session_or_404(member, session_id)
     after = request.GET.get("after", "")
     turns = turns_after(session, int(after)) if after.isdecimal() and len(after) < 10 else []
+    show_cards(member, turns)
     said = _notices(session)
     if not turns and request.GET.get("newest") == said["newest"]:
         return HttpResponse(status=204)
@@ -252,6 +255,7 @@ def turn_detail(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse
     member = member_or_404(request)
     turn = turn_or_404(member, turn_id)
     if request.htmx:
+        show_cards(member, [turn])
         context = _turn_context(member, turn) | {"poll": "poll" in request.GET}
         return render(request, "sessions/chats/_live_turn.html", context)
     place = f"?before={turn.seq + 1}#turn-{turn.pk}"
@@ -274,6 +278,7 @@ def _stopped(request: MemberRequest, member: Membership, turn: Turn) -> HttpResp
     """The turn's state while it stops: what it wrote meanwhile stays as the page has it. Of one that has ended, all."""
     if turn.is_open:
         return render(request, "sessions/chats/_turn_state.html", _turn_context(member, turn))
+    show_cards(member, [turn])
     response = render(request, "sessions/chats/_live_turn.html", _turn_context(member, turn))
     response["HX-Retarget"] = f"#turn-{turn.pk}"
     return response

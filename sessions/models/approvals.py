@@ -135,3 +135,10 @@ class Consent(PublicModel):
 
     def __str__(self) -> str:
         return f"{self.membership}: {self.tool}"
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether calls are still not asked for because of it: nobody revoked it, its time is not over, and the tool
+        has no new version. Reads the tool."""
+        is_now = self.until is None or self.until > timezone.now()
+        return self.revoked_at is None and is_now and self.tool_version_id == self.tool.current_version_id

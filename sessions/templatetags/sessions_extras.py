@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 
 from django import template
 from django.utils import timezone
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
+from capabilities.common.visible import Part
 from sessions.chats.markdown import render_row
 from sessions.chats.queries import SHOWN_CHARS
 from sessions.loading.queries import Line
-from sessions.models import LoadedToolkit, LoadSource, Step, StepKind, StepStatus, Turn, TurnStatus, UnloadReason
+from sessions.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    Consent,
+    LoadedToolkit,
+    LoadSource,
+    Step,
+    StepKind,
+    StepStatus,
+    Turn,
+    TurnStatus,
+    UnloadReason,
+)
 
 register = template.Library()
 
@@ -93,6 +109,50 @@ def duration(turn: Turn) -> float | None:
 def untrusted_step(turn: Turn) -> Step | None:
     """The step that brought the first text from outside; None where that was there from the start."""
     return next((step for step in turn.steps.all() if step.index == turn.untrusted_since), None)
+
+
+@register.filter
+def visible(parts: Iterable[Part]) -> SafeString:
+    """A text in pieces, with each character that cannot be seen as a marked escape, its name on hover."""
+    marked = '<span class="unseen" title="{}">{}</span>'
+    pieces = [format_html(marked, part.name, part.text) if part.name else escape(part.text) for part in parts]
+    return SafeString("".join(pieces))
+
+
+APPROVAL_STATES = {
+    ApprovalStatus.APPROVED: "ok",
+    ApprovalStatus.DENIED: "bad",
+    ApprovalStatus.RESPONDED: "ok",
+    ApprovalStatus.EXPIRED: "off",
+    ApprovalStatus.VOID: "off",
+}
+
+
+@register.filter
+def approval_state(approval: Approval) -> tuple[str, str]:
+    """The badge of an approval and its word; one whose time is over is expired, though no sweep has come by yet."""
+    if approval.is_pending:
+        return "wait", "Waiting for you" if approval.kind == ApprovalKind.QUESTION else "Needs approval"
+    status = ApprovalStatus(approval.status)
+    if status == ApprovalStatus.PENDING:
+        status = ApprovalStatus.EXPIRED
+    return APPROVAL_STATES[status], str(status.label)
+
+
+@register.filter
+def consent_state(consent: Consent) -> tuple[str, str]:
+    """The badge of a consent and its word."""
+    if consent.is_in_force:
+        return "ok", "In force"
+    if consent.revoked_at is not None:
+        return "off", "Revoked"
+    is_over = consent.until is not None and consent.until <= timezone.now()
+    return "off", "Over" if is_over else "Void: the tool has a new version"
+
+
+@register.filter
+def is_past(moment: datetime) -> bool:
+    return moment <= timezone.now()
 
 
 @register.filter

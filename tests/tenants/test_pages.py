@@ -114,14 +114,15 @@ def test_members_see_only_the_entries_that_would_let_them_in(
 
     open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Tools", "Categories", "Toolkits", "Agents"]
     catalogue = ["Tools", "Categories", "Toolkits", "Set-up", "Agents", "Providers"]
-    assert plain == [*open_to_all, "Requests", "Explain"]
-    assert delegated == [*open_to_all, "Providers", "Requests", "Explain"]
+    assert plain == [*open_to_all, "Approvals", "Requests", "Explain"]
+    assert delegated == [*open_to_all, "Providers", "Approvals", "Requests", "Explain"]
     assert admin == [
         "Home",
         "Sessions",
         "Schedules",
         "Your data",
         *catalogue,
+        "Approvals",
         "Members",
         "Roles",
         "Grants",

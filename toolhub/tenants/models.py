@@ -188,6 +188,7 @@ class Scope(models.TextChoices):
     READ = "read", "Read everything that its member can read"
     CHAT = "chat", "Open sessions, send messages, stop turns, change its member’s own data"
     MANAGE = "manage", "Change the configuration, as far as its member may"
+    APPROVE = "approve", "Approve, deny and answer what agents ask, in its member’s name"
 
 
 def every_scope() -> list[str]:

@@ -109,6 +109,10 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         ),
     ),
     (
+        "Runtime",
+        (("Approvals", "check-lg", "approval_list", "approval", None),),
+    ),
+    (
         "Access",
         (
             ("Members", "people", "member_list", "member", Right.MEMBERS),
@@ -135,10 +139,12 @@ def register_waiting(view: str, count: Waiting) -> None:
 def frame(request: HttpRequest) -> dict[str, Any]:
     """Context of every page. Nothing is read until a template asks: partials that show no frame pay nothing."""
     member = cast("Membership | None", getattr(request, "membership", None))
+    menu: Any = SimpleLazyObject(lambda: menu_for(member, request) if member else ())
     return {
         "member": member,
         "organisation": member.organisation if member else None,
-        "menu": SimpleLazyObject(lambda: menu_for(member, request) if member else ()),
+        "menu": menu,
+        "waiting_entries": SimpleLazyObject(lambda: [each for part in menu for each in part.entries if each.waiting]),
         "memberships": SimpleLazyObject(lambda: _memberships(request)),
     }
 

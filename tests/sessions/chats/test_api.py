@@ -181,6 +181,7 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "error_message": "",
         "untrusted_since": None,
         "untrusted_tool": "",
+        "waiting_for": [],
         "usage": {"rounds": 0, "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "estimated": False},
         "created_at": turn.created_at.isoformat().replace("+00:00", "Z"),
         "started_at": None,
