@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from capabilities.builtin._lib import workspace
+from capabilities.builtin._lib.patches import FilePatch, read_patch
 from capabilities.builtin._lib.search import line_matcher, lines_of, searched_lines, text_of
 from capabilities.common.confined import TooComplex, run_in_context
 from capabilities.common.confined_jobs.syntax import CHECKS
@@ -43,6 +44,8 @@ LIST_LIMIT = 500
 MATCH_LIMIT = 200
 #: Lines of a text that is compared.
 DIFF_LINES = 5_000
+#: Characters of a patch; its runtime settings may allow fewer.
+PATCH_LIMIT = 1_000_000
 #: The language of a file by its ending.
 LANGUAGES = {".py": "python", ".pyi": "python", ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
@@ -110,6 +113,32 @@ def file_write(
         return (before or b"") + text.encode() if mode == "append" else text.encode()
 
     return {"path": path, "bytes": workspace.write_file(context.workspace, path, change)}
+
+
+# No retry after a crash: hunks that only add lines would be added twice.
+@tool(category="file", effect="write", human_format="Applying a patch")
+def apply_patch(
+    context: ToolContext, patch: Annotated[str, Field(description="A unified diff.", max_length=PATCH_LIMIT)]
+) -> dict[str, Any]:
+    """Change, create and delete workspace files by a unified diff of one or more files: all of it or nothing."""
+    files = read_patch(patch)
+
+    def change(file: FilePatch) -> workspace.Change:
+        def changed(before: bytes | None) -> bytes | None:
+            text = None if before is None else text_of(workspace.Content(before, len(before)))
+            if before is not None and text is None:
+                raise ToolError(f"{file.path} is no UTF-8 text.")
+            after = file.applied(text)
+            return None if after is None else after.encode()
+
+        return changed
+
+    workspace.change_files(context.workspace, {file.path: change(file) for file in files})
+    return {
+        "files": [
+            {"path": file.path, "change": file.change, "added": file.added, "removed": file.removed} for file in files
+        ]
+    }
 
 
 @tool(category="file", effect="read", human_format="Comparing {path}")

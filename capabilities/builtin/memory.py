@@ -1,16 +1,19 @@
-"""Facts that a member asked to be kept. Knows the rows of the member it runs for, and of nobody else."""
+"""Facts that a member asked to be kept, and one search over all that is kept for a member. Nobody else's rows."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from django.db.models import QuerySet
 from pydantic import Field
 
+from capabilities.builtin._lib.passages import Passage, best_of
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Memory
+from capabilities.models import AgentNote, JournalEntry, Memory
+from capabilities.records.names import words_of
 from capabilities.records.own import own_rows, remove_row
 from capabilities.records.rows import WITHOUT_NUL
 from capabilities.records.writes.notebook import MEMORY_TEXT, create_memory
@@ -24,8 +27,10 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Memories that one search answers with.
+#: Memories that one search answers with, and rows of each kind that a search over all looks at, the latest first.
 SEARCH_LIMIT = 20
+SEARCHED = 5_000
+_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 @tool(category="memory", effect="write", human_format="Remembering: {text}")
@@ -70,6 +75,19 @@ def memory_forget(
     return {"forgotten": _as_json(row)}
 
 
+@tool(category="memory", effect="read", human_format="Looking up {query}")
+def knowledge(
+    context: ToolContext,
+    query: Annotated[str, Field(description="Words to look for.", min_length=1, max_length=500)],
+) -> dict[str, Any]:
+    """Search all that is kept for this user at once: memories, journals, your own notes. The best match is first."""
+    words = list(dict.fromkeys(words_of(query)))
+    if not words:
+        raise ToolError("Name at least one word to look for.")
+    found = best_of(_passages(context), words)
+    return {"found": found[:SEARCH_LIMIT]} | ({"more": len(found) - SEARCH_LIMIT} if len(found) > SEARCH_LIMIT else {})
+
+
 def _mine(context: ToolContext) -> QuerySet[Memory]:
     return own_rows(Memory, context)
 
@@ -80,3 +98,20 @@ def _folded(text: str) -> str:
 
 def _as_json(row: Memory) -> dict[str, Any]:
     return {"number": row.number, "text": row.text, "stored": row.created_at.date().isoformat()}
+
+
+def _passages(context: ToolContext) -> Iterator[Passage]:
+    """Three queries."""
+    memories = own_rows(Memory, context).order_by("-number").values_list("number", "text")
+    for number, text in memories[:SEARCHED].iterator():
+        yield Passage({"from": "memory", "number": number}, text)
+    entries = own_rows(JournalEntry, context).filter(disabled_at=None).order_by("-date", "-number")
+    columns = entries.values_list("number", "journal__name", "date", "title", "text")
+    for number, journal, date, title, text in columns[:SEARCHED].iterator():
+        source = {"from": "journal", "journal": journal, "number": number, "date": date.isoformat()}
+        yield Passage(source | ({"title": title} if title else {}), text, title)
+    pages = own_rows(AgentNote, context).filter(agent=context.agent_id, former_agent="")
+    for page in pages.values_list("text", flat=True):
+        for paragraph in _PARAGRAPHS.split(page):
+            if paragraph.strip():
+                yield Passage({"from": "notes"}, paragraph)

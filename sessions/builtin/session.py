@@ -33,6 +33,19 @@ CATEGORY = CategorySpec(
 EXCERPT = 400
 
 
+@tool(category="session", effect="read", human_format="Asking: {question}")
+def ask_user(
+    context: ToolContext,
+    question: Annotated[str, Field(description="One question", min_length=1, max_length=2_000)],
+    choices: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=200)]],
+        Field(description="Answers to choose from, if there are few", max_length=10),
+    ] = [],  # noqa: B006
+) -> str:
+    """Ask the user a question that you cannot answer yourself, and wait for the answer."""
+    raise ToolError("Nobody can be asked here: ask in your answer instead, and end your turn with it.")
+
+
 @tool(category="session", effect="read", human_format="Reading the conversation {session}")
 def session_read(
     context: ToolContext,

@@ -13,8 +13,8 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -157,6 +157,107 @@ def write_file(root: Path, path: str, change: Callable[[bytes | None], bytes]) -
             raise ToolError(f"A file holds at most {WRITE_LIMIT} bytes; this would be {len(data)}.")
         _replace(folder, name, data)
         return len(data)
+
+
+#: What becomes of a file's bytes (None: there is no file); None where the file goes.
+Change = Callable[[bytes | None], bytes | None]
+
+
+def change_files(root: Path, changes: Mapping[str, Change]) -> None:
+    """Change several files, or none of them: what cannot be done is found before the first file is touched.
+
+    The folders are held meanwhile, so that nothing that writes here comes in between. A process that dies in the moment
+    of the renames may leave some of the files as they were.
+    """
+    places = {path: _folders_and_name(path) for path in changes}
+    if len({(*folders, name) for folders, name in places.values()}) < len(places):
+        raise ToolError("The same file is named twice.")
+    with ExitStack() as held:
+        opened: dict[tuple[str, ...], int] = {}
+        for parts in sorted({tuple(folders) for folders, _ in places.values()}):
+            folder = _opened_if_there(held, root, parts)
+            if folder is not None:
+                opened[parts] = folder
+        made = {
+            path: _made(opened.get(tuple(folders)), name, path, changes[path])
+            for path, (folders, name) in places.items()
+        }
+        missing = sorted({tuple(folders) for folders, _ in places.values()} - opened.keys())
+        with _new_folders(root, missing):
+            for parts in missing:
+                with _explained("/".join(parts)):
+                    opened[parts] = held.enter_context(_folder(root, list(parts), create=True))
+                    _lock(opened[parts])
+            _replace_all(
+                [(path, opened[tuple(folders)], name, *made[path]) for path, (folders, name) in places.items()]
+            )
+
+
+def _opened_if_there(held: ExitStack, root: Path, parts: Sequence[str]) -> int | None:
+    with _explained("/".join(parts) or "The workspace"):
+        try:
+            folder = held.enter_context(_folder(root, list(parts)))
+        except FileNotFoundError:
+            return None
+        _lock(folder)
+        return folder
+
+
+def _made(folder: int | None, name: str, path: str, change: Change) -> tuple[bytes | None, bytes | None]:
+    """The bytes of a file before and behind its change."""
+    with _explained(path):
+        before = _current(folder, name, path) if folder is not None else None
+    data = None if before is None else before.data
+    after = change(data)
+    if after is not None and len(after) > WRITE_LIMIT:
+        raise ToolError(f"A file holds at most {WRITE_LIMIT} bytes; {path} would have {len(after)}.")
+    return data, after
+
+
+@contextmanager
+def _new_folders(root: Path, missing: Sequence[tuple[str, ...]]) -> Iterator[None]:
+    """Those of these folders that were made meanwhile go again where the block fails."""
+    paths = {parts[:length] for parts in missing for length in range(1, len(parts) + 1)}
+    new = [parts for parts in sorted(paths, key=len, reverse=True) if not _is_there(root, parts)]
+    try:
+        yield
+    except BaseException:
+        for parts in new:
+            with suppress(OSError), _folder(root, list(parts[:-1])) as folder:
+                os.rmdir(parts[-1], dir_fd=folder)
+        raise
+
+
+def _is_there(root: Path, parts: tuple[str, ...]) -> bool:
+    try:
+        with _folder(root, list(parts)):
+            return True
+    except OSError:
+        return False
+
+
+def _replace_all(changes: Sequence[tuple[str, int, str, bytes | None, bytes | None]]) -> None:
+    """Put each file's new bytes in place of its old ones; where one cannot be put, those before it are put back."""
+    done: list[tuple[int, str, bytes | None]] = []
+    try:
+        for path, folder, name, before, after in changes:
+            with _explained(path):
+                if before is None and _current(folder, name, path) is not None:
+                    raise ToolError(f"{path} was made by somebody else in this moment; nothing was changed.")
+                _put(folder, name, after)
+            done.append((folder, name, before))
+    except BaseException:
+        for folder, name, before in reversed(done):
+            _put(folder, name, before)
+        raise
+
+
+def _put(folder: int, name: str, data: bytes | None) -> None:
+    if data is not None:
+        _replace(folder, name, data)
+        return
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def walk(root: Path, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Entry]:
