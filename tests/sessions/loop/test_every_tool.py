@@ -187,9 +187,10 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("calendar_list", {"start": "2026-12-01"}, '"events": []'),
         ],
         "web": [
+            # What sends something out comes first: behind text from outside a person is asked.
+            ("http_post", {"url": world.web.url, "body": {"a": 1}}, '"body": "<title>Page</title>'),
             ("web_read", {"url": world.web.url}, '"title": "Page", "text": "Hello"'),
             ("http_fetch", {"url": world.web.url}, '"body": "<title>Page</title>'),
-            ("http_post", {"url": world.web.url, "body": {"a": 1}}, '"body": "<title>Page</title>'),
             ("web_search", {"query": "lion"}, '"title": "Result 1"'),
         ],
         "aether": [
@@ -316,9 +317,9 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("duckduckgo", {"query": "lion"}, '"text": "A large cat."'),
         ],
         "devops": [
-            ("github", {"action": "repo", "repo": "acme/shop"}, '"stargazers": 5'),
             ("docker", {"action": "containers"}, '"name": "web"'),
             ("aws_lambda", {"action": "list"}, '"name": "resize"'),
+            ("github", {"action": "repo", "repo": "acme/shop"}, '"stargazers": 5'),
         ],
         "loading": [
             ("list_toolkits", {}, '"name": "spare"'),
