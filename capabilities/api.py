@@ -18,6 +18,7 @@ from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
 from capabilities.hooks.api import HookDetail, HookList
+from capabilities.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
 from capabilities.providers.api import (
     LanguageModelDetail,
     LanguageModelList,
@@ -39,6 +40,11 @@ urlpatterns: list[URLPattern] = [
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
     path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
     path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
+    path("policies", PolicyList.as_view(), name="api-policies"),
+    path("policies/organisation", OrganisationPolicy.as_view(), name="api-organisation-policy"),
+    path("policies/providers/<str:slug>", ProviderPolicy.as_view(), name="api-provider-policy"),
+    path("policy-profiles", ProfileList.as_view(), name="api-policy-profiles"),
+    path("policy-profiles/<str:name>", ProfileDetail.as_view(), name="api-policy-profile"),
     path("agents", AgentList.as_view(), name="api-agents"),
     path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
     path("hooks", HookList.as_view(), name="api-hooks"),

@@ -14,6 +14,8 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     LanguageModel,
+    Policy,
+    PolicyProfile,
     Provider,
     Role,
     ServiceSetting,
@@ -51,6 +53,13 @@ def add_targets() -> None:
             right=Right.PROVIDERS,
         ),
     )
+    add_target("policy", _policies)
+    add_target(
+        "policyprofile",
+        rows_with_page(
+            lambda reader: PolicyProfile.objects.all(), "policy_profile_update", "name", right=Right.POLICIES
+        ),
+    )
     add_target("grant", _grants)
     add_target("grantrequest", _requests)
 
@@ -70,3 +79,15 @@ def _requests(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
         return {}
     page = reverse("request_list", args=[reader.organisation.slug])
     return dict.fromkeys(GrantRequest.objects.filter(public_id__in=ids).values_list("public_id", flat=True), page)
+
+
+def _policies(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The page of the organisation's, or of the provider's."""
+    if not reader.reach(Right.POLICIES):
+        return {}
+    org = reader.organisation.slug
+    rows = Policy.objects.filter(public_id__in=ids).values_list("public_id", "provider__slug")
+    return {
+        key: reverse("policy_provider_update", args=[org, slug]) if slug else reverse("policy_update", args=[org])
+        for key, slug in rows
+    }

@@ -13,12 +13,14 @@ from capabilities.agents import views as agents
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
+from capabilities.policies import views as policies
 from capabilities.providers import views as providers
 from capabilities.services import views as services
 from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
+PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
@@ -37,6 +39,13 @@ urlpatterns = [
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),
+    path("policies/", policies.policy_list, name="policy_list"),
+    path("policies/organisation/", policies.policy_update, name="policy_update"),
+    path("policies/providers/<slug:slug>/", policies.policy_provider_update, name="policy_provider_update"),
+    path("policies/profiles/", policies.policy_profile_list, name="policy_profile_list"),
+    path("policies/profiles/new/", policies.policy_profile_create, name="policy_profile_create"),
+    re_path(PROFILE + r"\Z", policies.policy_profile_update, name="policy_profile_update"),
+    re_path(PROFILE + r"delete/\Z", policies.policy_profile_delete, name="policy_profile_delete"),
     path("agents/", agents.agent_list, name="agent_list"),
     path("agents/new/", agents.agent_create, name="agent_create"),
     path("agents/<slug:slug>/delete/", agents.agent_delete, name="agent_delete"),

@@ -27,6 +27,8 @@ from capabilities.models import (
     GrantRequest,
     GroceryItem,
     LanguageModel,
+    Policy,
+    PolicyProfile,
     Provider,
     Role,
     RoleRule,
@@ -159,6 +161,13 @@ def make_schedule(member: Membership, number: int) -> None:
     )
 
 
+def make_policy(member: Membership, number: int) -> None:
+    own = {"organisation": member.organisation}
+    provider = Provider.objects.create(**own, slug=f"under-{number}", name="Under a policy")
+    profile = PolicyProfile.objects.create(**own, name=f"of_policy_{number}", patterns=["*"])
+    Policy.objects.create(**own, provider=provider, profile=profile)
+
+
 def make_hook(member: Membership, number: int) -> None:
     """Each names an agent, a provider and a member of its own."""
     provider = Provider.objects.create(organisation=member.organisation, slug=f"hooked-{number}", name="Hooked")
@@ -196,6 +205,10 @@ MAKERS: dict[str, Maker] = {
     "api-providers": make_provider,
     "api-models": make_model,
     "api-roles": make_role_with_rules,
+    "api-policies": make_policy,
+    "api-policy-profiles": lambda member, number: PolicyProfile.objects.create(
+        organisation=member.organisation, name=f"profile_{number}", patterns=["*"]
+    ),
     "api-hooks": make_hook,
     "api-grants": make_grant,
     "api-grant-requests": make_grant_request,

@@ -40,6 +40,8 @@ from capabilities.models import (
     Hook,
     LanguageModel,
     Memory,
+    Policy,
+    PolicyProfile,
     Provider,
     Role,
     RoleMembership,
@@ -171,6 +173,8 @@ class OrganisationRows:
     #: A call of the asking member's that waits, and what was remembered of one.
     approval_id: UUID = field(default_factory=uuid4)
     consent_id: UUID = field(default_factory=uuid4)
+    #: A profile of tools that no policy begins with.
+    profile: str = "no_profile"
     #: What was learned of the model.
     lesson: str = "omit:nothing"
 
@@ -261,6 +265,10 @@ def agent_body(side: OrganisationRows) -> dict[str, Any]:
         "tools": [side.name],
         "allowed_toolkits": [side.toolkit],
     }
+
+
+def policy_body(side: OrganisationRows) -> dict[str, Any]:
+    return {"profile": side.profile}
 
 
 def hook_body(side: OrganisationRows) -> dict[str, Any]:
@@ -471,6 +479,17 @@ ROUTES: dict[str, Route] = {
             Ask("DELETE", 204, right=Right.TOOLKITS),
         ),
         args={"name": "idle_toolkit"},
+    ),
+    "api-policies": Route(right=Right.POLICIES),
+    "api-organisation-policy": Route((Ask(), Ask("PATCH", body=policy_body)), right=Right.POLICIES),
+    "api-provider-policy": Route((Ask(), Ask("PATCH", body=policy_body)), right=Right.POLICIES),
+    "api-policy-profiles": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh", "patterns": ["*"]})), right=Right.POLICIES
+    ),
+    "api-policy-profile": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"reads_only": True}), Ask("DELETE", 204)),
+        args={"name": "profile"},
+        right=Right.POLICIES,
     ),
     "api-agents": Route((Ask(), Ask("POST", 201, body=lambda side: agent_body(side), right=Right.AGENTS))),
     "api-agent": Route(
@@ -716,6 +735,20 @@ ROUTES: dict[str, Route] = {
         right=Right.CATALOGUE,
     ),
     "category_delete": Route((Ask("POST", 302),), args={"name": "empty_category"}, right=Right.CATALOGUE),
+    "policy_list": Route(right=Right.POLICIES),
+    # What it would do is shown first.
+    "policy_update": Route((Ask(), Ask("POST", body=policy_body, refused=422)), right=Right.POLICIES),
+    "policy_provider_update": Route((Ask(), Ask("POST", body=policy_body, refused=422)), right=Right.POLICIES),
+    "policy_profile_list": Route(right=Right.POLICIES),
+    "policy_profile_create": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "patterns": "*"})), right=Right.POLICIES
+    ),
+    "policy_profile_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "patterns": "*"})),
+        args={"name": "profile"},
+        right=Right.POLICIES,
+    ),
+    "policy_profile_delete": Route((Ask("POST", 302),), args={"name": "profile"}, right=Right.POLICIES),
     "toolkit_list": Route(),
     "toolkit_create": Route((Ask(), Ask("POST", 302, body=toolkit_form, refused=422)), right=Right.TOOLKITS),
     "toolkit_detail": Route(args={"name": "toolkit"}),
@@ -1014,6 +1047,12 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, membership=member, agent=agent, number=1, name=word, message=word, cron="0 9 * * *",
             last_error=word, next_at=timezone.now() + timedelta(days=1),
         )  # fmt: skip
+        idle_profile, profile = (
+            PolicyProfile.objects.create(**own, name=f"{word}_{name}", description=word, patterns=["*", word])
+            for name in ("idle", "used")
+        )
+        Policy.objects.create(**own, profile=profile, also_allow=[word])
+        Policy.objects.create(**own, provider=provider, also_allow=[word])
         hook = Hook.objects.create(
             **own,
             name=word,
@@ -1083,6 +1122,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         hook_id=hook.public_id,
         approval_id=asked.public_id,
         consent_id=consent.public_id,
+        profile=idle_profile.name,
         email=member.user.email,
         colleague_email=colleague.user.email,
         idle_category=f"{word}_idle",

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from capabilities.models import Tool
 
+#: Tools that are looked at: more than an organisation has.
+MAX_TOOLS = 50_000
+
 
 @dataclass(frozen=True)
 class CatalogueTool:
@@ -17,7 +20,7 @@ class CatalogueTool:
 
 
 def catalogue_tools() -> list[CatalogueTool]:
-    """By name. One query."""
+    """The first MAX_TOOLS by name. One query."""
     rows = Tool.objects.filter(current_version__isnull=False).order_by("name")
     columns = ("name", "category__name", "current_version__effect")
-    return [CatalogueTool(*row) for row in rows.values_list(*columns)]
+    return [CatalogueTool(*row) for row in rows.values_list(*columns)[:MAX_TOOLS]]

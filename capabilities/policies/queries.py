@@ -15,6 +15,7 @@ from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.policies import rules_of
 from capabilities.policies.catalogue import catalogue_tools
 from capabilities.policies.writes import PolicyContent
+from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Organisation
 
 
@@ -33,6 +34,16 @@ def profile_or_404(name: str) -> PolicyProfile:
     if found is None:
         raise Http404("No such profile.")
     return found
+
+
+def profiles_page(*, after: str = "", before: str = "") -> Page[PolicyProfile]:
+    """One query."""
+    return Keyset(profiles(), ("name",)).page(after, before)
+
+
+def providers_page(*, after: str = "", before: str = "") -> Page[Provider]:
+    """By name, without their keys. One query."""
+    return Keyset(Provider.objects.defer("api_key"), ("name", "slug")).page(after, before)
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ def policy_of_organisation(organisation: Organisation) -> PolicyLine:
 
 # -- Warnings ---------------------------------------------------------------------------------------------------------
 
+#: Policies that Home names, and those that are looked at.
+MAX_SHOWN, MAX_LOOKED_AT = 5, 1_000
 #: By key of the provider; None is the organisation's.
 Warnings = Mapping[int | None, tuple[str, ...]]
 _warnings: Memory[Warnings] = Memory(64)
@@ -73,9 +86,20 @@ def policy_warnings(organisation: Organisation) -> Warnings:
 
 
 def _read_warnings() -> Warnings:
-    policies = list(shown_policies())
+    policies = list(shown_policies().order_by("pk")[:MAX_LOOKED_AT])
     tools = catalogue_tools() if policies else []
     return {each.provider_id: found for each in policies if (found := tuple(warnings_of(each, tools)))}
+
+
+def policies_with_warnings(organisation: Organisation) -> list[Policy]:
+    """The first few with `warnings`. No query but those of `policy_warnings`, one more where there are any."""
+    warnings = policy_warnings(organisation)
+    if not warnings:
+        return []
+    found = [each for each in shown_policies().order_by("pk") if each.provider_id in warnings][:MAX_SHOWN]
+    for each in found:
+        each.warnings = warnings[each.provider_id]  # type: ignore[attr-defined]
+    return found
 
 
 def warnings_of(policy: Policy, tools: Sequence[PolicyTool]) -> list[str]:

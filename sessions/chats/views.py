@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.catalogue.tools.queries import catalogue_numbers
 from capabilities.pipeline.permissions import may_use_nothing
+from capabilities.policies.queries import policies_with_warnings
 from capabilities.providers.environment import agents_left_behind
 from capabilities.providers.queries import missing_models
 from sessions.access import may_delete, may_write, rights_in, session_or_404
@@ -61,6 +62,8 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
         context["left_behind_page"] = "provider_list" if member.has_right(Right.PROVIDERS) else "agent_list"
     if member.has_right(Right.PROVIDERS):
         context["missing_models"] = missing_models()
+    if member.has_right(Right.POLICIES):
+        context["policy_warnings"] = policies_with_warnings(member.organisation)
     if member.has_access(Access.OPERATOR):
         steps = first_steps(member.organisation)
         context["first_steps"] = [] if all(step.is_done for step in steps) else steps

@@ -110,7 +110,10 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
     ),
     (
         "Runtime",
-        (("Approvals", "check-lg", "approval_list", "approval", None),),
+        (
+            ("Policies", "sliders", "policy_list", "policy", Right.POLICIES),
+            ("Approvals", "check-lg", "approval_list", "approval", None),
+        ),
     ),
     (
         "Access",
