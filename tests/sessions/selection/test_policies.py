@@ -8,8 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.common.registry_version import touch_registry
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import LoadingMode, Provider, Tool
+from capabilities.models import Agent, LanguageModel, LoadingMode, Provider, Tool
 from capabilities.pipeline.specs import specs
 from capabilities.policies.writes import PolicyContent, install_profiles, save_policy
 from sessions.loop import execution
@@ -125,6 +126,47 @@ def test_zs_30_zs_31_under_minimal_nothing_changes_anything(
     sent = carried_next(session, provider)
 
     assert sorted(sent) == ["file_read", "memory_search", "web_read"]
+
+
+def test_zs_58_the_same_prompt_runs_under_three_profiles_from_configuration_alone(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI
+) -> None:
+    for name in ("file_read", "file_write"):
+        give_tool(session.agent, make_tool(alice.organisation, name))
+    with organisation_scope(alice.organisation):
+        install_profiles(alice.organisation)
+    carried = {}
+    for profile in ("minimal", "read-only", ""):
+        set_policy(alice, profile=profile)
+        names = carried_next(session, provider)
+        carried[profile] = [name for name in ("calculator", "file_read", "file_write") if name in names]
+
+    assert carried == {
+        "minimal": ["file_read"],
+        "read-only": ["calculator", "file_read"],
+        "": ["calculator", "file_read", "file_write"],
+    }
+
+
+def test_zs_59_two_providers_get_different_tools_of_the_same_agent_and_schemas(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(alice.organisation):
+        other = Provider.objects.create(
+            organisation=alice.organisation, slug="grok", name="Grok", base_url=provider.url
+        )
+        model = LanguageModel.objects.create(organisation=alice.organisation, provider=other, name="scripted")
+    set_policy(alice, other, allow=("calculator",))
+    of_first = carried_next(session, provider)
+    with organisation_scope(alice.organisation):
+        Agent.objects.filter(pk=session.agent_id).update(model=model)
+        touch_registry(alice.organisation_id)
+
+    assert carried_next(session, provider) == ["calculator"]
+    assert of_first[0] == "calculator"
+    assert len(of_first) > 1
+    definitions = [request["tools"][0] for request in (provider.requests[0], provider.requests[-1])]
+    assert definitions[0] == definitions[1]
 
 
 # -- At the call ------------------------------------------------------------------------------------------------------
