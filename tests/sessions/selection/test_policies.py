@@ -117,7 +117,7 @@ def test_zs_30_zs_31_under_minimal_nothing_changes_anything(
     session: ChatSession, alice: Membership, provider: ScriptedOpenAI
 ) -> None:
     acme = alice.organisation
-    for name in ("memory_save", "memory_search", "file_read", "file_write", "web_read", "shell_exec"):
+    for name in ("memory_store", "memory_search", "file_read", "file_write", "web_read", "shell_exec"):
         give_tool(session.agent, make_tool(acme, name))
     with organisation_scope(acme):
         install_profiles(acme)
