@@ -6,6 +6,7 @@ the call is still the one that was shown, and only once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -59,22 +60,33 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 def _by_rule(prepared: Prepared) -> Decision | None:
     turn, spec = prepared.turn, prepared.spec
     rules = ask_rules(turn.organisation_id, turn.registry_version)
-    if not rules:
-        return None
-    call = AskedCall(
-        tool_id=spec.tool_id,
-        name=spec.name,
-        category=spec.category,
-        agent_id=turn.agent_id,
-        arguments=prepared.arguments,
-        read_roles=lambda: role_ids(turn.membership_id),
-    )
-    rule = first_rule(rules, call)
+    rule = first_rule(rules, _call(spec, prepared.arguments, turn.membership_id, turn.agent_id)) if rules else None
     if rule is None:
         return None
     why = rule.message or f"The approval rule {rule.name} asks before {spec.name} runs."
     terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
     return _asking(rule.when, f"rule {rule.name}", why, terms)
+
+
+def _call(spec: ToolSpec, arguments: Mapping[str, Any], membership_id: int, agent_id: int | None) -> AskedCall:
+    """The call as rules look at it."""
+    return AskedCall(
+        tool_id=spec.tool_id,
+        name=spec.name,
+        category=spec.category,
+        agent_id=agent_id,
+        arguments=arguments,
+        read_roles=lambda: role_ids(membership_id),
+    )
+
+
+def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
+    is refused where another person must approve it. The queries of `ask_rules`."""
+    rule = first_rule(ask_rules(organisation_id, None), _call(spec, arguments, membership_id, None))
+    if rule is None or rule.when == NEVER or not rule.needs_other_person:
+        return ""
+    return f"Not run: the approval rule {rule.name} takes another person. Ask an agent for it in a chat."
 
 
 def _by_setting(prepared: Prepared) -> Decision | None:

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
 from capabilities.contract.spec import ToolSpec
@@ -24,7 +25,7 @@ from capabilities.models import Agent, AgentScope, Tool, ToolKind
 from capabilities.pipeline.runtime_layers import in_force
 from capabilities.pipeline.specs import current_specs
 from capabilities.services.writes import acts_as_organisation
-from sessions.loop import execution
+from sessions.loop import asking, execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
@@ -192,7 +193,7 @@ def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
                 number = number_of(turn, child.parent_step) if can_read_on else ""
-                outcome = outcome_of(child, _cap(turn, child), step=number)
+                outcome = _with_receipt(child, outcome_of(child, _cap(turn, child), step=number))
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if was_asked or any(child.is_open for child in waiting):
             _go_no_further(turn, held)
@@ -204,7 +205,8 @@ def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool
 def _unsettled(turn: Turn) -> QuerySet[Turn]:
     """The children whose call has no answer yet. One query."""
     children = Turn.objects.filter(parent_step__turn=turn, parent_step__status=StepStatus.STARTED)
-    return children.select_related("agent", "parent_step").order_by("parent_step__call_index")
+    at_hand = children.select_related("agent", "parent_step__approval__decided_by__user")
+    return at_hand.order_by("parent_step__call_index")
 
 
 def _go_no_further(turn: Turn, held: Held) -> None:
@@ -224,6 +226,14 @@ def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
     text = json.dumps({"success": True, **place, "answer": child.answer}, ensure_ascii=False)
     sent = cut(text, cap, step=step)
     return Outcome(StepStatus.DONE, text, sent, untrusted=child.untrusted_since is not None)
+
+
+def _with_receipt(child: Turn, outcome: Outcome) -> Outcome:
+    """The same, with who approved that the agent was asked, where somebody had to."""
+    approval = getattr(child.parent_step, "approval", None)
+    if approval is None:
+        return outcome
+    return replace(outcome, result_sent=with_note(outcome.result_sent, asking.receipt_of(approval)))
 
 
 def _cap(turn: Turn, child: Turn) -> int:

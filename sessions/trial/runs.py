@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from capabilities.pipeline.runtime_layers import in_force, layers_for
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
+from sessions.loop.asking import why_not_by_hand
 from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
 from sessions.loop.history import OUTCOME_UNKNOWN
@@ -106,6 +107,8 @@ def _outcome(run: TrialRun) -> Outcome:
         return arguments
     if spec.envelope.timeout > run.tool_version.timeout:
         TrialRun.objects.filter(pk=run.pk).update(deadline_at=from_now(spec.envelope.timeout + GRACE))
+    if why := why_not_by_hand(run.organisation_id, member.pk, spec, arguments):
+        return execution.failure(why, status=StepStatus.REFUSED)
     context = execution.context_of(spec, run.organisation_id, member.pk)
     context = replace(context, idempotency_key=str(run.public_id))
     credential = execution.credential_of(spec)

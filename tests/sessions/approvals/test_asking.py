@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from capabilities.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
+from capabilities.common.registry_version import touch_registry
 from capabilities.contract.asking import MAX_SHOWN, digest_of
 from capabilities.contract.decisions import Decision, Terms, Verb
-from capabilities.models import ApprovalRule, AskWhen, Effect, Grant, Task, Tool
+from capabilities.kinds import RUNNERS
+from capabilities.models import Agent, ApprovalRule, AskWhen, Effect, Grant, LoadingMode, RuntimeConfig, Task, Tool
 from sessions.approvals import queries, writes
 from sessions.loop import asking, delegation, preparing
 from sessions.loop.preparing import Prepared
@@ -29,12 +33,15 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
+from sessions.trial import writes as trying
 from sessions.turns import ledger, waiting
+from sessions.turns.fencing import Conflict
 from sessions.turns.reaping import reap
-from tests.cast import make_member, make_role, make_session, make_tool
+from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_role, make_session, make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work
+from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work, work_all
 from tests.sessions.steps import change, expire_lease, reread
+from tests.sessions.trials import run_trial
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -643,3 +650,156 @@ def test_a_question_that_nobody_answers_ends_with_a_sentence(question: Approval,
     reap()
 
     assert refused_after(question).startswith("Not run: nobody answered the question until ")
+
+
+# -- Other ways to a tool ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def coder(session: ChatSession, provider: ScriptedOpenAI) -> Agent:
+    """An agent with the same tools, that Bob's agent asks."""
+    make_tool(session.organisation, "spawn_agent", category=make_category(session.organisation, "agents"))
+    return make_agent(session.organisation, provider.url, slug="coder")
+
+
+def spawn() -> Any:
+    return call("spawn_agent", {"agent": "coder", "message": "Add it."})
+
+
+def test_what_a_child_turn_asks_is_asked_of_its_member_in_the_member_s_own_session(
+    session: ChatSession, provider: ScriptedOpenAI, coder: Agent
+) -> None:
+    ask_first(session)
+    provider.enqueue(
+        Say(calls=[spawn()]), Say(calls=[call("task_create", {"title": "buy milk"})]), Say("Added."), Say("All done.")
+    )
+    parent = accept(session)
+    work_all()
+
+    with organisation_scope(session.organisation):
+        (approval,) = queries.waiting_in_session(session)
+        assert (approval.session, approval.requester, approval.turn.session.depth) == (session, session.membership, 1)
+        assert reread(parent).status == TurnStatus.WAITING_CHILD
+        assert reread(approval.turn).status == TurnStatus.WAITING_APPROVAL
+        assert list(queries.waiting_in_session(approval.turn.session)) == [approval]
+        writes.approve(approval, actor=session.membership)
+    work_all()
+
+    assert (reread(parent).status, reread(parent).answer) == (TurnStatus.DONE, "All done.")
+    assert titles(session) == ["buy milk"]
+
+
+def test_stopping_the_turn_above_voids_what_its_child_asks(
+    session: ChatSession, provider: ScriptedOpenAI, coder: Agent
+) -> None:
+    ask_first(session)
+    provider.enqueue(Say(calls=[spawn()]), Say(calls=[call("task_create", {"title": "buy milk"})]))
+    parent = accept(session)
+    work_all()
+
+    with organisation_scope(session.organisation):
+        (approval,) = queries.waiting_in_session(session)
+        ledger.cancel(reread(parent), actor=session.membership)
+        approval.refresh_from_db()
+        assert (approval.status, reread(approval.turn).status) == (ApprovalStatus.VOID, TurnStatus.CANCELLED)
+        with pytest.raises(Conflict, match="ended"):
+            writes.approve(approval, actor=session.membership)
+
+
+def test_another_agent_is_asked_only_when_a_person_allows_it(
+    session: ChatSession, provider: ScriptedOpenAI, coder: Agent
+) -> None:
+    ask_first(session, "spawn_agent")
+    provider.enqueue(Say(calls=[spawn()]), Say("By the child."), Say("All done."))
+    turn = run(session)
+    (approval,) = asked_of(turn)
+    with organisation_scope(session.organisation):
+        assert not Turn.objects.exclude(pk=turn.pk).exists()
+        writes.approve(approval, actor=approval.requester)
+
+    work_all()
+
+    (step,) = tool_steps_of(turn)
+    assert (reread(turn).status, reread(turn).answer) == (TurnStatus.DONE, "All done.")
+    assert json.loads(step.result_sent)["answer"] == "By the child."
+    assert json.loads(step.result_sent)["note"].startswith("This call was approved by Bob")
+
+
+def test_a_tool_behind_call_tool_is_asked_for_by_its_own_name_and_arguments(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    make_meta_tools(session.organisation)
+    with organisation_scope(session.organisation):
+        session.agent.loading_mode = LoadingMode.CONSTANT
+        session.agent.save()
+    wants(provider, call("call_tool", {"name": "task_create", "arguments": {"title": "buy milk"}}))
+
+    turn = run(session)
+
+    (approval,), (step,) = asked_of(turn), tool_steps_of(turn)
+    assert (approval.tool.name, json.loads(approval.arguments)["title"]) == ("task_create", "buy milk")
+    assert (step.tool_name, step.called_through) == ("task_create", "call_tool")
+    assert answer(approval, writes.approve).status == TurnStatus.DONE
+    assert titles(session) == ["buy milk"]
+
+
+@pytest.mark.parametrize(("fields", "runs"), [({}, True), ({"needs_other_person": True}, False)])
+def test_a_tool_run_by_hand_goes_round_no_rule_that_takes_another_person(
+    session: ChatSession, fields: dict[str, Any], runs: bool
+) -> None:
+    ask_first(session, **fields)
+    with organisation_scope(session.organisation):
+        trial = trying.trial_or_404(session.membership, "task_create")
+        trying.request_trial(trial, '{"title": "buy milk"}', actor=session.membership)
+
+    done = run_trial(session.membership)
+
+    assert titles(session) == (["buy milk"] if runs else [])
+    assert ("takes another person" in done.result) is not runs
+
+
+def test_a_setting_of_the_tool_asks_as_a_rule_does(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation):
+        values = {"tools": {"task_*": {"ask": "first_time"}}}
+        RuntimeConfig.objects.create(organisation=session.organisation, layer="organisation", values=values)
+        touch_registry(session.organisation_id)
+    wants(provider)
+
+    (approval,) = asked_of(run(session))
+
+    assert (approval.source, approval.allows_consent) == ("setting ask", True)
+
+
+def test_no_tool_and_no_turn_reaches_the_answers() -> None:
+    """Only pages, REST and tests import what answers: no tool, no worker, no loop."""
+    rooms = [
+        Path("capabilities"),
+        *(Path("sessions") / room for room in ("builtin", "loop", "turns", "worker", "loading")),
+    ]
+    sources = [path for room in rooms for path in room.rglob("*.py")]
+
+    assert [str(path) for path in sources if "sessions.approvals" in path.read_text()] == []
+
+
+def test_a_running_tool_answers_nothing(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it came to hold the function: Bob's own calculator tries to approve what Bob's other turn asks."""
+    ask_first(session)
+    provider.enqueue(Say(calls=[call("task_create", {"title": "buy milk"})]))
+    (approval,) = asked_of(run(make_session(session.membership, session.agent)))
+    said: list[str] = []
+
+    def approves(**_: Any) -> str:
+        try:
+            writes.approve(approval, actor=approval.requester)
+        except PermissionDenied as error:
+            said.append(str(error))
+        return "4"
+
+    monkeypatch.setitem(RUNNERS, "builtin", approves)
+    wants(provider, call("calculator", {"expression": "2+2"}))
+
+    assert run(session).status == TurnStatus.DONE
+    assert said == ["An agent never answers: a person does."]
