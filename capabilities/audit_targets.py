@@ -13,6 +13,7 @@ from capabilities.models import (
     Category,
     Grant,
     GrantRequest,
+    Hook,
     LanguageModel,
     Policy,
     PolicyProfile,
@@ -60,6 +61,7 @@ def add_targets() -> None:
             lambda reader: PolicyProfile.objects.all(), "policy_profile_update", "name", right=Right.POLICIES
         ),
     )
+    add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))
     add_target("grant", _grants)
     add_target("grantrequest", _requests)
 

@@ -13,6 +13,7 @@ from capabilities.agents import views as agents
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
+from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
 from capabilities.providers import views as providers
 from capabilities.services import views as services
@@ -58,6 +59,10 @@ urlpatterns = [
     path("providers/<slug:slug>/models/<uuid:model_id>/", providers.model_update, name="model_update"),
     path("providers/<slug:slug>/models/<uuid:model_id>/forget/", providers.model_forget, name="model_forget"),
     path("providers/<slug:slug>/models/<uuid:model_id>/delete/", providers.model_delete, name="model_delete"),
+    path("hooks/", hooks.hook_list, name="hook_list"),
+    path("hooks/new/", hooks.hook_create, name="hook_create"),
+    path("hooks/<uuid:hook_id>/", hooks.hook_update, name="hook_update"),
+    path("hooks/<uuid:hook_id>/delete/", hooks.hook_delete, name="hook_delete"),
     path("roles/", roles.role_list, name="role_list"),
     path("roles/<slug:slug>/delete/", roles.role_delete, name="role_delete"),
     re_path(

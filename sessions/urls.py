@@ -9,6 +9,7 @@ from sessions.approvals import views as approval_views
 from sessions.chats import views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
+from sessions.hook_trials import views as hook_trials
 from sessions.loading import views as loads_views
 from sessions.schedules import views as schedules_views
 from sessions.trial import views as tool_views
@@ -52,6 +53,8 @@ urlpatterns = [
     path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
     path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),
     path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
+    path("hooks/trial/", hook_trials.hook_trials, name="hook_trials"),
+    path("hooks/trial/<uuid:turn_id>/", hook_trials.hook_trial, name="hook_trial"),
     path("explain/fix/", explain_views.explain_fix, name="explain_fix"),
     path("explain/", explain_views.explain_page, name="explain"),
     path("tools/", tool_views.tool_list, name="tool_list"),

@@ -119,7 +119,7 @@ ROOMS = {
         "loop",
         "approvals",
         "chats",
-        "connections schedules trial",
+        "connections hook_trials schedules trial",
         "worker",
         "explain previews",
         "apps audit_targets builtin templatetags urls",

@@ -150,6 +150,10 @@ FORMS: dict[str, Form] = {
     "POST model_forget": Form(shows="Forgotten"),
     "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),
+    # Hooks
+    "GET hook_list": Form({"phase": "before_tool_call"}, "word"),
+    "POST hook_update": Form({"name": "Fresh"}, "Fresh is saved"),
+    "POST hook_delete": Form(shows="is removed"),
     # Roles, grants, requests, Explain
     "POST role_create": Form({"name": "Fresh"}, "Fresh"),
     "POST role_create preview": Form({"name": "Fresh", "slug": "fresh"}, "What will change", writes=False),

@@ -45,6 +45,8 @@ class Trace:
     error: str = ""
     #: Whether the call, the result or the turn went no further for it.
     stopped: bool = False
+    #: Whether a dry run left it out.
+    was_left_out: bool = False
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -143,7 +145,8 @@ def _run(
                 raise HookFailed(Failure.MALFORMED, hook.broken)
             value, did = _acted(act, hook, value)
         except NotRun:
-            did = "a Python hook, not called in a dry run"
+            traces.append(Trace(hook, "would be called", was_left_out=True))
+            continue
         except HookFailed as failed:
             traces.append(Trace(hook, failure=failed.failure, error=str(failed), stopped=hook.denies))
             if hook.denies:

@@ -30,11 +30,20 @@ def active_hooks(organisation_id: int, at: int | None) -> tuple[HookSpec, ...]:
 def _read() -> tuple[HookSpec, ...]:
     hooks = [spec_of(each) for each in Hook.objects.filter(is_enabled=True)]
     named = {member for hook in hooks for member in hook.when.members}
-    if not named:
-        return in_order(hooks)
-    rows = Membership.objects.filter(public_id__in=named).values_list("public_id", "pk")
-    keys = {str(public_id): str(key) for public_id, key in rows}
+    keys = _keys_of(named)
     return in_order([_with_keys(hook, keys) for hook in hooks])
+
+
+def spec_with_keys(hook: Hook) -> HookSpec:
+    """One hook, whether it is on or not, as it would run. At most one query."""
+    spec = spec_of(hook)
+    return _with_keys(spec, _keys_of(spec.when.members))
+
+
+def _keys_of(members: Iterable[str]) -> dict[str, str]:
+    named = list(members)
+    rows = Membership.objects.filter(public_id__in=named).values_list("public_id", "pk") if named else ()
+    return {str(public_id): str(key) for public_id, key in rows}
 
 
 def _with_keys(hook: HookSpec, keys: Mapping[str, str]) -> HookSpec:

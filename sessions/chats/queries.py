@@ -61,11 +61,12 @@ def shown_turns() -> QuerySet[Turn]:
     """Turns with their session, agent, and steps with their child turns. Long arguments and results are cut in the
     database."""
     steps = (
-        Step.objects.defer("arguments", "result", "result_sent", "extras", "raw_usage")
+        Step.objects.defer("arguments", "result", "result_sent", "hooked_result", "extras", "raw_usage")
         .annotate(
             arguments_shown=Left("arguments", SHOWN_CHARS),
             arguments_length=Length("arguments"),
             result_shown=Left("result", SHOWN_CHARS),
+            hooked_shown=Left("hooked_result", SHOWN_CHARS),
             result_length=Length("result"),
             still_running=Case(When(status=StepStatus.STARTED, then=Exists(_progress())), default=False),
         )
@@ -87,6 +88,9 @@ def shown_turns() -> QuerySet[Turn]:
             has_other_agents=Exists(others),
             loads_dropped=Subquery(_last_event("loads_dropped")),
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
+            model_forced=Subquery(_last_event("model_forced")),
+            prompt_patched=Subquery(_last_event("prompt_patched")),
+            hook_warning=Subquery(_last_event("hook_warning")),
         )
         .prefetch_related(Prefetch("steps", steps))
     )

@@ -108,6 +108,7 @@ class StepOut(serializers.Serializer[Any]):
     display = serializers.CharField()
     arguments = serializers.CharField()
     result = serializers.CharField(source="result_sent")
+    hooks = serializers.JSONField(help_text="What hooks did at the call: `[{hook, action, did}]`, or how they failed.")
     input_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField(help_text="Of the input: read from the provider's cache.")
     cache_write_tokens = serializers.IntegerField(help_text="Of the input: written to the provider's cache.")

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.tools.queries import catalogue_numbers
+from capabilities.hooks.queries import hook_numbers
 from capabilities.pipeline.permissions import may_use_nothing
 from capabilities.policies.queries import policies_with_warnings
 from capabilities.providers.environment import agents_left_behind
@@ -64,6 +65,8 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
         context["missing_models"] = missing_models()
     if member.has_right(Right.POLICIES):
         context["policy_warnings"] = policies_with_warnings(member.organisation)
+    if member.has_right(Right.HOOKS):
+        context["hook_numbers"] = hook_numbers()
     if member.has_access(Access.OPERATOR):
         steps = first_steps(member.organisation)
         context["first_steps"] = [] if all(step.is_done for step in steps) else steps
@@ -303,6 +306,7 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
         "session": step.turn.session,
         "arguments": step.arguments[:ALL_CHARS],
         "result": step.result[:ALL_CHARS],
+        "hooked_result": step.hooked_result[:ALL_CHARS],
         "all_chars": ALL_CHARS,
         "is_cut": len(step.arguments) > ALL_CHARS or len(step.result) > ALL_CHARS,
     }

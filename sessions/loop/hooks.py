@@ -52,6 +52,8 @@ from toolhub.tenants.models import Membership
 
 logger = logging.getLogger(__name__)
 
+#: The event of what hooks did at a phase that is about no call.
+EVENTS = {Phase.BEFORE_MODEL_RESOLVE: "model_forced", Phase.BEFORE_PROMPT_BUILD: "prompt_patched"}
 #: In place of a result of which hooks left nothing.
 EMPTY = "(empty)"
 
@@ -108,8 +110,8 @@ class TurnHooks:
     def _keep_turn(self, phase: Phase, result: PhaseResult[Any]) -> None:
         self._count(result.traces)
         if result.done:
-            payload = {"phase": str(phase), "hooks": [each.as_json for each in result.done]}
-            ledger.write_event(self.held.claim, "hooks", payload)
+            lines = [each.as_json for each in result.done]
+            ledger.write_event(self.held.claim, EVENTS[phase], {"hooks": lines})
         self._warn(phase, result.failed)
         if result.stopped_by is not None:
             raise TurnFailed("hook_failed", FAILED_TURN.format(hook=result.stopped_by.hook.name))
@@ -125,7 +127,7 @@ class TurnHooks:
             return HookedCall(arguments), ()
 
         def check(changed: Mapping[str, Any]) -> str:
-            return _complaint(spec, call, changed, self.turn.organisation_id)
+            return complaint_about(spec, call, changed, self.turn.organisation_id)
 
         result = run_before_call(hooks, arguments, self._facts_of(spec), check, self._outside(hooks))
         self._keep_call(Phase.BEFORE_TOOL_CALL, step, result)
@@ -215,13 +217,15 @@ def hooked_outcome(turn: Turn, spec: ToolSpec, step: Step, arguments: Mapping[st
     return outcome if hooks is None else hooks.after_call(spec, step, arguments, outcome)
 
 
-def forced_model(turn: Turn, model: ResolvedModel, to: Forced) -> ResolvedModel:
-    """The model that is asked for, as the turn's agent calls it. One query. Raises HookFailed where it is not there or
-    switched off.
+def forced_model(turn: Turn, model: ResolvedModel, to: Forced, *, with_key: bool = True) -> ResolvedModel:
+    """The model that is asked for, as the turn's agent calls it; one that is only shown needs no key. One query.
 
-    Another provider without a model's name: its model of the same name, else the only one that it has.
+    Another provider without a model's name: its model of the same name, else the only one that it has. Raises
+    HookFailed where it is not there or switched off.
     """
     models = LanguageModel.objects.select_related("provider")
+    if not with_key:
+        models = models.defer("provider__api_key")
     if to.provider is None:
         models = models.filter(provider__public_id=model.provider.public_id)
     elif (key := _uuid(to.provider)) is not None:
@@ -248,7 +252,7 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-def _complaint(spec: ToolSpec, call: Call, arguments: Mapping[str, Any], organisation_id: int) -> str:
+def complaint_about(spec: ToolSpec, call: Call, arguments: Mapping[str, Any], organisation_id: int) -> str:
     """What is wrong with these arguments of the tool, or nothing."""
     text = json.dumps(arguments, ensure_ascii=False)
     read = execution.read_arguments(spec, Call(call.id, call.name, text), organisation_id)

@@ -165,14 +165,28 @@ def awaited(turn: Turn) -> str:
 
 @register.filter
 def turn_told(turn: Turn) -> list[str]:
-    """What its selection had to leave out, as its events say it: one sentence each."""
+    """What its selection had to leave out, and what hooks did to it, as its events say it: one sentence each."""
     dropped = getattr(turn, "loads_dropped", None)
     loads = dropped.get("loads") if isinstance(dropped, dict) else None
     lines = [dropped_told(each) for each in loads or ()]
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
+    for name in ("model_forced", "prompt_patched", "hook_warning"):
+        event = getattr(turn, name, None)
+        hooks = event.get("hooks") if isinstance(event, dict) else None
+        lines += [hook_line(each) for each in hooks or ()]
     return lines
+
+
+@register.filter
+def hook_line(line: dict[str, str]) -> str:
+    """What one hook did, or how it failed, from an event or a step."""
+    name = f"Hook {line.get('hook', '')}"
+    if "failure" not in line:
+        return f"{name} {line.get('did', '')}."
+    kept_back = "nothing went on" if line.get("stopped") else "what it is for was left out"
+    return f"{name} failed ({line['failure']}): {kept_back}."
 
 
 def dropped_told(load: dict[str, str]) -> str:

@@ -466,6 +466,7 @@ def test_the_steps_of_a_turn_are_told_in_order(rest: Rest, turn: Turn) -> None:
         "tool_call_id": "c1",
         "display": "2+2",
         "arguments": '{"expression": "2+2"}',
+        "hooks": [],
         "result": "4",
         "input_tokens": 0,
         "cached_tokens": 0,

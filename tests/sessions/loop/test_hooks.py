@@ -87,7 +87,7 @@ def test_zs_47_a_provider_and_model_are_forced_from_configuration(
     assert provider.requests == []
     assert other_openai.requests[0]["model"] == "small"
     did = {"hook": "h", "action": "set_provider_and_model", "did": "set the model small of Second"}
-    assert payloads(turn, "hooks") == [{"phase": "before_model_resolve", "hooks": [did]}]
+    assert payloads(turn, "model_forced") == [{"hooks": [did]}]
     assert (reread(forcing).fired, reread(forcing).last_fired_at is not None) == (1, True)
 
 
@@ -169,7 +169,8 @@ def test_zs_60_the_prompt_is_patched_and_stays_the_same_in_all_rounds(
     first, second = provider.requests
     system = {"role": "system", "content": "Be long.\n\nAnswer in French."}
     assert first["messages"][0] == second["messages"][0] == system
-    assert [each["phase"] for each in payloads(turn, "hooks")] == ["before_prompt_build"]
+    assert [line["hook"] for line in payloads(turn, "prompt_patched")[0]["hooks"]] == ["a", "b"]
+    assert len(payloads(turn, "prompt_patched")) == 1
     with organisation_scope(session.organisation_id):
         steps = Step.objects.filter(turn=turn, kind="model").order_by("index")
         assert steps[1].prefix_bytes == steps[0].prompt_bytes  # what a provider's cache can know is all of the first
