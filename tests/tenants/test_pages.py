@@ -122,6 +122,8 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         "Schedules",
         "Your data",
         *catalogue,
+        "Policies",
+        "Hooks",
         "Approvals",
         "Members",
         "Roles",
