@@ -15,6 +15,7 @@ from capabilities.access.requests.api import (
 )
 from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
+from capabilities.approval_rules.api import RuleDetail, RuleList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
 from capabilities.hooks.api import HookDetail, HookList
@@ -36,6 +37,8 @@ urlpatterns: list[URLPattern] = [
     path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
     path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
     path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
+    path("approval-rules", RuleList.as_view(), name="api-approval-rules"),
+    path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
     path("services", ServiceList.as_view(), name="api-services"),
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
     path("toolkits", ToolkitList.as_view(), name="api-toolkits"),

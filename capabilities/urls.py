@@ -10,6 +10,7 @@ from capabilities.access.requests import views as grant_requests
 from capabilities.access.roles import matrix_views
 from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
+from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
@@ -37,6 +38,10 @@ urlpatterns = [
     path("toolkits/new/", toolkits.toolkit_create, name="toolkit_create"),
     re_path(TOOLKIT + r"\Z", toolkits.toolkit_detail, name="toolkit_detail"),
     re_path(TOOLKIT + r"delete/\Z", toolkits.toolkit_delete, name="toolkit_delete"),
+    path("approval-rules/", approval_rules.approval_rules, name="approval_rules"),
+    path("approval-rules/new/", approval_rules.approval_rule_create, name="approval_rule_create"),
+    path("approval-rules/<uuid:rule_id>/", approval_rules.approval_rule_edit, name="approval_rule_edit"),
+    path("approval-rules/<uuid:rule_id>/delete/", approval_rules.approval_rule_delete, name="approval_rule_delete"),
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),

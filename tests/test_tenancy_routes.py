@@ -34,6 +34,7 @@ from capabilities.models import (
     Agent,
     AgentTool,
     AgentToolkit,
+    ApprovalRule,
     ConnectionTest,
     Grant,
     GrantRequest,
@@ -170,6 +171,7 @@ class OrganisationRows:
     #: A category without tools, and without grants of an admin.
     idle_category: str = "no_idle_category"
     hook_id: UUID = field(default_factory=uuid4)
+    rule_id: UUID = field(default_factory=uuid4)
     #: A call of the asking member's that waits, and what was remembered of one.
     approval_id: UUID = field(default_factory=uuid4)
     consent_id: UUID = field(default_factory=uuid4)
@@ -280,6 +282,16 @@ def hook_body(side: OrganisationRows) -> dict[str, Any]:
 def hook_form(side: OrganisationRows) -> dict[str, Any]:
     conditions = {"members": side.email, "share": "50", "priority": "100", "disable_after": "5"}
     return {"name": "fresh", "settings.message": "Sure?", "on_error": "deny", **conditions}
+
+
+def rule_body(side: OrganisationRows) -> dict[str, Any]:
+    """It names an agent, a role and a toolkit."""
+    named = {"agent": side.agent, "role": side.role, "toolkit": side.toolkit}
+    return {"tool_pattern": side.name, "expires_after": 24, "priority": 5} | named
+
+
+def rule_form(side: OrganisationRows) -> dict[str, Any]:
+    return rule_body(side) | {"when": "always"}
 
 
 def forcing_body(side: OrganisationRows) -> dict[str, Any]:
@@ -530,6 +542,11 @@ ROUTES: dict[str, Route] = {
     "api-member-roles": Route(
         (Ask(), Ask("PUT", body=lambda side: {"roles": [side.role]})), args=COLLEAGUE, right=Right.ROLES
     ),
+    "api-approval-rules": Route((Ask(), Ask("POST", 201, body=lambda side: rule_body(side))), right=Right.POLICIES),
+    "api-approval-rule": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"agent": side.agent, "toolkit": side.toolkit}), Ask("DELETE", 204)),
+        right=Right.POLICIES,
+    ),
     "api-hooks": Route(
         (
             Ask(),
@@ -692,6 +709,17 @@ ROUTES: dict[str, Route] = {
     "approval_deny": Route((Ask("POST", 302, body=lambda side: {"proposal": "Ask again on Monday."}),)),
     "approval_respond": Route((Ask("POST", 302, body=lambda side: {"response": "It is 4."}),)),
     "approval_consents": Route(),
+    "approval_rules": Route(right=Right.POLICIES),
+    "approval_rule_create": Route(
+        (
+            Ask(),
+            Ask("POST", 302, body=rule_form, refused=422),
+            Ask("POST", 200, body=lambda side: rule_form(side) | {"preview": "1"}, refused=422),
+        ),
+        right=Right.POLICIES,
+    ),
+    "approval_rule_edit": Route((Ask(), Ask("POST", 302, body=rule_form, refused=422)), right=Right.POLICIES),
+    "approval_rule_delete": Route((Ask("POST", 302),), right=Right.POLICIES),
     "approval_consent_revoke": Route((Ask("POST", 302),)),
     "turn_stream": Route(),
     "step_detail": Route(),
@@ -1078,6 +1106,10 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         )
         Policy.objects.create(**own, profile=profile, also_allow=[word])
         Policy.objects.create(**own, provider=provider, also_allow=[word])
+        rule = ApprovalRule.objects.create(
+            **own, name=f"{word}-rule", tool_pattern=tool.name, agent=agent, role=role, toolkit=toolkits[0],
+            argument=word, argument_pattern=word, message=word,
+        )  # fmt: skip
         hook = Hook.objects.create(
             **own,
             name=word,
@@ -1145,6 +1177,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         model_id=model_row.public_id,
         lesson=lesson.key,
         hook_id=hook.public_id,
+        rule_id=rule.public_id,
         approval_id=asked.public_id,
         consent_id=consent.public_id,
         profile=idle_profile.name,

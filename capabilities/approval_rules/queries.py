@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import Http404
 
+from capabilities.approval_rules.writes import RuleContent
 from capabilities.contract.asking import AskRule
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit, ToolkitTool
 from capabilities.pipeline.memory import Memory
@@ -81,6 +82,13 @@ def _tools_of(toolkits: set[int]) -> dict[int, set[int]]:
 def role_ids(membership_id: int) -> set[int]:
     """Keys of the member's roles. One query."""
     return set(RoleMembership.objects.filter(membership=membership_id).values_list("role_id", flat=True))
+
+
+def would_ask(content: RuleContent) -> AskRule:
+    """A rule of this content, which need not be stored, as tools are looked for. Up to three queries for a toolkit."""
+    key = Toolkit.objects.filter(name=content.toolkit).values_list("pk", flat=True).first() if content.toolkit else None
+    tools = None if key is None else frozenset(_tools_of({key})[key])
+    return AskRule(content.name, content.when, content.tool_pattern, toolkit_tools=tools)
 
 
 def tools_meant_by(rule: AskRule) -> list[str]:

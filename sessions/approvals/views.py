@@ -44,6 +44,7 @@ def approval_list(request: MemberRequest, org: str) -> HttpResponse:
         "has_more": bool(waiting.after),
         "statuses": ApprovalsAddress.base_fields["status"].choices,  # type: ignore[attr-defined]
         "tab": "queue",
+        "sees_rules": bool(member.reach(Right.POLICIES)),
     }
     return render(request, "sessions/approvals/approval_list.html", context)
 
@@ -136,6 +137,7 @@ def approval_consents(request: MemberRequest, org: str) -> HttpResponse:
         **address.context(consents_page(member, **address.place)),
         "sees_others": bool(member.reach(Right.APPROVALS)),
         "tab": "consents",
+        "sees_rules": bool(member.reach(Right.POLICIES)),
     }
     return render(request, "sessions/approvals/consent_list.html", context)
 
