@@ -45,8 +45,15 @@ PHASE_TITLES = {
 }
 ON_ERROR_TITLES = {
     OnError.CONTINUE: "Go on without it",
-    OnError.DENY: "Stop: the call does not run, the result is withheld, the turn fails",
+    OnError.DENY: "Stop",
     OnError.DISABLE: "Switch it off after some failures in a row",
+}
+#: What OnError.DENY keeps from going on, at each phase.
+STOPS = {
+    Phase.BEFORE_MODEL_RESOLVE: "the turn fails",
+    Phase.BEFORE_PROMPT_BUILD: "the turn fails",
+    Phase.BEFORE_TOOL_CALL: "the call does not run",
+    Phase.AFTER_TOOL_CALL: "the model does not get to see the result",
 }
 
 

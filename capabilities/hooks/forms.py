@@ -17,6 +17,7 @@ from capabilities.contract.hooks import (
     ON_ERROR_TITLES,
     PRIORITIES,
     PYTHON,
+    STOPS,
     TIMEOUTS,
     TOOL_PHASES,
     OnError,
@@ -120,7 +121,6 @@ class HookForm(forms.Form):
         widget=forms.NumberInput(attrs={"step": "any"}),
     )
     on_error = forms.ChoiceField(
-        choices=[(str(each), ON_ERROR_TITLES[each]) for each in OnError],
         label="When it fails",
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
@@ -144,6 +144,8 @@ class HookForm(forms.Form):
             self.fields[name].choices = [(str(key), label) for key, label in columns]  # type: ignore[attr-defined]
         for setting in self.action.settings:
             self.fields[f"settings.{setting.name}"] = self._field_of(setting, self.fields["providers"])
+        titles = ON_ERROR_TITLES | {OnError.DENY: f"Stop: {STOPS[phase]}"}
+        self.fields["on_error"].choices = [(str(each), titles[each]) for each in OnError]  # type: ignore[attr-defined]
         if phase not in TOOL_PHASES:
             del self.fields["tools"], self.fields["arguments"]
         if action != PYTHON:

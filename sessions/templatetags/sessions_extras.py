@@ -165,18 +165,26 @@ def awaited(turn: Turn) -> str:
 
 @register.filter
 def turn_told(turn: Turn) -> list[str]:
-    """What its selection had to leave out, and what hooks did to it, as its events say it: one sentence each."""
+    """What its selection had to leave out, and which hooks failed, as its events say it: one sentence each."""
     dropped = getattr(turn, "loads_dropped", None)
     loads = dropped.get("loads") if isinstance(dropped, dict) else None
     lines = [dropped_told(each) for each in loads or ()]
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
-    for name in ("model_forced", "prompt_patched", "hook_warning"):
-        event = getattr(turn, name, None)
-        hooks = event.get("hooks") if isinstance(event, dict) else None
-        lines += [hook_line(each) for each in hooks or ()]
-    return lines
+    return lines + _hook_lines(turn, "hook_warning")
+
+
+@register.filter
+def hooks_told(turn: Turn) -> str:
+    """What hooks did to its model and its prompt."""
+    return " ".join(_hook_lines(turn, "model_forced") + _hook_lines(turn, "prompt_patched"))
+
+
+def _hook_lines(turn: Turn, event: str) -> list[str]:
+    payload = getattr(turn, event, None)
+    hooks = payload.get("hooks") if isinstance(payload, dict) else None
+    return [hook_line(each) for each in hooks or () if isinstance(each, dict)]
 
 
 @register.filter

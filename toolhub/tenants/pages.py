@@ -112,7 +112,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         "Runtime",
         (
             ("Policies", "sliders", "policy_list", "policy", Right.POLICIES),
-            ("Hooks", "signpost-split", "hook_list", "hook", Right.HOOKS),
+            ("Hooks", "lightning-charge-fill", "hook_list", "hook", Right.HOOKS),
             ("Approvals", "check-lg", "approval_list", "approval", None),
         ),
     ),
