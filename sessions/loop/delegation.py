@@ -27,6 +27,7 @@ from capabilities.pipeline.specs import current_specs
 from capabilities.services.writes import acts_as_organisation
 from sessions.loop import asking, execution
 from sessions.loop.execution import Outcome
+from sessions.loop.hooks import hooked_outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
 from sessions.loop.runtime import layers_of
@@ -193,7 +194,11 @@ def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool
         for child in waiting:
             if not child.is_open and child.parent_step is not None:
                 number = number_of(turn, child.parent_step) if can_read_on else ""
-                outcome = _with_receipt(child, outcome_of(child, _cap(turn, child), step=number))
+                spec, cap = _called(turn, child.parent_step)
+                outcome = outcome_of(child, cap, step=number)
+                if spec is not None:
+                    outcome = _hooked(turn, spec, child.parent_step, outcome, cap, number)
+                outcome = _with_receipt(child, outcome)
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if was_asked or any(child.is_open for child in waiting):
             _go_no_further(turn, held)
@@ -236,15 +241,25 @@ def _with_receipt(child: Turn, outcome: Outcome) -> Outcome:
     return replace(outcome, result_sent=with_note(outcome.result_sent, asking.receipt_of(approval)))
 
 
-def _cap(turn: Turn, child: Turn) -> int:
-    """Characters of the child's answer that the turn's model gets to see: the least, where the tool is gone since."""
-    version_id = child.parent_step.tool_version_id if child.parent_step else None
+def _hooked(turn: Turn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, number: str) -> Outcome:
+    """The same, with what hooks make of the answer, cut as it would have been without them."""
+    made = hooked_outcome(turn, spec, step, json.loads(step.arguments or "{}"), outcome)
+    if not made.hooked_result:
+        return made
+    return replace(made, result_sent=cut(made.hooked_result, cap, step=number))
+
+
+def _called(turn: Turn, step: Step) -> tuple[ToolSpec | None, int]:
+    """The tool by which the child was asked, and the characters of the answer that the turn's model gets to see: None
+    and the least, where the tool is gone since."""
+    version_id = step.tool_version_id
     found = current_specs(
         [version_id] if version_id else [], organisation_id=turn.organisation_id, at=turn.registry_version
     )
     if not found:
-        return int(settings.TOOLHUB_MIN_RESULT_CHARS)
-    return execution.result_cap_of(in_force(found[0], layers_of(turn)).envelope, turn.model.context_window)
+        return None, int(settings.TOOLHUB_MIN_RESULT_CHARS)
+    spec = in_force(found[0], layers_of(turn))
+    return spec, execution.result_cap_of(spec.envelope, turn.model.context_window)
 
 
 def _answer(claim: Claim, step: Step, outcome: Outcome) -> Mapping[str, Any]:
@@ -256,4 +271,6 @@ def _answer(claim: Claim, step: Step, outcome: Outcome) -> Mapping[str, Any]:
         result_sent=outcome.result_sent,
         malformed=outcome.malformed,
         untrusted=outcome.untrusted,
+        hooked_result=outcome.hooked_result,
+        hooks=outcome.hooks,
     )

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 
 from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.models import Agent, Hook, LanguageModel, Provider, Task
+from sessions.approvals.writes import approve
 from sessions.loop.stored_results import number_of, stored_result
-from sessions.models import ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.models import Approval, ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.installed import install
@@ -287,16 +288,26 @@ def test_zs_39_context_comes_with_the_result_and_json_stays_json(
     assert "euros" not in step.result
 
 
-def test_a_call_that_somebody_must_be_asked_for_does_not_simply_run(
+def test_a_call_that_a_hook_asks_for_waits_and_runs_with_the_arguments_that_were_shown(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    hook(session, "ask", message="Sure?", when={"tools": ["task_create"]})
-    provider.enqueue(Say(calls=[call("task_create", {"title": "milk"})]), Say("Well."))
+    hook(session, "merge_input", "a", values={"priority": "high"}, when={"tools": ["task_create"]})
+    hook(session, "ask", "b", message="Sure?", when={"tools": ["task_create"]})
+    provider.enqueue(Say(calls=[call("task_create", {"title": "milk"})]), Say("Added."))
 
-    run(session)
+    turn = run(session)
 
     with organisation_scope(session.organisation_id):
         assert Task.objects.count() == 0
+        assert turn.status == TurnStatus.WAITING_APPROVAL
+        approval = Approval.objects.get()
+        assert json.loads(approval.arguments) == {"title": "milk", "priority": "high"}
+        assert (approval.source, approval.for_people) == ("hook b", "Sure?")
+        approve(approval, actor=session.membership)
+    done = work(turn)
+    assert (done.status, only_step(done).status) == (TurnStatus.DONE, StepStatus.DONE)
+    with organisation_scope(session.organisation_id):
+        assert Task.objects.get().priority == "high"
 
 
 # -- After a call -----------------------------------------------------------------------------------------------------
