@@ -69,7 +69,7 @@ def answer(approval: Approval, write: Any, actor: Membership | None = None, **fi
     """Answer as the requester, and let a worker go on."""
     with organisation_scope(approval.organisation_id):
         write(approval, actor=actor or approval.requester, **fields)
-    return work(approval.turn)
+    return work(reread(approval.turn))
 
 
 def titles(session: ChatSession) -> list[str]:
