@@ -7,6 +7,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import (
+    Exists,
+    OuterRef,
     Q,
     QuerySet,
 )
@@ -70,7 +72,10 @@ def _end_stopped() -> None:
 
 
 def _end_expired() -> None:
-    late = Turn.objects.filter(_unheld(), deadline_at__lt=Now())
+    # A message behind a turn that waits for people may be late by as much: its deadline moves when that turn goes on.
+    people = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
+    ahead = Turn.objects.filter(UNENDED, session=OuterRef("session"), seq__lt=OuterRef("seq"), status__in=people)
+    late = Turn.objects.filter(_unheld(), deadline_at__lt=Now()).exclude(Exists(ahead))
     _end_each(late, Ending(TurnStatus.EXPIRED, "deadline", "The turn ran out of time."))
 
 

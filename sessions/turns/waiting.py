@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import DateTimeField, Exists, F, OuterRef, QuerySet, Value
 from django.db.models.functions import Now
 
 from sessions.models import (
@@ -102,23 +102,29 @@ def park(claim: Claim) -> bool:
 
 def resume(turn_id: UUID) -> None:
     """Let a waiting turn go on, if nothing that it waits for is open any more: it is queued, and its deadline moves by
-    as long as it waited. Else its status says what it still waits for. Inside a transaction that holds its row."""
+    as long as it waited; so do those of the messages behind it, where it waited for people. Else its status says what
+    it still waits for. Inside a transaction that holds its row."""
     waiting = Turn.objects.filter(pk=turn_id, status__in=WAITING_STATUSES)
     awaited = awaited_by(turn_id)
     if awaited:
         waiting.exclude(status=awaited.status).update(status=awaited.status)
         return
-    resumed = waiting.update(
+    turn = waiting.only("organisation_id", "session_id", "seq", "status", "waiting_since", "last_event").first()
+    if turn is None:
+        return
+    number = turn.last_event + 1
+    waiting.update(
         status=TurnStatus.QUEUED,
         deadline_at=F("deadline_at") + (Now() - F("waiting_since")),
         waiting_since=None,
         rang_at=Now(),
-        last_event=F("last_event") + 1,
+        last_event=number,
     )
-    if not resumed:
-        return
-    turn = Turn.objects.only("organisation_id", "last_event").get(pk=turn_id)
-    insert_event(turn.organisation_id, turn_id, turn.last_event, "resumed", {})
+    if turn.status != TurnStatus.WAITING_CHILD and turn.waiting_since is not None:
+        waited = Now() - Value(turn.waiting_since, output_field=DateTimeField())
+        behind = Turn.objects.filter(UNENDED, session=turn.session_id, seq__gt=turn.seq, status=TurnStatus.QUEUED)
+        behind.update(deadline_at=F("deadline_at") + waited)
+    insert_event(turn.organisation_id, turn_id, number, "resumed", {})
     ring_after_commit(turn_id)
 
 

@@ -99,3 +99,33 @@ def test_a_waiting_turn_that_is_stopped_ends_at_once_and_what_it_asked_is_void(s
     assert asked.status == ApprovalStatus.VOID
     assert asked.decided_at is not None
     assert [step.status for step in tool_steps_of(turn)] == [StepStatus.REFUSED]
+
+
+def test_a_message_behind_a_turn_that_waits_for_days_is_not_late(session: ChatSession) -> None:
+    turn = accept(session)
+    claim = claimed(turn)
+    asked = make_approval(add_call(claim))
+    behind = accept(session, "and then?")
+    days = timedelta(days=3)
+    with organisation_scope(turn.organisation_id):
+        waiting.park(claim)
+        change(turn.pk, waiting_since=timezone.now() - days, deadline_at=timezone.now() - days + timedelta(minutes=5))
+        change(behind.pk, deadline_at=timezone.now() - timedelta(days=2))
+        reap()
+        assert reread(behind).status == TurnStatus.QUEUED
+
+        Approval.objects.filter(pk=asked.pk).update(status=ApprovalStatus.DENIED)
+        waiting.resume(turn.pk)
+    reap()
+
+    assert reread(behind).status == TurnStatus.QUEUED
+    assert reread(behind).deadline_at > timezone.now() + timedelta(hours=23)
+
+
+def test_a_message_that_waits_behind_nobody_is_late(session: ChatSession) -> None:
+    turn = accept(session)
+    change(turn.pk, deadline_at=timezone.now() - timedelta(seconds=1))
+
+    reap()
+
+    assert reread(turn).status == TurnStatus.EXPIRED
