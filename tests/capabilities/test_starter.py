@@ -15,8 +15,12 @@ from pytest_django import DjangoDbBlocker, Settings
 from capabilities.agents.queries import agent_or_404
 from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.contract.loading import META_TOOLS
+from capabilities.contract.policy import filtered
 from capabilities.models import Agent, AgentToolkit, LanguageModel, Provider, Role, Tool, Toolkit
 from capabilities.pipeline.candidates import candidates_for
+from capabilities.pipeline.policies import read_policies
+from capabilities.policies.catalogue import catalogue_tools
+from capabilities.policies.writes import PolicyContent, save_policy
 from capabilities.providers.environment import back_to_offline_model
 from capabilities.providers.writes import ModelContent, save_model
 from capabilities.starter import (
@@ -277,3 +281,20 @@ def test_the_way_back_needs_the_right_providers(admin: Membership) -> None:
         assert back_to_offline_model(actor=member) == []
         with pytest.raises(PermissionDenied):
             back_to_offline_model(actor=viewer)
+
+
+def test_zs_30_zs_31_minimal_keeps_seven_tools_of_a_new_organisation_and_each_only_reads(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        save_policy(None, PolicyContent("minimal"), actor=admin)
+        layers = read_policies().layers_for(None)
+        found = filtered(catalogue_tools(), layers)
+
+    assert {(tool.name, tool.effect) for tool in found.tools} == {
+        ("file_read", "read"),
+        ("file_grep", "read"),
+        ("web_read", "read"),
+        ("web_search", "read"),
+        ("memory_search", "read"),
+        ("knowledge", "read"),
+        ("ask_user", "read"),
+    }
