@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Provider, RoleMembership, Tool
+from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Policy, Provider, RoleMembership, Tool
 from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns import ledger, reaping
@@ -470,6 +470,25 @@ def test_a_role_that_is_revoked_meanwhile_counts_for_the_child_at_once(
     (child,) = children_of(turn)
     assert sent_to(coder_says)[0] == []
     assert [step.status for step in tool_steps_of(child)] == [StepStatus.REFUSED]
+
+
+def test_zs_24_a_child_is_under_the_organisations_policy_and_that_of_its_own_provider(
+    session: ChatSession, coder: Agent, provider: ScriptedOpenAI, coder_says: ScriptedOpenAI
+) -> None:
+    """What the policy of the asking agent's provider says is not handed down."""
+    own: dict[str, Any] = {"organisation": session.organisation}
+    with organisation_scope(session.organisation):
+        Policy.objects.create(**own, deny=["uuid"])
+        Policy.objects.create(**own, provider=session.agent.model.provider, allow=["spawn_agent"])
+        Policy.objects.create(**own, provider=coder.model.provider, deny=["spawn_agent"])
+    provider.enqueue(Say(calls=[ask()]), Say("Well."))
+    coder_says.enqueue(Say("Done."))
+
+    work(accept(session))
+    work_all()
+
+    assert sent_to(provider)[0] == ["spawn_agent"]
+    assert sent_to(coder_says)[0] == ["calculator"]
 
 
 def test_a_member_without_the_tool_hands_nothing_over(
