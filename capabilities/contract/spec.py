@@ -41,6 +41,8 @@ class ToolSpec:
     acts_as_organisation: bool = False
     #: What people call the category.
     category_title: str = ""
+    #: While it is switched off: what whoever stopped it tells models and users.
+    off_message: str = ""
     #: What of the envelope is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
     #: What the version says, where `envelope` says something else.
@@ -66,6 +68,11 @@ class ToolSpec:
         if source in (f"core category {self.category}", f"loaded category {self.category}"):
             return source.removesuffix(self.category) + self.category_title
         return source
+
+    @property
+    def off_because(self) -> str:
+        """The end of a sentence that says that it is switched off: the message, where there is one."""
+        return f": {self.off_message.rstrip('.')}" if self.off_message else ""
 
     @cached_property
     def is_meta(self) -> bool:

@@ -44,6 +44,8 @@ class Tool(PublicModel):
     #: While it is off: whether an admin switched it off, or nobody knows who did. Then nobody below switches it on for
     #: their own use.
     off_by_admin = models.BooleanField(default=True)
+    #: While it is off: what whoever stopped it tells models and users, or nothing.
+    off_message = models.CharField(max_length=300, blank=True, default="")
     #: Name of the service that must be set up before it works, or empty.
     service = models.CharField(max_length=64, blank=True)
     current_version = models.ForeignKey(

@@ -42,6 +42,7 @@ SPEC = (
     "current_version__instructions",
     "acts_as_organisation",
     "category__title",
+    "off_message",
 )
 
 

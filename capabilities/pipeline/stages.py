@@ -143,7 +143,7 @@ def narrowed(
 
 def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     return [
-        Verdict(each.spec.name, "enabled", False, "switched off in the catalogue")
+        Verdict(each.spec.name, "enabled", False, f"switched off in the catalogue{each.spec.off_because}")
         for each in candidates
         if not each.spec.is_enabled
     ]

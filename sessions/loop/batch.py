@@ -54,9 +54,9 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
     to_run = [each for each in unanswered if each.is_unanswered]
     if not to_run:
         return
-    names = _selected(turn, step.tool_set)
 
     def answer(call: Step) -> None:
+        names = _selected(turn, step.tool_set)  # as they are when this call begins
         try:
             _answer_call(turn, held, step, steps, call, names)
         finally:

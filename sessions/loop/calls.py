@@ -84,6 +84,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     permission = reading.permissions.decide(known[0])
     if not permission.allowed:
         return execution.denied(name, permission.reason)
+    if found is not None and not found.spec.is_enabled and found.spec.off_message:
+        return execution.switched_off(found.spec)
     if reason := reading.why_not_sent(known[0]):
         return execution.denied(name, reason)
     if found is None and _comes_with_category(known[0], reading):

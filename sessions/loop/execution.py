@@ -36,7 +36,7 @@ from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
 from capabilities.pipeline.permissions import permissions_at_version
 from capabilities.pipeline.policies import policies_for
-from capabilities.pipeline.specs import version_of
+from capabilities.pipeline.specs import specs, version_of
 from capabilities.pipeline.stages import is_reader
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_title, service_values
@@ -110,23 +110,35 @@ def outcome_unknown() -> Outcome:
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
     """Why this tool may not run for the turn's member and model *now*, or None. Asked right before each run. Queries as
     `refusal_to`."""
-    return refusal_to(turn.membership_id, spec, turn.model.provider.public_id)
+    return refusal_to(turn.membership_id, spec, turn.model.provider.public_id, read_at=turn.registry_version)
 
 
-def refusal_to(membership_id: int, spec: ToolSpec, provider: UUID | None = None) -> Outcome | None:
+def refusal_to(
+    membership_id: int, spec: ToolSpec, provider: UUID | None = None, *, read_at: int | None = None
+) -> Outcome | None:
     """Why this tool may not run for this member now, or None. Without a provider only the organisation's policy is
-    asked. One query, and those of `policies_for`."""
+    asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool is
+    looked at again. One query, that one, and those of `policies_for`."""
     if not spec.is_enabled:
-        return denied(spec.name, "the tool was switched off")
+        return switched_off(spec)
     if not spec.is_ready:
         title = service_title(spec.service)
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
     permissions, at = permissions_at_version(membership_id)
+    if read_at is not None and read_at != at:
+        now = specs(Tool.objects.filter(pk=spec.tool_id))
+        if now and not now[0].is_enabled:
+            return switched_off(now[0])
     answer = permissions.decide(spec)
     if not answer.allowed:
         return denied(spec.name, answer.reason)
     reason = policies_for(permissions, at).why_not(spec, provider)
     return denied(spec.name, reason) if reason else None
+
+
+def switched_off(spec: ToolSpec) -> Outcome:
+    """The answer to a call of a tool that is switched off, with what whoever stopped it says."""
+    return denied(spec.name, f"the tool was switched off{spec.off_because}")
 
 
 def note_denied_call(membership_id: int, spec: ToolSpec, refused: Outcome) -> None:

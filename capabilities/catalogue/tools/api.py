@@ -22,12 +22,14 @@ from capabilities.catalogue.tools.search import by_match, by_tokens, in_order, m
 from capabilities.catalogue.tools.writes import (
     MAX_BULK,
     MAX_INSTRUCTIONS,
+    MAX_OFF_MESSAGE,
     set_instructions,
     set_tool_enabled,
     set_tools_enabled,
 )
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.models import Agent, Category, Tool, ToolVersion
 from capabilities.services.writes import is_ready
@@ -53,6 +55,7 @@ class ToolOut(serializers.Serializer[Tool]):
     category = serializers.CharField(source="category.name")
     kind = serializers.CharField()
     is_enabled = serializers.BooleanField()
+    off_message = serializers.CharField(help_text="While it is off: what models and users read of that, or empty.")
     service = serializers.CharField(help_text="What must be set up before it works, or empty.")
     is_ready = serializers.BooleanField(help_text="Whether that is set up.")
     description = serializers.CharField(source="current_version.description", default="")
@@ -67,6 +70,12 @@ class ToolOut(serializers.Serializer[Tool]):
 
 class ToolPart(serializers.Serializer[Any]):
     is_enabled = serializers.BooleanField(required=False)
+    off_message = serializers.CharField(
+        max_length=MAX_OFF_MESSAGE,
+        allow_blank=True,
+        required=False,
+        help_text="With `is_enabled: false`: what models and users read of it. Left out, it stays as it is.",
+    )
     category = serializers.CharField(max_length=64, required=False, help_text="Name of the category to move it to.")
     instructions = serializers.CharField(
         max_length=MAX_INSTRUCTIONS,
@@ -80,6 +89,9 @@ class ToolPart(serializers.Serializer[Any]):
 class ToolBulkIn(serializers.Serializer[Any]):
     names = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=MAX_BULK)
     is_enabled = serializers.BooleanField()
+    off_message = serializers.CharField(
+        max_length=MAX_OFF_MESSAGE, allow_blank=True, default="", help_text="As of one tool; for those switched off."
+    )
 
 
 class ToolVersionOut(serializers.Serializer[ToolVersion]):
@@ -160,7 +172,8 @@ class ToolBulk(APIView):
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(ToolBulkIn, request)
         with refusals():
-            return Response({"changed": set_tools_enabled(body["names"], body["is_enabled"], actor=member)})
+            changed = set_tools_enabled(body["names"], body["is_enabled"], actor=member, message=body["off_message"])
+            return Response({"changed": changed})
 
 
 class ToolDetail(APIView):
@@ -183,7 +196,9 @@ class ToolDetail(APIView):
             if "category" in body:
                 move_tool(tool, body["category"], actor=member)
             if "is_enabled" in body:
-                set_tool_enabled(tool, body["is_enabled"], actor=member)
+                set_tool_enabled(tool, body["is_enabled"], actor=member, message=body.get("off_message"))
+            elif "off_message" in body:
+                raise ChangeRefused("off_message", "Send it with is_enabled: false.")
             if "instructions" in body:
                 set_instructions(tool, body["instructions"], actor=member)
         return Response(ToolOut(tool).data)

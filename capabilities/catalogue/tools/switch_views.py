@@ -25,14 +25,14 @@ from toolhub.tenants.pages import signed_in
 @require_POST
 @signed_in
 def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """One tool; htmx gets the switch back, or what others lose in its place."""
+    """One tool; htmx gets the switch back, or what others lose in its place. Who stops it `now` is not asked."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])
-    if answer := _shown_first(request, member, [tool.name]):
+    if request.POST.get("now") != "1" and (answer := _shown_first(request, member, [tool.name])):
         return answer
     try:
-        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member)
+        set_tool_enabled(tool, request.POST.get("enabled") == "1", actor=member, message=request.POST.get("message"))
     except ChangeRefused as error:
         if request.htmx:
             raise

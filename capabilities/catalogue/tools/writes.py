@@ -25,6 +25,8 @@ from toolhub.tenants.models import Access, Membership, Organisation, Right
 MAX_DESCRIPTION = 8_000
 #: Characters of a tool's instructions.
 MAX_INSTRUCTIONS = 4_000
+#: Characters of what models and users read of a tool that is switched off.
+MAX_OFF_MESSAGE = 300
 #: Tools that one bulk switch names.
 MAX_BULK = 1_000
 #: Names that stand for something else in our addresses.
@@ -149,30 +151,50 @@ def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion
 
 
 @configuration_write("is_enabled")
-def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership) -> None:
-    """Switch a tool on or off for the whole organisation, from the next call on.
+def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership, message: str | None = None) -> None:
+    """Switch a tool on or off for the whole organisation, from the next call on: running turns feel it too.
 
-    What an admin switched off, nobody below switches on where they may use it themselves.
+    With `message`, models and users read it where the tool is off; one that is off already gets another message. None
+    leaves it as it is. Switched on, it has none. What an admin switched off, nobody below switches on where they may
+    use it themselves.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
-    by_admin = actor.has_access(Access.ADMIN)
-    others = Tool.objects.filter(pk=tool.pk).exclude(is_enabled=enabled)
-    changed = others.update(is_enabled=enabled, off_by_admin=by_admin)
-    tool.is_enabled = enabled
-    if changed:
-        record(
-            "tool.enable" if enabled else "tool.disable",
-            tool,
-            actor=actor,
-            before={"is_enabled": not enabled},
-            after={"is_enabled": enabled},
-        )
-        touch_registry(tool.organisation_id)
+    told = "" if enabled else _off_message(tool.off_message if message is None else message)
+    before: dict[str, Any] = {**Tool.objects.filter(pk=tool.pk).values("is_enabled", "off_message").get()}
+    tool.is_enabled, tool.off_message = enabled, told
+    after = {"is_enabled": enabled, "off_message": told}
+    if after == before:
+        return
+    changes: dict[str, Any] = dict(after)
+    if before["is_enabled"] != enabled:
+        changes["off_by_admin"] = actor.has_access(Access.ADMIN)
+    Tool.objects.filter(pk=tool.pk).update(**changes)
+    differing = [name for name in after if before[name] != after[name]]
+    record(
+        "tool.enable" if enabled else "tool.disable",
+        tool,
+        actor=actor,
+        before={name: before[name] for name in differing},
+        after={name: after[name] for name in differing},
+    )
+    touch_registry(tool.organisation_id)
+
+
+def _off_message(message: str) -> str:
+    """In one line. Raises ChangeRefused where it is too long."""
+    line = " ".join(message.split())
+    if len(line) > MAX_OFF_MESSAGE:
+        raise ChangeRefused("off_message", f"The message has at most {MAX_OFF_MESSAGE} characters.")
+    return line
 
 
 @configuration_write("names")
-def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership) -> int:
-    """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none."""
+def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership, message: str = "") -> int:
+    """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none.
+
+    `message` is what models and users read of those that are switched off.
+    """
+    told_off = "" if enabled else _off_message(message)
     if len(names) > MAX_BULK:
         raise ChangeRefused("names", f"Name at most {MAX_BULK:,} tools at a time.")
     rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name")
@@ -185,7 +207,7 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     if not changed:
         return 0
     by_admin = actor.has_access(Access.ADMIN)
-    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin)
+    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin, off_message=told_off)
     # No one row is the target: the label names them, the lists are complete.
     several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
     told = {"tools": list(changed)}
@@ -194,7 +216,7 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
         several,
         actor=actor,
         before=told | {"is_enabled": not enabled},
-        after=told | {"is_enabled": enabled},
+        after=told | {"is_enabled": enabled} | ({"off_message": told_off} if told_off else {}),
     )
     touch_registry(actor.organisation_id)
     return len(changed)
