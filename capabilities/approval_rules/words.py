@@ -14,7 +14,7 @@ _WHEN = {
 
 def in_words(rule: RuleContent) -> str:
     """One or two sentences. A toolkit, role and agent are named as they are written in the rule."""
-    called = "any tool" if rule.tool_pattern.strip() in ("", "*") else f"a tool that {rule.tool_pattern} means"
+    called = "any tool" if rule.tool_pattern.strip() in ("", "*") else f"a tool matching {rule.tool_pattern}"
     parts = [f"{_WHEN[AskWhen(rule.when)]} before {called}"]
     if rule.toolkit:
         parts.append(f"of the toolkit {rule.toolkit}")

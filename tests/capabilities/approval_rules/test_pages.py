@@ -50,7 +50,7 @@ def rules() -> list[str]:
         ),
         (
             RuleContent(tool_pattern="http_*", when="first_in_session", needs_other_person=True, expires_after=1),
-            ("Somebody is asked the first time in a session before a tool that http_* means runs."
+            ("Somebody is asked the first time in a session before a tool matching http_* runs."
             " Another person than the requester answers, within 1 hour."),
         ),
         (
@@ -58,7 +58,7 @@ def rules() -> list[str]:
                 tool_pattern="group:web", when="never", agent="coder", role="everyday", toolkit="devops",
                 argument="url", argument_pattern="*.example",
             ),
-            ("Nobody is asked before a tool that group:web means of the toolkit devops runs for the agent coder"
+            ("Nobody is asked before a tool matching group:web of the toolkit devops runs for the agent coder"
             " for members with the role everyday with url like *.example."
             " Rules behind this one say nothing of such a call."),
         ),
@@ -71,7 +71,7 @@ def test_a_rule_in_words(content: RuleContent, words: str) -> None:
 def test_a_rule_is_made_changed_and_removed(as_alice: Client) -> None:
     made = as_alice.post(f"{RULES}new/", form(), follow=True)
     assert "Saved: posts. It counts from the next call on." in text_of(made.content)
-    assert "Somebody is asked each time before a tool that http_* means runs." in text_of(made.content)
+    assert "Somebody is asked each time before a tool matching http_* runs." in text_of(made.content)
     with system_scope():
         rule = ApprovalRule.objects.get()
     address = f"{RULES}{rule.public_id}/"
@@ -89,7 +89,7 @@ def test_the_preview_says_it_in_words_and_names_the_tools_and_saves_nothing(as_a
     page = as_alice.post(f"{RULES}new/", form(preview="1")).content
 
     text = text_of(page)
-    assert "Somebody is asked each time before a tool that http_* means runs." in text
+    assert "Somebody is asked each time before a tool matching http_* runs." in text
     assert "1 tool now: http_post " in text
     assert rules() == []
 
@@ -97,7 +97,7 @@ def test_the_preview_says_it_in_words_and_names_the_tools_and_saves_nothing(as_a
 def test_a_pattern_that_means_nothing_says_so(as_alice: Client) -> None:
     page = as_alice.post(f"{RULES}new/", form(tool_pattern="nothing_*", preview="1")).content
 
-    assert "No tool of the catalogue is meant by it now." in text_of(page)
+    assert "No tool of the catalogue matches now." in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_rules_over_rest(as_alice: Client, alice: Membership) -> None:
     made = rest.post("approval-rules", {"tool_pattern": "http_*", "needs_other_person": True, "expires_after": 24})
 
     assert made.status == 201
-    assert made.json["words"].startswith("Somebody is asked each time before a tool that http_* means runs.")
+    assert made.json["words"].startswith("Somebody is asked each time before a tool matching http_* runs.")
     address = f"approval-rules/{made.json['id']}"
     assert rest.get(address).json == made.json
     assert rest.get("approval-rules").json == {"results": [made.json], "next": None}

@@ -192,6 +192,7 @@ def test_an_empty_answer_keeps_what_was_typed_and_says_what_is_wrong(as_bob: Cli
     assert (answer.status_code, status_of(approval)) == (422, "pending")
     assert "Write an answer." in text_of(answer.content)
     assert b">Typed.</textarea>" in answer.content
+    assert re.search(rb'<details class="fold approval-more"\s+open>', answer.content)
 
 
 @pytest.mark.parametrize(
