@@ -31,7 +31,7 @@ def sent_tools(provider: ScriptedOpenAI) -> list[set[str]]:
     return [{tool["function"]["name"] for tool in each.get("tools", [])} for each in provider.requests]
 
 
-def test_zs58_one_prompt_runs_under_three_profiles_and_two_forced_providers_from_configuration_alone(
+def test_zs_58_one_prompt_runs_under_three_profiles_and_two_forced_providers_from_configuration_alone(
     tmp_path: Path, empty_database: Path | None, providers: tuple[ScriptedOpenAI, ScriptedOpenAI]
 ) -> None:
     script = next(iter(re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "evaluations.md").read_text(), re.S)))

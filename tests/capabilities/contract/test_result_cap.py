@@ -86,7 +86,9 @@ def test_zs_51_zs_52_the_defaults_are_the_documents() -> None:
         (0, 128_000, 0),
     ],
 )
-def test_zs_50_to_zs_55_the_cap_is_the_share_between_minimum_and_hard_cap(hard: int, window: int, cap: int) -> None:
+def test_zs_49_zs_50_zs_52_zs_54_zs_55_the_cap_is_the_share_between_minimum_and_hard_cap(
+    hard: int, window: int, cap: int
+) -> None:
     assert result_cap(hard, window, share=0.22, minimum=1_200) == cap
 
 
