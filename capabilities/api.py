@@ -27,6 +27,13 @@ from capabilities.providers.api import (
     ProviderDetail,
     ProviderList,
 )
+from capabilities.runtime_config.api import (
+    AgentConfig,
+    OrganisationConfig,
+    ProviderConfig,
+    ResolvedToolView,
+    RuntimeConfigList,
+)
 from capabilities.services.api import ServiceDetail, ServiceList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 
@@ -57,6 +64,11 @@ urlpatterns: list[URLPattern] = [
     path("models", LanguageModelList.as_view(), name="api-models"),
     path("models/<uuid:model_id>/lessons/<str:key>", LessonDetail.as_view(), name="api-model-lesson"),
     path("models/<uuid:model_id>", LanguageModelDetail.as_view(), name="api-model"),
+    path("runtime-config", RuntimeConfigList.as_view(), name="api-runtime-config"),
+    path("runtime-config/organisation", OrganisationConfig.as_view(), name="api-runtime-config-organisation"),
+    path("runtime-config/providers/<str:slug>", ProviderConfig.as_view(), name="api-runtime-config-provider"),
+    path("runtime-config/agents/<str:slug>", AgentConfig.as_view(), name="api-runtime-config-agent"),
+    path("runtime-config/tools/<str:name>", ResolvedToolView.as_view(), name="api-runtime-config-tool"),
     path("roles", RoleList.as_view(), name="api-roles"),
     path("roles/<str:slug>", RoleDetail.as_view(), name="api-role"),
     path("members/<uuid:member_id>/roles", MemberRolesView.as_view(), name="api-member-roles"),

@@ -19,6 +19,7 @@ from capabilities.models import (
     PolicyProfile,
     Provider,
     Role,
+    RuntimeConfig,
     ServiceSetting,
     Tool,
     Toolkit,
@@ -62,8 +63,21 @@ def add_targets() -> None:
         ),
     )
     add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))
+    add_target("runtimeconfig", _runtime_settings)
     add_target("grant", _grants)
     add_target("grantrequest", _requests)
+
+
+def _runtime_settings(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The page of the layer."""
+    if not reader.has_right(Right.POLICIES):
+        return {}
+    rows = RuntimeConfig.objects.filter(public_id__in=ids)
+    org = reader.organisation.slug
+    return {
+        public_id: reverse(f"runtime_{layer}", args=[org, *filter(None, (provider, agent))])
+        for public_id, layer, provider, agent in rows.values_list("public_id", "layer", "provider__slug", "agent__slug")
+    }
 
 
 def _grants(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:

@@ -17,6 +17,7 @@ from capabilities.catalogue.tools import views as tools
 from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
 from capabilities.providers import views as providers
+from capabilities.runtime_config import views as runtime_config
 from capabilities.services import views as services
 from capabilities.toolkits import views as toolkits
 
@@ -42,6 +43,21 @@ urlpatterns = [
     path("approval-rules/new/", approval_rules.approval_rule_create, name="approval_rule_create"),
     path("approval-rules/<uuid:rule_id>/", approval_rules.approval_rule_edit, name="approval_rule_edit"),
     path("approval-rules/<uuid:rule_id>/delete/", approval_rules.approval_rule_delete, name="approval_rule_delete"),
+    path("runtime/", runtime_config.runtime_list, name="runtime_list"),
+    path("runtime/find/", runtime_config.runtime_find, name="runtime_find"),
+    re_path(r"^runtime/tools/(?P<name>[a-zA-Z0-9_-]{1,64})/\Z", runtime_config.runtime_tool, name="runtime_tool"),
+    *(
+        path(f"runtime/{address}{end}", view, {"kind": kind}, name=f"runtime_{kind}{suffix}")
+        for kind, address in (
+            ("organisation", "organisation/"),
+            ("provider", "providers/<slug:slug>/"),
+            ("agent", "agents/<slug:slug>/"),
+        )
+        for end, suffix, view in (
+            ("", "", runtime_config.runtime_layer),
+            ("remove/", "_remove", runtime_config.runtime_remove),
+        )
+    ),
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),

@@ -39,6 +39,7 @@ from capabilities.models import (
 )
 from capabilities.records.kind import Kind
 from capabilities.records.kinds import kind_named, kinds
+from capabilities.runtime_config.writes import LayerOf, set_runtime_config
 from sessions.models import ChatSession, LoadedToolkit, Schedule, Step, Turn
 from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
@@ -168,6 +169,12 @@ def make_policy(member: Membership, number: int) -> None:
     Policy.objects.create(**own, provider=provider, profile=profile)
 
 
+def make_runtime_config(member: Membership, number: int) -> None:
+    """Of an agent."""
+    agent = make_agent(member.organisation, slug=f"timed-{number}")
+    set_runtime_config(LayerOf(agent=agent), {"tools": {"*": {"timeout_sec": 9}}}, actor=member)
+
+
 def make_hook(member: Membership, number: int) -> None:
     """Each names an agent, a provider and a member of its own."""
     provider = Provider.objects.create(organisation=member.organisation, slug=f"hooked-{number}", name="Hooked")
@@ -209,6 +216,7 @@ MAKERS: dict[str, Maker] = {
     "api-policy-profiles": lambda member, number: PolicyProfile.objects.create(
         organisation=member.organisation, name=f"profile_{number}", patterns=["*"]
     ),
+    "api-runtime-config": make_runtime_config,
     "api-hooks": make_hook,
     "api-grants": make_grant,
     "api-grant-requests": make_grant_request,

@@ -47,6 +47,7 @@ from capabilities.models import (
     Role,
     RoleMembership,
     RoleRule,
+    RuntimeConfig,
     Scratchpad,
     ServiceSetting,
     Task,
@@ -242,6 +243,13 @@ class Route:
     is_public: bool = False
 
 
+KNOBS_FORM = {"pattern": "shell", "knob_timeout_sec": "9"}
+KNOBS_ASKS = (
+    Ask(),
+    Ask("PUT", body=lambda side: {"tools": {"shell": {"timeout_sec": 9}}}),
+    Ask("PATCH", body=lambda side: {"profile": "zeus"}),
+    Ask("DELETE", 204),
+)
 INVITED = {"email": "new@example.com", "access": "member"}
 
 
@@ -547,6 +555,13 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("PATCH", body=lambda side: {"agent": side.agent, "toolkit": side.toolkit}), Ask("DELETE", 204)),
         right=Right.POLICIES,
     ),
+    "api-runtime-config": Route(right=Right.POLICIES),
+    "api-runtime-config-organisation": Route(KNOBS_ASKS, right=Right.POLICIES),
+    "api-runtime-config-provider": Route(KNOBS_ASKS, right=Right.POLICIES),
+    "api-runtime-config-agent": Route(KNOBS_ASKS, args={"slug": "agent"}, right=Right.POLICIES),
+    "api-runtime-config-tool": Route(
+        (Ask(), Ask(query=lambda side: {"agent": side.agent, "provider": side.slug})), right=Right.POLICIES
+    ),
     "api-hooks": Route(
         (
             Ask(),
@@ -789,6 +804,19 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("POST", 302, body=toolkit_form, refused=422)), args={"name": "toolkit"}, right=Right.TOOLKITS
     ),
     "toolkit_delete": Route((Ask("POST", 302),), args={"name": "idle_toolkit"}, right=Right.TOOLKITS),
+    "runtime_list": Route(right=Right.POLICIES),
+    "runtime_find": Route(
+        (Ask(status=302), Ask(status=302, query=lambda side: {"tool": side.name}, refused=302)), right=Right.POLICIES
+    ),
+    "runtime_tool": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}, refused=404)), right=Right.POLICIES),
+    "runtime_organisation": Route((Ask(), Ask("POST", 302, body=lambda side: KNOBS_FORM)), right=Right.POLICIES),
+    "runtime_provider": Route((Ask(), Ask("POST", 302, body=lambda side: KNOBS_FORM)), right=Right.POLICIES),
+    "runtime_agent": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: KNOBS_FORM)), args={"slug": "agent"}, right=Right.POLICIES
+    ),
+    "runtime_organisation_remove": Route((Ask("POST", 302),), right=Right.POLICIES),
+    "runtime_provider_remove": Route((Ask("POST", 302),), right=Right.POLICIES),
+    "runtime_agent_remove": Route((Ask("POST", 302),), args={"slug": "agent"}, right=Right.POLICIES),
     "service_list": Route(right=Right.CATALOGUE),
     # Nothing can be said of a service that this version does not know.
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
@@ -1110,6 +1138,9 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, name=f"{word}-rule", tool_pattern=tool.name, agent=agent, role=role, toolkit=toolkits[0],
             argument=word, argument_pattern=word, message=word,
         )  # fmt: skip
+        said = {"tools": {word: {"timeout_sec": 9}}}
+        RuntimeConfig.objects.create(**own, layer="organisation", values=said)
+        RuntimeConfig.objects.create(**own, layer="provider", provider=provider, values=said)
         hook = Hook.objects.create(
             **own,
             name=word,

@@ -65,16 +65,16 @@ def set_runtime_config(
 
 @configuration_write()
 def set_tool_knobs(
-    layer: LayerOf, pattern: str, knobs: Mapping[str, Any], *, actor: Membership
+    layer: LayerOf, pattern: str, knobs: Mapping[str, Any], *, actor: Membership, instead_of: str = ""
 ) -> RuntimeConfig | None:
-    """Store what the layer says of the tools that a pattern means; no knobs take the pattern out. Raises
-    ChangeRefused."""
+    """Store what the layer says of the tools that a pattern means, in place of another pattern where one is given; no
+    knobs take the pattern out. Raises ChangeRefused."""
     row = _locked(layer, actor)
     key = pattern_of(pattern)
     if not key:
         raise ChangeRefused("pattern", "Name a tool, a pattern of names, or group: and a category.")
-    stored = dict(row.values) if row is not None else {}
-    tools = {name: said for name, said in stored.get("tools", {}).items() if name != key}
+    stored = document_of(row)
+    tools = {name: said for name, said in stored.get("tools", {}).items() if name not in (key, instead_of)}
     if knobs:
         tools[key] = dict(knobs)
     return _store(layer, row, {**stored, "tools": tools}, actor)
@@ -86,7 +86,7 @@ def set_shared_knobs(
 ) -> RuntimeConfig | None:
     """Store the layer's profile and what it says of all tools together; what is None says nothing."""
     row = _locked(layer, actor)
-    tools = row.values.get("tools", {}) if row is not None else {}
+    tools = document_of(row).get("tools", {})
     said = {name: value for name, value in shared.items() if value is not None}
     return _store(layer, row, {"profile": profile, **said, "tools": tools}, actor)
 
@@ -125,13 +125,23 @@ def _store(layer: LayerOf, row: RuntimeConfig | None, values: Any, actor: Member
     return row if document else None
 
 
+def document_of(row: RuntimeConfig | None) -> dict[str, Any]:
+    """What a change of a part begins with: the stored document, or what can be read of one that no write made."""
+    if row is None:
+        return {}
+    found = normalise(row.values)
+    return found.document if any(note.kind not in HARMLESS for note in found.notes) else dict(row.values)
+
+
 def stamp_of(row: RuntimeConfig | None) -> str:
     """What tells a layer's document from what it was or will be."""
     return sha256_hex(canonical_json(row.values if row is not None else {}))
 
 
 def _audited(row: RuntimeConfig | None, layer: LayerOf) -> dict[str, Any] | None:
-    return {"layer": str(layer), **row.values} if row is not None else None
+    if row is None:
+        return None
+    return {"layer": str(layer), **(row.values if isinstance(row.values, dict) else {"values": row.values})}
 
 
 def checked(values: Any) -> dict[str, Any]:

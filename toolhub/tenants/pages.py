@@ -113,6 +113,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         (
             ("Policies", "sliders", "policy_list", "policy", Right.POLICIES),
             ("Hooks", "lightning-charge-fill", "hook_list", "hook", Right.HOOKS),
+            ("Runtime settings", "cpu", "runtime_list", "runtime", Right.POLICIES),
             ("Approvals", "check-lg", "approval_list", "approval", None),
         ),
     ),
