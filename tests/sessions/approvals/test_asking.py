@@ -621,11 +621,9 @@ def test_the_terms_of_who_asks_stand_in_the_approval(
 
 @pytest.fixture
 def question(session: ChatSession, provider: ScriptedOpenAI) -> Approval:
-    with organisation_scope(session.organisation):
-        if not Tool.objects.filter(name="ask_user").exists():
-            schema = {"type": "object", "properties": {"question": {"type": "string"}}}
-            make_tool(session.organisation, "ask_user", parameters=schema)
-    wants(provider, call("ask_user", {"question": "Which shop?"}), then="Thanks.")
+    make_tool(session.organisation, "ask_user", category=make_category(session.organisation, "session"))
+    asks = {"question": "Which shop?", "choices": ["The one at the corner.", "Another."]}
+    wants(provider, call("ask_user", asks), then="Thanks.")
     turn = run(session)
     assert turn.status == TurnStatus.WAITING_INPUT
     (asked,) = asked_of(turn)
@@ -634,6 +632,7 @@ def question(session: ChatSession, provider: ScriptedOpenAI) -> Approval:
 
 def test_a_question_parks_the_turn_and_its_answer_is_the_result(question: Approval, session: ChatSession) -> None:
     assert (question.kind, question.for_people) == (ApprovalKind.QUESTION, "Which shop?")
+    assert json.loads(question.arguments)["choices"] == ["The one at the corner.", "Another."]
     assert events_of(question.turn)[-2:] == ["question_asked", "waiting_input"]
 
     turn = answer(question, writes.respond, response="The one at the corner.")
