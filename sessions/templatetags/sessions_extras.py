@@ -30,6 +30,9 @@ from sessions.models import (
     UnloadReason,
 )
 
+#: Characters of the reason that a line shows.
+MAX_WHY = 400
+
 register = template.Library()
 
 #: Names that a sentence tells of a list.
@@ -97,6 +100,18 @@ def readable_json(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else text
+
+
+@register.filter
+def why_refused(step: Step) -> str:
+    """Of a call that was refused: why, as its model reads it; else empty. `step` has `result_shown`."""
+    if step.status != StepStatus.REFUSED:
+        return ""
+    try:
+        value = json.loads(vars(step).get("result_shown") or step.result)
+    except (ValueError, RecursionError):
+        return ""
+    return str(value.get("error", ""))[:MAX_WHY] if isinstance(value, dict) else ""
 
 
 @register.filter

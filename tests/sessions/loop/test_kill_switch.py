@@ -108,7 +108,7 @@ def test_whoever_reads_the_chat_reads_why(
 
     page = client.get(f"/o/{session.organisation.slug}/sessions/{session.pk}/").content.decode()
 
-    assert "the tool was switched off: It sends mail twice." in page
+    assert f'<p class="step-why">{DENIED}</p>' in page
 
 
 # -- The write --------------------------------------------------------------------------------------------------------
