@@ -288,6 +288,24 @@ def test_a_call_reads_no_policy_where_there_is_none_or_it_was_read(session: Chat
     assert (without, queries_twice()) == ([2, 1], [3, 1])
 
 
+def test_a_warm_turn_under_policies_sends_as_many_statements_as_one_without(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI
+) -> None:
+    def statements() -> int:
+        """Of the second of two turns."""
+        for _ in range(2):
+            provider.enqueue(Say(calls=[call("calculator", SUM)]), Say("Done."))
+            with CaptureQueriesContext(connection) as queries:
+                run(session)
+        return len(queries)
+
+    without = statements()
+    set_policy(alice, deny=("uuid",))
+    set_policy(alice, provider_of(session), also_allow=("uuid",))
+
+    assert statements() == without > 10
+
+
 def spec_of(session: ChatSession, name: str) -> ToolSpec:
     with organisation_scope(session.organisation):
         return specs(Tool.objects.filter(name=name))[0]
