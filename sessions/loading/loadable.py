@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from capabilities.contract.spec import ToolSpec
+from capabilities.contract.loading import LOAD_CATEGORY, META_CATEGORY
+from capabilities.contract.policy import PolicyTool
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
+from capabilities.policies.catalogue import CatalogueTool
 from capabilities.providers.resolve import ResolvedModel, resolve_model
+from capabilities.registry import registry
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, bundles_sent, holdings_of, in_reach
-from sessions.selection.queries import situation_of
+from sessions.selection.queries import meta_tools, situation_of
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,17 @@ class LoadInputs:
         loaded = {None, *self.holdings.bundles}
         return {way.spec.tool_id: way for way in reversed(self.offer.ways) if way.bundle in loaded}
 
-    def why_not_sent(self, spec: ToolSpec) -> str:
+    def why_not_sent(self, tool: PolicyTool) -> str:
         """Which policy keeps the tool from this place's model, and why; "" for none."""
         model = self.place.model or resolve_model(self.place.agent.model, self.place.agent)
-        return self.policies.why_not(spec, model.provider.public_id)
+        return self.policies.why_not(tool, model.provider.public_id)
+
+    @cached_property
+    def loads_categories(self) -> bool:
+        """Whether the agent gets the tool that loads whole categories, as far as policies go."""
+        tool = CatalogueTool(LOAD_CATEGORY, META_CATEGORY, registry.tools[LOAD_CATEGORY].effect)
+        names = meta_tools(self.place.agent, self.holdings, self.permissions)
+        return LOAD_CATEGORY in names and not self.why_not_sent(tool)
 
     def loadable_of(self, bundle: Bundle) -> Loadable:
         return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)

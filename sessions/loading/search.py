@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.models import LoadingMode, Tool, ToolVersion
 from capabilities.pipeline.candidates import Bundle, Candidate
 from capabilities.pipeline.specs import specs
@@ -77,7 +76,7 @@ def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     them."""
     place, permissions = reading.place, reading.permissions
     words = words_of(query)
-    if not words or LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
+    if not words or not reading.loads_categories:
         return []
     fields = ("name", "category__name", "current_version__description")
     named = reduce(or_, (Q(**{f"{field}__icontains": word}) for field in fields for word in words))

@@ -20,7 +20,7 @@ from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
 from sessions.models import StepStatus, Turn
-from sessions.selection.queries import meta_tools, situation_of
+from sessions.selection.queries import situation_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
     place, permissions = reading.place, reading.permissions
     if spec.is_meta or not permissions.loads.covers(spec.category):
         return False
-    if LOAD_CATEGORY not in meta_tools(place.agent, reading.holdings, permissions):
+    if not reading.loads_categories:
         return False
     situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
     return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])

@@ -16,7 +16,7 @@ from capabilities.policies.writes import PolicyContent, install_profiles, save_p
 from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus
 from sessions.selection.queries import selection_preview
-from tests.cast import give_tool, make_member, make_role, make_tool
+from tests.cast import give_tool, make_category, make_member, make_role, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     ask,
@@ -28,7 +28,7 @@ from tests.sessions.loads import (
     set_mode,
 )
 from tests.sessions.run_turns import run, tool_steps_of
-from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.models import Access, AdminRight, Membership, Right
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -253,6 +253,24 @@ def test_a_load_stays_while_a_policy_keeps_its_tools_back_and_comes_again(
 
     assert "uuid" not in without
     assert "uuid" in carried_next(session, provider)
+
+
+def test_a_category_is_not_found_where_a_policy_drops_what_would_load_it(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI
+) -> None:
+    acme = alice.organisation
+    make_tool(acme, "unit_split", category=make_category(acme, "sums", is_core=False))
+    with organisation_scope(acme):
+        own = {"organisation": acme, "membership": session.membership}
+        AdminRight.objects.create(**own, right=Right.LOAD_CATEGORIES)
+    search = call("search_tools", {"query": "unit_split"}, id="search")
+    (found,) = ask(session, provider, search)
+    set_policy(alice, deny=("load_tool_category",))
+
+    (without,) = ask(session, provider, search)
+
+    assert [each["name"] for each in found["tools"]][0] == "unit_split"
+    assert without["tools"] == []
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------
