@@ -362,6 +362,15 @@ def test_zs_48_a_broken_hook_that_blocks_denies_the_call_and_says_which() -> Non
     assert decision.for_model == "Not run: the hook freeze failed, and calls do not run while it fails."
 
 
+def test_a_broken_hook_that_does_not_block_is_a_warning_and_does_nothing() -> None:
+    broken = hook_from("1", {"name": "h", "phase": "before_prompt_build", "action": "append_prompt", "settings": 5})
+
+    result = run_prompt([broken], "You help.", FACTS, Outside())
+
+    assert result.value == "You help."
+    assert [(each.failure, each.stopped) for each in result.traces] == [(Failure.MALFORMED, False)]
+
+
 def test_behind_a_failure_that_does_not_deny_the_next_hook_runs() -> None:
     first, second = python("before_tool_call", "continue", "a"), hook("inject_context", "b", text="c")
 
