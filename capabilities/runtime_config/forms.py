@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 
-from capabilities.contract.knobs import ALL_KNOBS, KNOBS, PROGRAM_LIST, SHARED_KNOBS, Knob
+from capabilities.common.typed_knobs import as_typed, typed
+from capabilities.contract.knobs import KNOBS, PROGRAM_LIST, SHARED_KNOBS, Knob
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.contract.runtime import PROFILES
 
-NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 #: Names of fields begin with it, so that no knob's name is a form's own.
 PREFIX = "knob_"
 CHOICES = {"first_time": "The first time in a session", "allow-list": "Programs on the list", "off": "Never"}
@@ -33,27 +32,6 @@ def knob_field(knob: Knob) -> forms.Field:
 
 def _range(knob: Knob) -> str:
     return f"From {knob.range_text}." if knob.minimum is not None else ""
-
-
-def typed(knob: Knob, text: str) -> Any:
-    """The value that a text stands for; the text itself where it stands for none: the write says what is wrong."""
-    text = text.strip()
-    if knob.type == "switch":
-        return {"yes": True, "no": False}.get(text, text)
-    if knob.type == PROGRAM_LIST:
-        return [] if text == "none" else [each for each in re.split(r"[\s,]+", text) if each]
-    if knob.type in ("number", "integer") and NUMBER.fullmatch(text):
-        return float(text) if "." in text else int(text)
-    return text
-
-
-def as_typed(value: Any) -> str:
-    """A stored value as its field shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return "\n".join(map(str, value)) or "none"
-    return "" if value is None else str(value)
 
 
 class KnobsForm(forms.Form):
@@ -108,20 +86,3 @@ class SharedForm(KnobsForm):
     def __init__(self, *args: Any, stored: Mapping[str, Any], **kwargs: Any) -> None:
         initial = {"profile": stored.get("profile", "")}
         super().__init__(*args, table=SHARED_KNOBS, stored=stored, initial=initial, **kwargs)
-
-
-def further_knobs(text: str) -> dict[str, Any]:
-    """Knobs that were typed as lines of `name: value`. Raises ValueError with a sentence for the first that is none."""
-    found: dict[str, Any] = {}
-    for line in filter(None, (each.strip() for each in text.splitlines())):
-        name, colon, value = (each.strip() for each in line.partition(":"))
-        if not colon or name not in KNOBS:
-            known = ", ".join(knob.name for knob in ALL_KNOBS)
-            raise ValueError(f"“{line[:60]}” is no knob and value; write such as ask: always. Knobs: {known}.")
-        found[name] = typed(KNOBS[name], value)
-    return found
-
-
-def as_lines(knobs: Mapping[str, Any]) -> str:
-    """Further knobs as `further_knobs` reads them."""
-    return "\n".join(f"{name}: {as_typed(value).replace(chr(10), ' ')}" for name, value in knobs.items())

@@ -43,6 +43,7 @@ class ToolkitLineOut(serializers.Serializer[Any]):
     tool = serializers.CharField(source="tool.name")
     timeout = serializers.FloatField(allow_null=True, help_text="Seconds; null: the tool's own.")
     max_result_chars = serializers.IntegerField(allow_null=True, help_text="Null: the tool's own.")
+    knobs = serializers.DictField(help_text="Further runtime settings by name, such as `ask`.")
 
 
 class ToolkitOut(serializers.Serializer[Toolkit]):
@@ -67,6 +68,11 @@ class ToolkitLineIn(serializers.Serializer[Any]):
     )
     max_result_chars = serializers.IntegerField(
         min_value=MIN_RESULT_CHARS, max_value=MAX_RESULT_CHARS, allow_null=True, default=None
+    )
+    knobs = serializers.DictField(
+        child=serializers.JSONField(),
+        required=False,
+        help_text="Further runtime settings. Those that decide what a call may do need the right `policies` too.",
     )
 
     def to_internal_value(self, data: Any) -> Any:

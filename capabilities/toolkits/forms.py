@@ -13,6 +13,7 @@ from django.http import QueryDict
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.names_field import NamesField, in_places
 from capabilities.common.picker import Fields, with_kept
+from capabilities.common.typed_knobs import as_lines, further_knobs
 from capabilities.models import Toolkit
 from capabilities.toolkits.writes import (
     MAX_CATEGORIES,
@@ -35,11 +36,16 @@ class ToolRow:
     place: int
     timeout: str
     chars: str
+    knobs: str = ""
     own_timeout: float | None = None
     own_chars: int | None = None
 
     def fields(self) -> Fields:
-        typed = [(f"timeout-{self.name}", self.timeout), (f"chars-{self.name}", self.chars)]
+        typed = [
+            (f"timeout-{self.name}", self.timeout),
+            (f"chars-{self.name}", self.chars),
+            (f"knobs-{self.name}", self.knobs),
+        ]
         return [("tools", self.name), (f"place-{self.name}", str(self.place)), *(pair for pair in typed if pair[1])]
 
 
@@ -72,7 +78,11 @@ class ToolkitForm(forms.Form):
 
     def clean_tools(self) -> tuple[str, ...]:
         """The first value beside a tool that is no number is said with its tool."""
-        for name, timeout, chars in self.lines:
+        for name, timeout, chars, knobs in self.lines:
+            try:
+                further_knobs(knobs)
+            except ValueError as error:
+                raise forms.ValidationError(f"{name}: {error}") from error
             if timeout and not SECONDS.fullmatch(timeout):
                 raise forms.ValidationError(f"{name}: give the timeout as seconds, such as 60, or leave it blank.")
             if chars and not CHARS.fullmatch(chars):
@@ -83,27 +93,33 @@ class ToolkitForm(forms.Form):
     def content(self) -> ToolkitContent:
         data = self.cleaned_data
         lines = tuple(
-            ToolkitLine(name, float(timeout) if timeout else None, int(chars) if chars else None)
-            for name, timeout, chars in self.lines
+            ToolkitLine(name, float(timeout) if timeout else None, int(chars) if chars else None, further_knobs(knobs))
+            for name, timeout, chars, knobs in self.lines
         )
         return ToolkitContent(data["name"], data["description"].replace("\r\n", "\n"), lines, data["categories"])
 
     def rows(self) -> Sequence[ToolRow]:
         return [
-            ToolRow(name, number, timeout, chars) for number, (name, timeout, chars) in enumerate(self.lines, start=1)
+            ToolRow(name, number, timeout, chars, knobs)
+            for number, (name, timeout, chars, knobs) in enumerate(self.lines, start=1)
         ]
 
 
-def posted_lines(data: QueryDict) -> tuple[tuple[str, str, str], ...]:
-    """(name, timeout, characters) as typed, in the order of the places."""
+def posted_lines(data: QueryDict) -> tuple[tuple[str, str, str, str], ...]:
+    """(name, timeout, characters, further knobs) as typed, in the order of the places."""
     return tuple(
-        (name, data.get(f"timeout-{name}", "").strip(), data.get(f"chars-{name}", "").strip())
+        (
+            name,
+            data.get(f"timeout-{name}", "").strip(),
+            data.get(f"chars-{name}", "").strip(),
+            data.get(f"knobs-{name}", "").strip(),
+        )
         for name in in_places(data, "tools", MAX_TOOLS)
     )
 
 
-def _typed(line: ToolkitLine) -> tuple[str, str, str]:
+def _typed(line: ToolkitLine) -> tuple[str, str, str, str]:
     def text(value: Any) -> str:
         return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
-    return line.tool, text(line.timeout), text(line.max_result_chars)
+    return line.tool, text(line.timeout), text(line.max_result_chars), as_lines(line.knobs)

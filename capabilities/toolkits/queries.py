@@ -49,7 +49,7 @@ def weigh(toolkits: Collection[Toolkit]) -> None:
 def whole_toolkits() -> QuerySet[Toolkit]:
     """As the API tells them: with the lines of tools and categories too."""
     tools = ToolkitTool.objects.select_related("tool").order_by("position", "tool__name")
-    tools = tools.only("organisation", "toolkit", "position", "timeout", "max_result_chars", "tool__name")
+    tools = tools.only("organisation", "toolkit", "position", "timeout", "max_result_chars", "knobs", "tool__name")
     categories = ToolkitCategory.objects.select_related("category").order_by("category__name")
     return shown_toolkits().prefetch_related(
         Prefetch("toolkit_tools", tools), Prefetch("toolkit_categories", categories)

@@ -117,7 +117,7 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
 
 def _held(content: ToolkitContent) -> list[Any]:
     """What a toolkit's content says beside words."""
-    lines = [[line.tool, line.timeout, line.max_result_chars] for line in content.tools]
+    lines = [[line.tool, line.timeout, line.max_result_chars, dict(line.knobs)] for line in content.tools]
     return [lines, sorted(content.categories)]
 
 

@@ -356,11 +356,11 @@ def test_a_toolkit_lives_its_life_over_rest(api: Rest, acme: Organisation, bob: 
 
     assert made.status == 201
     assert made.json["tools"] == [
-        {"tool": "docker", "timeout": 60.0, "max_result_chars": None},
-        {"tool": "fetch", "timeout": None, "max_result_chars": None},
+        {"tool": "docker", "timeout": 60.0, "max_result_chars": None, "knobs": {}},
+        {"tool": "fetch", "timeout": None, "max_result_chars": None, "knobs": {}},
     ]
     assert (made.json["categories"], made.json["used_by"]) == (["web"], [])
-    assert changed.json["tools"] == [{"tool": "github", "timeout": None, "max_result_chars": None}]
+    assert changed.json["tools"] == [{"tool": "github", "timeout": None, "max_result_chars": None, "knobs": {}}]
     assert (changed.json["description"], changed.json["used_by"]) == ("Infrastructure.", ["coder"])
     assert renamed.json == changed.json | {"name": "infra", "categories": [], "tokens": renamed.json["tokens"]}
     assert Rest(bob).get("toolkits/infra").json == renamed.json
@@ -401,7 +401,7 @@ def test_a_part_of_a_line_is_no_line_in_a_patch_either(api: Rest) -> None:
     for line in ({}, {"timeout": 5}):
         assert send(api, "PATCH", "toolkits/ops", {"tools": [line]}).error == (400, "required", "tools.0.tool")
     assert send(api, "PATCH", "toolkits/ops", {"tools": [{"tool": "docker"}]}).json["tools"] == [
-        {"tool": "docker", "timeout": None, "max_result_chars": None}
+        {"tool": "docker", "timeout": None, "max_result_chars": None, "knobs": {}}
     ]
 
 
