@@ -119,7 +119,8 @@ def _answer(
         messages.error(request, str(error))
     else:
         if request.htmx:
-            return _card(request, card_for(member, approval_or_404(member, approval_id)))
+            context = {"card": card_for(member, approval_or_404(member, approval_id))}
+            return render(request, "sessions/approvals/_card_answered.html", context)
         messages.success(request, done)
     return redirect(page_before(request, member, "approvals/"))
 

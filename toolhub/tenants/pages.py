@@ -76,6 +76,8 @@ class Entry:
     #: What waits for the member on that page, and the sentence that says so; 0 and "" for nothing.
     waiting: int = 0
     note: str = ""
+    #: The id that its count has in a page; empty where nothing can wait.
+    count_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
                 icon,
                 reverse(view, args=[slug]),
                 here.partition("_")[0] == word,
-                *(_waiting[view](member) if view in _waiting else ()),
+                *((*_waiting[view](member), f"waiting-{word}") if view in _waiting else ()),
             )
             for title, icon, view, word, right in lines
             if right is None or member.reach(right)

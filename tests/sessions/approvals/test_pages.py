@@ -433,6 +433,20 @@ def test_a_page_costs_the_same_with_one_and_with_three(as_bob: Client, session: 
     assert counts[0] == counts[1]
 
 
+def test_an_answer_changes_the_counts_of_the_open_page(as_bob: Client, session: ChatSession) -> None:
+    first, _ = asked(session, calls=2)
+
+    page = as_bob.post(address_of(first, "deny"), headers=HTMX).content.decode()
+
+    swapped = dict(
+        re.findall(r'<span id="(waiting[a-z-]*)"[^>]*hx-swap-oob="true">(.*?)(?=<span id=|\Z)', page, re.DOTALL)
+    )
+    assert set(swapped) == {"waiting", "waiting-approval", "waiting-request"}
+    assert "1 approval waits for you" in swapped["waiting"]
+    assert "1 approval waits for you" in swapped["waiting-approval"]
+    assert "side-count" not in swapped["waiting-request"]
+
+
 # -- The badge ---------------------------------------------------------------------------------------------------------
 
 
