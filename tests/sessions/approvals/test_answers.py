@@ -23,7 +23,7 @@ from tests.cast import make_approval, make_member, make_session
 from tests.sessions.run_turns import accept, events_of
 from tests.sessions.steps import add_call, claimed, reread
 from tests.threads import at_once
-from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
+from toolhub.tenants.models import Access, AdminRight, AuditEntry, Invitation, Membership, Right
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -275,6 +275,38 @@ def test_mr_42_a_requester_does_not_answer_where_another_person_must(asks: Calla
         assert not queries.waiting_for(bob).exists()
         approval.refresh_from_db()
     assert approval.status == ApprovalStatus.PENDING
+
+
+def test_nobody_answers_for_a_member_of_higher_access(asks: Callable[..., Approval], session: ChatSession) -> None:
+    carol = approver(session, category="")
+    approval = asks()
+    with organisation_scope(session.organisation_id):
+        Membership.objects.filter(pk=approval.requester_id).update(access=Access.OPERATOR)
+        again = queries.with_all_shown(Approval.objects.all()).get(pk=approval.pk)
+        for answer in ANSWERS.values():
+            with pytest.raises(PermissionDenied, match="more access than you"):
+                answer(again, carol)
+
+        assert not queries.waiting_for(carol).exists()
+
+
+def test_a_second_account_of_the_requester_is_no_other_person(
+    asks: Callable[..., Approval], session: ChatSession
+) -> None:
+    """Bob invited Carol, and so may hold her account."""
+    carol = approver(session, category="")
+    approval = asks(needs_other_person=True)
+    with organisation_scope(session.organisation_id):
+        Invitation.objects.create(
+            organisation=session.organisation,
+            email=carol.user.email,
+            digest="x",
+            created_by=approval.requester,
+            expires_at=timezone.now(),
+            accepted_at=timezone.now(),
+        )
+        with pytest.raises(PermissionDenied, match="linked by invitations"):
+            writes.approve(approval, actor=carol)
 
 
 def test_a_member_who_became_a_viewer_does_not_answer(asks: Callable[..., Approval]) -> None:
