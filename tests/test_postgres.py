@@ -38,7 +38,7 @@ FILES = {
     "tests/sessions/turns/test_sweeping.py": 16,
     "tests/sessions/turns/test_queue_limits.py": 6,
     "tests/sessions/turns/test_waiting.py": 7,
-    "tests/sessions/approvals/test_answers.py": 50,
+    "tests/sessions/approvals/test_answers.py": 45,
     "tests/sessions/approvals/test_asking.py": 40,
     "tests/sessions/turns/test_lives_that_end.py": 25,
     "tests/capabilities/catalogue/test_search.py": 15,
