@@ -138,7 +138,7 @@ ACTIONS: dict[str, Action] = {
                     "How",
                     choices=(("deep", "Merge: objects inside are merged too"), ("set", "Set: each field is replaced")),
                 ),
-                Setting("values", "object", "Arguments", 'A JSON object, such as {"timeout": 10}.'),
+                Setting("values", "object", "New values", 'A JSON object, such as {"timeout": 10}.'),
             ),
         ),
         Action(

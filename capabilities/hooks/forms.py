@@ -97,6 +97,7 @@ class HookForm(forms.Form):
         help_text="Names or patterns, one a line: shell_exec, web_*, group:file. Blank: all tools.",
     )
     arguments = LinesField(
+        label="Argument patterns",
         help_text="One a line, the argument’s name and a pattern of its text: command = *rm -rf*. All must match.",
     )
     share = forms.IntegerField(

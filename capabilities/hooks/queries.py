@@ -177,7 +177,7 @@ def sentence_of(when: Mapping[str, Any], names: Names) -> str:
         parts.append(f"the member is {_one_of(map(names.member, when['members']))}")
     if "tools" in when:
         parts.append(f"the tool is {_one_of(when['tools'])}")
-    parts += [f"{each['name']} looks like {each['pattern']}" for each in when.get("arguments", ())]
+    parts += [f"the argument {each['name']} looks like {each['pattern']}" for each in when.get("arguments", ())]
     share = f"in {when['share']} of 100 turns" if "share" in when else ""
     if not parts:
         return f"{share.capitalize()}." if share else "Always."
