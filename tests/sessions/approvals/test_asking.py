@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from capabilities.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
@@ -802,3 +804,21 @@ def test_a_running_tool_answers_nothing(
 
     assert run(session).status == TurnStatus.DONE
     assert said == ["An agent never answers: a person does."]
+
+
+def test_rules_that_mean_no_call_of_a_turn_cost_it_no_statement(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    """In a process that knows them; a rule of a role costs none where its pattern means another tool."""
+    counts = []
+    for _ in range(2):
+        for _ in range(2):  # the first one reads what has changed
+            wants(provider)
+            turn = accept(session)
+            with CaptureQueriesContext(connection) as captured:
+                assert work(turn).status == TurnStatus.DONE
+        counts.append(len(captured))
+        if len(counts) == 1:
+            ask_first(session, "web_*")
+            with organisation_scope(session.organisation):
+                create_rule(RuleContent("staff", tool_pattern="mail_*", role="all"), actor=admin_of(session))
+
+    assert counts[0] == counts[1]
