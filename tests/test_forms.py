@@ -151,7 +151,7 @@ FORMS: dict[str, Form] = {
     "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),
     # Hooks
-    "GET hook_list": Form({"phase": "before_tool_call"}, "word"),
+    "GET hook_list": Form(shows="word"),
     "POST hook_update": Form({"name": "Fresh"}, "Fresh is saved"),
     "POST hook_delete": Form(shows="is removed"),
     # Roles, grants, requests, Explain
