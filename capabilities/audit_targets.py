@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 
 from capabilities.models import (
     Agent,
+    ApprovalRule,
     Category,
     Grant,
     GrantRequest,
@@ -64,6 +65,12 @@ def add_targets() -> None:
     )
     add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))
     add_target("runtimeconfig", _runtime_settings)
+    add_target(
+        "approvalrule",
+        rows_with_page(
+            lambda reader: ApprovalRule.objects.all(), "approval_rule_edit", "public_id", right=Right.POLICIES
+        ),
+    )
     add_target("grant", _grants)
     add_target("grantrequest", _requests)
 

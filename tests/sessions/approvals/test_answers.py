@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
+from django.urls import reverse
 from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
@@ -25,6 +26,7 @@ from tests.sessions.steps import add_call, claimed, reread
 from tests.threads import at_once
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Invitation, Membership, Right
 from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.targets import addresses_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,6 +86,18 @@ def test_no_word_of_an_answer_stands_in_the_audit(asks: Callable[..., Approval])
 
     assert "zebracanary" not in f"{entry.before}{entry.after}{entry.target_label}"
     assert entry.after["digest"] == approval.digest
+
+
+def test_the_audit_leads_whoever_may_see_it_to_the_approval(asks: Callable[..., Approval], alice: Membership) -> None:
+    approval = asks()
+    with organisation_scope(alice.organisation_id):
+        writes.approve(approval, actor=approval.requester)
+        entry = AuditEntry.objects.filter(action="approval.approve").get()
+        dave = make_member(alice.organisation, "dave")
+
+        page = reverse("approval_detail", args=[alice.organisation.slug, approval.public_id])
+        assert addresses_of([entry], alice) == {("approval", str(approval.public_id)): page}
+        assert addresses_of([entry], dave) == {}
 
 
 @pytest.mark.parametrize("first", ANSWERS)
