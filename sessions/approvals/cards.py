@@ -124,9 +124,10 @@ def show_cards(member: Membership, turns: Iterable[Turn]) -> None:
     """Give each step that somebody was asked about its `card`, and a turn that waits for other agents what waits in
     their sessions, as `cards_below`.
 
-    No query for turns without calls, else one; where some wait still, one more, and one for a delegated right.
+    No query for turns that asked nothing (`has_asked`), else one; where some wait still, one more, and one for a
+    delegated right.
     """
-    turns = list(turns)
+    turns = [turn for turn in turns if vars(turn).get("has_asked", True) or turn.status == TurnStatus.WAITING_CHILD]
     steps = {step.pk: step for turn in turns for step in turn.steps.all() if step.kind == StepKind.TOOL}
     if not steps:
         return

@@ -18,7 +18,7 @@ from capabilities.models import Agent
 from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
-from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, Step, StepKind, StepStatus, Turn, TurnEvent
+from sessions.models import BY_MEMBERS, KEPT, Approval, ChatSession, Notice, Step, StepKind, StepStatus, Turn, TurnEvent
 from sessions.turns.ledger import first_open_seq
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
@@ -86,6 +86,7 @@ def shown_turns() -> QuerySet[Turn]:
         .annotate(
             waits_for_another=GreaterThan(F("seq"), first_open_seq()),
             has_other_agents=Exists(others),
+            has_asked=Exists(Approval.objects.filter(turn=OuterRef("pk"))),
             loads_dropped=Subquery(_last_event("loads_dropped")),
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
             model_forced=Subquery(_last_event("model_forced")),

@@ -164,7 +164,7 @@ def test_the_catalogue_takes_the_same_queries_for_one_and_three(
 ) -> None:
     make_many(acme, count)
 
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         as_bob.get(TOOLS)
 
 
@@ -292,7 +292,7 @@ def test_a_tool_takes_the_same_queries_for_one_and_three_versions(
             make_agent(acme, slug=f"agent-{number}")
             update_tool(tool, Definition(tool.name, f"Text {number}", {"type": "object"}), actor=alice)
 
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         as_bob.get(f"{TOOLS}{tool}/")
 
 
@@ -549,7 +549,7 @@ def test_the_providers_take_the_same_queries_for_one_and_three(
             model = LanguageModel.objects.create(organisation=acme, provider=provider, name="m")
             make_agent(acme, slug=f"a{number}", model=model)
 
-    with django_assert_num_queries(10):  # one of them for the menu's badge
+    with django_assert_num_queries(11):  # two of them for the counts in the menu
         as_alice.get(PROVIDERS)
 
 

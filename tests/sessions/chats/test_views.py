@@ -193,7 +193,7 @@ def test_the_list_takes_the_same_queries_for_one_and_three(
     for _ in range(count):
         make_turn(make_session(bob))
 
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         as_bob.get("/o/acme/sessions/")
 
 
@@ -262,7 +262,7 @@ def test_a_session_takes_the_same_queries_for_one_and_three_turns(
             add_step(turn)
             add_step(turn, kind=StepKind.MODEL, tool_set=sent)
 
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(14):
         as_bob.get(page_of(session))
 
 
