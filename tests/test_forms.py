@@ -118,6 +118,7 @@ FORMS: dict[str, Form] = {
     "GET tool_list": Form({"q": "word"}, "word_tool"),
     "GET tool_members": Form({"q": "alice"}, "Alice"),
     "POST tool_switch": Form(),
+    "POST tool_switch message": Form({"message": "Out of order."}, "Models and users read: “Out of order.”"),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
     "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
     "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
