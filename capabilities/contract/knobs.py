@@ -62,6 +62,8 @@ class Knob:
     unit: str = ""
     #: From the strictest to the loosest.
     choices: tuple[str, ...] = ()
+    #: The choices as people read them.
+    choice_titles: tuple[str, ...] = ()
     #: Patterns of the tools that have it; empty: every tool.
     tools: tuple[str, ...] = ()
     #: Whether it decides what a call may do, and not only how long it takes or how much it says.
@@ -74,6 +76,11 @@ class Knob:
     def is_of(self, name: str, category: str) -> bool:
         """Whether the tool of this name has it."""
         return not self.tools or matching_pattern(self.tools, name, category) is not None
+
+    @property
+    def choice_words(self) -> Mapping[str, str]:
+        """Each choice, and how people read it."""
+        return dict(zip(self.choices, self.choice_titles or self.choices, strict=True))
 
     @property
     def range_text(self) -> str:
@@ -196,10 +203,11 @@ ALL_KNOBS = (
     Knob(
         "ask",
         "Ask a person first",
-        "Whether a person must approve a call before it runs: never, the first time in a session, or always.",
+        "Whether a person must approve a call before it runs.",
         default="off",
         type="choice",
         choices=("always", "first_time", "off"),
+        choice_titles=("always", "the first time in a session", "never"),
         is_safety=True,
     ),
     Knob(
@@ -214,26 +222,28 @@ ALL_KNOBS = (
     Knob(
         "in_untrusted",
         "In an untrusted turn",
-        "What becomes of a call in a turn that has read text from outside: it is refused, a person is asked, it runs.",
+        "What becomes of a call in a turn that has read text from outside.",
         default="allow",
         type="choice",
         choices=("refuse", "ask", "allow"),
+        choice_titles=("it is refused", "a person is asked", "it runs"),
         is_safety=True,
     ),
     Knob(
         "security",
         "Commands",
-        "Which commands run: none, those whose programs are all on the list of programs, or all.",
+        "Which commands run. On the list: all programs of a command must be.",
         default="deny",
         type="choice",
         choices=("deny", "allow-list", "full"),
+        choice_titles=("none", "those on the list of programs", "all"),
         tools=("shell",),
         is_safety=True,
     ),
     Knob(
         "safe_bins",
         "List of programs",
-        "Names of the programs that a command may call, where commands are on allow-list. A program on the list may do"
+        "Names of the programs that a command may call, where only those on the list run. A program on the list may do"
         " whatever its arguments make it do.",
         default=(),
         type=PROGRAM_LIST,
@@ -287,8 +297,8 @@ SHARED_KNOBS: Mapping[str, Knob] = {
         ),
         Knob(
             "result_min_chars",
-            "Result in any case",
-            "What a result may take however small the context window is. The tool’s longest result still counts.",
+            "Always allowed for a result",
+            "A result may be this long, however small the context window is. The tool’s longest result still counts.",
             default=1_200,
             type="integer",
             minimum=1,
@@ -309,8 +319,10 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def in_words(value: Any) -> str:
-    """A value as people read it."""
+def in_words(value: Any, knob: Knob | None = None) -> str:
+    """A value as people read it; a choice in words, where the knob that has it is given."""
+    if knob is not None and isinstance(value, str):
+        return knob.choice_words.get(value, shown(value).strip("'"))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (tuple, list)):

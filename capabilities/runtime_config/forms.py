@@ -14,14 +14,13 @@ from capabilities.contract.runtime import PROFILES
 
 #: Names of fields begin with it, so that no knob's name is a form's own.
 PREFIX = "knob_"
-CHOICES = {"first_time": "The first time in a session", "allow-list": "Programs on the list", "off": "Never"}
 
 
 def knob_field(knob: Knob) -> forms.Field:
     """A field for one knob; empty: the layer says nothing of it."""
     about: dict[str, Any] = {"required": False, "label": knob.title, "help_text": f"{knob.help} {_range(knob)}".strip()}
     if knob.type == "choice":
-        options = [(each, CHOICES.get(each, each.replace("_", " ").capitalize())) for each in knob.choices]
+        options = [(each, words[0].upper() + words[1:]) for each, words in knob.choice_words.items()]
         return forms.ChoiceField(choices=[("", "Not set"), *options], **about)
     if knob.type == "switch":
         return forms.ChoiceField(choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")], **about)
@@ -67,7 +66,7 @@ class PatternForm(KnobsForm):
     pattern = forms.CharField(
         max_length=MAX_PATTERN,
         label="Tools",
-        help_text="A tool’s name, a pattern such as mail_*, group: and a category, or * for all.",
+        help_text="The name of a tool, a pattern such as mail_*, a category such as group:web, or * for all tools.",
     )
 
     def __init__(self, *args: Any, pattern: str = "", stored: Mapping[str, Any], **kwargs: Any) -> None:
@@ -80,7 +79,7 @@ class SharedForm(KnobsForm):
     profile = forms.ChoiceField(
         required=False,
         choices=[("", "None"), *((name, name) for name in PROFILES)],
-        help_text="Settings that come with toolhub; what is set here counts more. zeus: the shell runs any command.",
+        help_text="A set of settings that comes with toolhub. What is set on this page counts more. With zeus, the shell runs any command.",
     )
 
     def __init__(self, *args: Any, stored: Mapping[str, Any], **kwargs: Any) -> None:

@@ -55,11 +55,11 @@ class ShownKnob:
 
     @property
     def asked_text(self) -> str:
-        return in_words(self.asked)
+        return in_words(self.asked, self.knob)
 
     @property
     def in_force_text(self) -> str:
-        return "" if self.read.is_malformed else in_words(self.read.value)
+        return "" if self.read.is_malformed else in_words(self.read.value, self.knob)
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,11 @@ def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
     return [
         ShownInForce(
             each.knob,
-            in_words(each.asked),
-            in_words(each.in_force),
+            in_words(each.asked, each.knob),
+            in_words(each.in_force, each.knob),
             each.layer,
             each.why,
-            [ShownSaying(one.layer, one.pattern, in_words(one.asked), one.read.note) for one in each.sayings],
+            [ShownSaying(one.layer, one.pattern, in_words(one.asked, each.knob), one.read.note) for one in each.sayings],
         )
         for each in tool.resolved.knobs
     ]

@@ -130,10 +130,10 @@ def runtime_remove(request: MemberRequest, org: str, kind: str, slug: str = "") 
     pattern = pattern_of(request.POST.get("pattern", ""))
     if pattern:
         set_tool_knobs(layer, pattern, {}, actor=member)
-        messages.success(request, f"{pattern} is removed: the layers around it count.")
+        messages.success(request, f"{pattern} is removed. For its tools, the settings that are more general count.")
     else:
         clear_runtime_config(layer, actor=member)
-        messages.success(request, "The settings are removed: the layers around them count.")
+        messages.success(request, "The settings are removed. The settings that are more general count.")
     return redirect(address_of(org, layer))
 
 

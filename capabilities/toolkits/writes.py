@@ -338,7 +338,7 @@ def overrides_in_words(overrides: Overrides) -> str:
     timeout, chars = overrides.timeout, overrides.max_result_chars
     words = [] if timeout is None else [f"timeout {timeout:g} s"]
     words += [] if chars is None else [f"{chars:,} characters"]
-    words += [f"{KNOBS[name].title.lower()} {in_words(value)}" for name, value in overrides.more]
+    words += [f"{KNOBS[name].title.lower()} {in_words(value, KNOBS[name])}" for name, value in overrides.more]
     return ", ".join(words) or "as the tool says"
 
 
