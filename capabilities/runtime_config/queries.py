@@ -159,7 +159,10 @@ def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
             in_words(each.in_force, each.knob),
             each.layer,
             each.why,
-            [ShownSaying(one.layer, one.pattern, in_words(one.asked, each.knob), one.read.note) for one in each.sayings],
+            [
+                ShownSaying(one.layer, one.pattern, in_words(one.asked, each.knob), one.read.note)
+                for one in each.sayings
+            ],
         )
         for each in tool.resolved.knobs
     ]
