@@ -79,7 +79,7 @@ class SharedForm(KnobsForm):
     profile = forms.ChoiceField(
         required=False,
         choices=[("", "None"), *((name, name) for name in PROFILES)],
-        help_text="Settings that come with toolhub. What is set here counts more. With zeus, the shell runs any command.",
+        help_text="Settings that come with toolhub. What is set here counts more. zeus: the shell runs any command.",
     )
 
     def __init__(self, *args: Any, stored: Mapping[str, Any], **kwargs: Any) -> None:
