@@ -27,13 +27,13 @@ class RuleForm(forms.Form):
         label="Tools",
         max_length=MAX_PATTERN,
         initial="*",
-        help_text="A name, a pattern such as memory_*, or group: and a category, such as group:web.",
-        widget=forms.TextInput(attrs={"list": "tools", **PLAIN}),
+        help_text="The name of a tool, a pattern such as memory_*, a category such as group:web, or * for all tools.",
+        widget=forms.TextInput(attrs=PLAIN),
     )
     when = forms.ChoiceField(
         label="Ask",
         choices=[
-            (AskWhen.ALWAYS, "Each time"),
+            (AskWhen.ALWAYS, "Always"),
             (AskWhen.FIRST_IN_SESSION, "The first time in a session"),
             (AskWhen.NEVER, "Never"),
         ],
@@ -52,7 +52,7 @@ class RuleForm(forms.Form):
     argument = forms.CharField(
         required=False,
         max_length=MAX_ARGUMENT,
-        help_text="The rule is only about calls where this argument is like the pattern.",
+        help_text="Name of an argument: the rule is only about calls where its value matches the pattern.",
         widget=forms.TextInput(attrs=PLAIN),
     )
     argument_pattern = forms.CharField(
@@ -80,7 +80,7 @@ class RuleForm(forms.Form):
         required=False,
         max_length=63,
         label="Short name",
-        help_text="Left blank: made from the tools.",
+        help_text="Blank: it is made from the tools.",
         widget=forms.TextInput(attrs=PLAIN),
     )
 

@@ -104,8 +104,8 @@ class HookForm(forms.Form):
         min_value=1,
         max_value=100,
         initial=100,
-        label="Of 100 turns, in how many",
-        help_text="For trials: the same turn is always drawn the same way.",
+        label="Percent of the turns",
+        help_text="For trials. All calls of one turn are treated alike.",
     )
     priority = forms.IntegerField(
         min_value=PRIORITIES[0],

@@ -110,7 +110,7 @@ class LookForm(forms.Form):
         _choose(self, "agent", [("", "Every tool of the catalogue"), *whose])
         providers = Provider.objects.order_by("name", "slug").values_list("slug", "name")
         if with_provider:
-            _choose(self, "of_provider", [("", "Any that has no policy of its own"), *providers])
+            _choose(self, "of_provider", [("", "Any without its own policy"), *providers])
         else:
             del self.fields["of_provider"]
 

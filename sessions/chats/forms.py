@@ -77,7 +77,7 @@ class MessageForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
         widget=forms.Select(attrs={"aria-label": "Agent"}),
     )
-    key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": None}))
+    key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
     def __init__(self, *args: Any, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any) -> None:
         """`agents`: those to choose from, as (slug, name), where they are read already."""

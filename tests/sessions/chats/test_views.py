@@ -241,6 +241,15 @@ def test_the_page_shows_the_last_twenty_turns_and_a_way_back(as_bob: Client, ses
     assert 'id="composer"' not in earlier
 
 
+def test_no_two_things_on_a_session_page_have_one_id(as_bob: Client, session: ChatSession) -> None:
+    make_turn(session, "Hello.", status=TurnStatus.DONE, answer="Yes.")
+
+    ids = re.findall(r'\sid="([^"]*)"', as_bob.get(page_of(session)).content.decode())
+
+    assert "None" not in ids
+    assert len(ids) == len(set(ids))
+
+
 @pytest.mark.parametrize("before", ["x", "0", "-1", "99999999999999999999"])
 def test_a_place_that_is_no_number_is_harmless(as_bob: Client, session: ChatSession, before: str) -> None:
     assert as_bob.get(page_of(session), {"before": before}).status_code == 200
