@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from capabilities.contract.decisions import Decision, Verb
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.result_cap import cut
+from capabilities.contract.wire import canonical_json
 
 T = TypeVar("T")
 #: What the model reads in place of a result that a failed hook keeps from it.
@@ -276,7 +277,7 @@ def run_before_call(
 
     def act(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
         changed, did = _before_call(hook, call, lambda **given: python(hook, **given, **_tool(facts)))
-        if changed.arguments != call.arguments:
+        if changed.arguments is not call.arguments:
             complaint = check(changed.arguments)
             if complaint:
                 raise HookFailed(Failure.MALFORMED, f"Its arguments do not fit the tool: {complaint}")
@@ -346,17 +347,18 @@ def _answered(hook: HookSpec, call: HookedCall, answer: Mapping[str, Any]) -> tu
 
 
 def _with_arguments(call: HookedCall, arguments: Mapping[str, Any]) -> tuple[HookedCall, str]:
-    missing = object()
     names = [*arguments, *(name for name in call.arguments if name not in arguments)]
-    changed = [name for name in names if not _same(arguments.get(name, missing), call.arguments.get(name, missing))]
+    changed = [name for name in names if not _is_same(name, arguments, call.arguments)]
     if not changed:
         return call, ""
     return replace(call, arguments=dict(arguments)), f"changed {', '.join(changed)[:200]}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """In JSON true is not 1."""
-    return type(one) is type(other) and one == other
+def _is_same(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both have the same JSON under this name: true is not 1 there, however deep it stands."""
+    if name not in one or name not in other:
+        return False
+    return one[name] is other[name] or canonical_json(one[name]) == canonical_json(other[name])
 
 
 def deep_merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -166,6 +166,40 @@ def test_true_is_not_one_in_merged_input() -> None:
     assert before(hook("merge_input", values={"all": True}), arguments={"all": 1}).value.arguments["all"] is True
 
 
+@pytest.mark.parametrize("mode", ["deep", "set"])
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [({"all": 1}, {"all": True}), ({"at": {"all": 1}}, {"at": {"all": True}}), ({"at": [0]}, {"at": [False]})],
+)
+def test_merged_input_that_only_python_takes_for_the_same_is_merged_and_checked(
+    mode: str, arguments: dict[str, Any], values: dict[str, Any]
+) -> None:
+    merging, checked = hook("merge_input", mode=mode, values=values), list[Any]()
+
+    def check(changed: Mapping[str, Any]) -> str:
+        checked.append(changed)
+        return "" if len(checked) == 1 else "not of the type"
+
+    made = run_before_call([merging], arguments, FACTS, check, Outside())
+    refused = run_before_call([merging], arguments, FACTS, check, Outside())
+
+    assert json.dumps(made.value.arguments) == json.dumps(values)
+    assert json.dumps(checked) == json.dumps([values, values])
+    assert (refused.value.arguments, len(refused.failed)) == (arguments, 1)
+
+
+def test_an_argument_that_no_hook_touches_is_not_looked_at() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"in": deep}
+    merging = hook("merge_input", values={"timeout": 10})
+
+    made = before(merging, arguments={"deep": deep, "timeout": 90})
+
+    assert made.value.arguments["timeout"] == 10
+    assert made.failed == []
+
+
 def test_merged_input_that_does_not_fit_the_schema_is_a_failure_and_does_not_count() -> None:
     result = before(
         hook("merge_input", "a", values={"timeout": "soon"}),
