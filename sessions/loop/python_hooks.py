@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from capabilities.common.text import storable_value
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
 from capabilities.hooks.installed import load_hook
@@ -71,7 +72,7 @@ def _called(
     (answer,) = ended
     if isinstance(answer, HookFailed):
         raise answer
-    return json.loads(answer)
+    return storable_value(json.loads(answer))
 
 
 def _answer_of(name: str, given: str) -> str:

@@ -376,12 +376,17 @@ def guard(given):
         return {"decision": "deny", "reason_for_model": "No rm.", "reason_for_people": "rm is not for " + given["tool"]}
 def ends(given):
     raise SystemExit
+def halves(given):
+    half = "half \\ud800 and \\x00"
+    if given["config"].get("raises"):
+        raise ValueError(half)
+    return {"decision": "ask", "context": half} | {f"reason_for_{who}": half for who in ("model", "people", "log")}
 """
 
 
 @pytest.fixture
 def python_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = ("upper", "slow", "broken", "listed", "strange", "guard", "ends")
+    functions = ("upper", "slow", "broken", "listed", "strange", "guard", "ends", "halves")
     install(tmp_path / "site", monkeypatch, "acme_hooks", SOURCE, **{f"acme-{name}": name for name in functions})
 
 
@@ -409,6 +414,38 @@ def test_a_python_hook_denies_a_call(session: ChatSession, provider: ScriptedOpe
 
     assert (refused.status, done.status) == (StepStatus.REFUSED, StepStatus.DONE)
     assert json.loads(refused.result_sent)["error"] == "No rm."
+
+
+@pytest.mark.usefixtures("python_hooks")
+def test_what_no_database_takes_in_a_python_hook_s_answer_is_replaced(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    hook(session, "python", phase="before_tool_call", entry_point="acme-halves")
+    provider.enqueue(Say(calls=[call("calculator", SUM)]), Say("Well."))
+    turn = run(session)
+    with organisation_scope(session.organisation_id):
+        approval = Approval.objects.select_related("requester__user", "session", "tool__category").get()
+        assert (approval.for_people, approval.for_model) == ("half � and �", "half � and �")
+        approve(approval, actor=approval.requester)
+
+    turn = work(turn)
+
+    assert (turn.status, only_step(turn).status) == (TurnStatus.DONE, StepStatus.DONE)
+    assert "half � and �" in only_step(turn).result_sent
+
+
+@pytest.mark.usefixtures("python_hooks")
+def test_what_no_database_takes_in_a_python_hook_s_failure_is_replaced(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    config, phase = {"raises": True}, "before_tool_call"
+    failing = hook(session, "python", phase=phase, entry_point="acme-halves", config=config, on_error="continue")
+    provider.enqueue(Say(calls=[call("calculator", SUM)]), Say("Well."))
+
+    turn = run(session)
+
+    assert (turn.status, only_step(turn).status) == (TurnStatus.DONE, StepStatus.DONE)
+    assert reread(failing).last_error == "exception: ValueError: half � and �"
 
 
 #: How each Python hook fails, and what stands in its row.
