@@ -18,6 +18,7 @@ from capabilities.contract.asking import (
     ALWAYS,
     ASK_USER,
     FIRST_IN_SESSION,
+    MAX_HOURS,
     MAX_SHOWN,
     NEVER,
     AskedCall,
@@ -162,7 +163,7 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
         for_log=decision.for_log,
         needs_other_person=terms.needs_other_person,
         allows_consent=terms.allows_consent,
-        expires_at=timezone.now() + timedelta(hours=terms.expires_after),
+        expires_at=timezone.now() + timedelta(hours=min(terms.expires_after, MAX_HOURS)),
     )
     asked.ask(claim, approval, **fields)
     return None
@@ -209,10 +210,9 @@ def reversioned() -> Outcome:
 
 def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | None:
     """Why the approval does not let this call run now; None where it does. It is used when the call begins."""
-    spec = prepared.spec
-    if approval.tool_version_id != spec.version_id:
+    if approval.tool_version_id != prepared.spec.version_id:
         return reversioned()
-    if approval.digest != digest_of(spec.name, spec.sha256, prepared.arguments):
+    if not is_of_call(approval, prepared):
         return refused(
             "Not run: the arguments are not those that were approved. Ask for the call again, if it is still wanted."
         )
@@ -225,6 +225,11 @@ def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | Non
     if approval.expires_at <= timezone.now():
         return too_late(approval)
     return None
+
+
+def is_of_call(approval: Approval, prepared: Prepared) -> bool:
+    """Whether the call is still the one that was shown: this tool in this version, with these arguments."""
+    return approval.digest == digest_of(prepared.spec.name, prepared.spec.sha256, prepared.arguments)
 
 
 def used_up() -> Outcome:

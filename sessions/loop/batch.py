@@ -129,6 +129,9 @@ def _answer_call(
     if isinstance(ready, Prepared):
         if approval is not None and not has_begun:
             ready = asking.why_not_as_approved(approval, ready) or ready
+        elif approval is not None and not asking.is_of_call(approval, ready):  # it began as another one
+            _finish(turn, held, known, execution.outcome_unknown())
+            return
         elif approval is None and asking.takes_a_person(ready):
             if has_begun:  # and asked for only since then
                 _finish(turn, held, known, execution.outcome_unknown())

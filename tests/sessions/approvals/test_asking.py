@@ -17,8 +17,9 @@ from django.utils import timezone
 from capabilities.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.common.registry_version import touch_registry
-from capabilities.contract.asking import MAX_SHOWN, digest_of
+from capabilities.contract.asking import MAX_HOURS, MAX_SHOWN, digest_of
 from capabilities.contract.decisions import Decision, Terms, Verb
+from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.kinds import RUNNERS
 from capabilities.models import Agent, ApprovalRule, AskWhen, Effect, Grant, LoadingMode, RuntimeConfig, Task, Tool
 from sessions.approvals import queries, writes
@@ -472,6 +473,44 @@ def test_a_call_that_was_approved_and_cut_off_by_a_crash_does_not_run_again(
 
     (step,) = tool_steps_of(turn)
     assert (turn.status, step.status, titles(session)) == (TurnStatus.DONE, StepStatus.UNKNOWN, [])
+
+
+@pytest.mark.parametrize(("merged", "status"), [({}, StepStatus.DONE), ({"expression": "40+2"}, StepStatus.UNKNOWN)])
+def test_a_call_that_began_goes_on_only_as_it_was_approved(
+    session: ChatSession, provider: ScriptedOpenAI, merged: dict[str, Any], status: StepStatus
+) -> None:
+    """`calculator` may be repeated. A hook that came since then makes another call of it."""
+    ask_first(session, "calculator")
+    wants(provider, call("calculator", {"expression": "1+1"}))
+    (approval,) = asked_of(run(session))
+    with organisation_scope(session.organisation):
+        writes.approve(approval, actor=approval.requester)
+        claim = ledger.claim(approval.turn_id, "dies")
+        assert claim is not None
+        ledger.start_step(claim, approval.step, approval_id=approval.pk, tool_version_id=approval.tool_version_id)
+        if merged:
+            create_hook(HookContent({"action": "merge_input", "settings": {"values": merged}}), actor=admin_of(session))
+    expire_lease(approval.turn_id)
+
+    turn = work(approval.turn)
+
+    (step,) = tool_steps_of(turn)
+    assert (turn.status, step.status) == (TurnStatus.DONE, status)
+    assert "42" not in step.result
+
+
+def test_a_rule_whose_hours_are_stored_beyond_all_bounds_asks_all_the_same(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    ask_first(session)
+    with organisation_scope(session.organisation):
+        ApprovalRule.objects.update(expires_after=2_000_000_000)
+        touch_registry(session.organisation_id)
+    wants(provider)
+
+    (approval,) = asked_of(run(session))
+
+    assert approval.expires_at - timezone.now() < timedelta(hours=MAX_HOURS)
 
 
 def test_the_deadline_stands_still_while_a_call_waits(session: ChatSession, provider: ScriptedOpenAI) -> None:
