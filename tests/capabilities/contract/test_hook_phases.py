@@ -396,6 +396,29 @@ def test_zs_48_a_broken_hook_that_blocks_denies_the_call_and_says_which() -> Non
     assert decision.for_model == "Not run: the hook freeze failed, and calls do not run while it fails."
 
 
+@pytest.mark.parametrize(("phase", "action"), [("before_model_resolve", "set_provider"), ("before_tool_call", "ask")])
+def test_zs_48_a_broken_hook_says_what_is_wrong_with_it(phase: str, action: str) -> None:
+    broken = hook_from("1", {"name": "h", "phase": phase, "action": action, "settings": 5})
+
+    result = resolve(broken) if phase == "before_model_resolve" else before(broken)
+
+    assert [(each.failure, each.error) for each in result.traces] == [
+        (Failure.MALFORMED, "The settings of an action are an object.")
+    ]
+
+
+def test_nothing_runs_behind_a_hook_that_failed_and_lets_nothing_through() -> None:
+    failing = hook("set_field", "a", field="x", value=1)
+    failing = hook_from(
+        "a", {"name": "a", "action": "set_field", "settings": dict(failing.settings), "on_error": "deny"}
+    )
+
+    result = after(failing, hook("append_note", "b", text="Net."), result="plain")
+
+    assert [each.hook.name for each in result.traces] == ["a"]
+    assert json.loads(result.value)["error"].startswith("The tool ran, but its result is withheld")
+
+
 def test_a_broken_hook_that_does_not_block_is_a_warning_and_does_nothing() -> None:
     broken = hook_from("1", {"name": "h", "phase": "before_prompt_build", "action": "append_prompt", "settings": 5})
 

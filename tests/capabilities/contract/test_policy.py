@@ -253,3 +253,7 @@ def test_patterns_that_are_read_once_say_what_they_say_one_by_one(patterns: list
 def again(rules: PolicyRules) -> PolicyRules:
     """The same of its parts."""
     return PolicyRules(rules.profile, rules.allow, rules.also_allow, rules.deny, rules.is_malformed)
+
+
+def test_zs_20_a_pattern_in_another_spelling_is_the_same_pattern() -> None:
+    assert normalised([" Web_* ", "web_*", "WEB_*", "", "shell"]) == ("Web_*", "shell")
