@@ -233,7 +233,7 @@ def is_of_call(approval: Approval, prepared: Prepared) -> bool:
 
 
 def used_up() -> Outcome:
-    return refused("Not run: this approval was used before. An approval lets a call run once.")
+    return refused("Not run: this approval was used before, or its time is over. An approval lets a call run once.")
 
 
 def too_late(approval: Approval) -> Outcome:

@@ -38,6 +38,7 @@ from sessions.models import (
 )
 from sessions.trial import writes as trying
 from sessions.turns import ledger, waiting
+from sessions.turns.asked import is_tool_run
 from sessions.turns.fencing import Conflict
 from sessions.turns.reaping import reap
 from tests.cast import make_agent, make_category, make_member, make_meta_tools, make_role, make_session, make_tool
@@ -279,23 +280,24 @@ def test_a_replayed_approval_is_refused(approved: Approval, session: ChatSession
     with organisation_scope(session.organisation):
         Approval.objects.update(used_at=timezone.now())
 
-    assert refused_after(approved).startswith("Not run: this approval was used before.")
+    assert refused_after(approved).startswith("Not run: this approval was used before")
     assert titles(session) == []
 
 
-def test_an_approval_that_is_used_between_the_look_and_the_start_lets_nothing_run(
-    approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("field", ["used_at", "expires_at"])
+def test_an_approval_that_is_used_or_ends_between_the_look_and_the_start_lets_nothing_run(
+    approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
     look = asking.why_not_as_approved
 
-    def used_meanwhile(approval: Approval, prepared: Prepared) -> Any:
+    def changed_meanwhile(approval: Approval, prepared: Prepared) -> Any:
         found = look(approval, prepared)
-        Approval.objects.update(used_at=timezone.now())
+        Approval.objects.update(**{field: timezone.now()})
         return found
 
-    monkeypatch.setattr(asking, "why_not_as_approved", used_meanwhile)
+    monkeypatch.setattr(asking, "why_not_as_approved", changed_meanwhile)
 
-    assert refused_after(approved).startswith("Not run: this approval was used before.")
+    assert refused_after(approved).startswith("Not run: this approval was used before")
     assert titles(session) == []
 
 
@@ -811,6 +813,17 @@ def test_a_setting_of_the_tool_asks_as_a_rule_does(session: ChatSession, provide
     assert (approval.source, approval.allows_consent) == ("setting ask", True)
 
 
+def test_a_setting_that_is_no_word_of_ours_asks_each_time(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(asking.KNOB, "off")
+    wants(provider)
+
+    (approval,) = asked_of(run(session))
+
+    assert (approval.source, approval.allows_consent) == ("setting ask", False)
+
+
 def test_no_tool_and_no_turn_reaches_the_answers() -> None:
     """Only pages, REST and tests import what answers: no tool, no worker, no loop."""
     rooms = [
@@ -843,6 +856,19 @@ def test_a_running_tool_answers_nothing(
 
     assert run(session).status == TurnStatus.DONE
     assert said == ["An agent never answers: a person does."]
+
+
+def test_a_running_tool_revokes_no_consent(consent: Consent) -> None:
+    with organisation_scope(consent.organisation_id):
+        member, token = consent.membership, is_tool_run.set(True)
+        try:
+            with pytest.raises(PermissionDenied):
+                writes.revoke_consent(consent, actor=member)
+        finally:
+            is_tool_run.reset(token)
+        consent.refresh_from_db()
+
+    assert consent.revoked_at is None
 
 
 def test_rules_that_mean_no_call_of_a_turn_cost_it_no_statement(session: ChatSession, provider: ScriptedOpenAI) -> None:
