@@ -191,6 +191,15 @@ def test_a_row_has_its_stop(tool: Tool, alice: Membership, client: Client) -> No
     assert 'aria-label="Stop uuid now"' not in answer.content.decode()
 
 
+def test_the_list_says_why_a_tool_is_off(tool: Tool, alice: Membership, client: Client) -> None:
+    client.force_login(alice.user)
+    assert WHY not in client.get("/o/acme/tools/").content.decode()
+
+    set_tool_enabled(tool, False, actor=alice, message=WHY)
+
+    assert f">Off: {WHY}<" in client.get("/o/acme/tools/").content.decode()
+
+
 @pytest.mark.parametrize(("who", "status"), [("bob", 403), ("charlie", 404)])
 def test_nobody_without_the_right_stops_it(
     tool: Tool, request: pytest.FixtureRequest, client: Client, who: str, status: int
