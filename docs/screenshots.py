@@ -1,7 +1,8 @@
 """Takes a picture of every page, at 1280 and 400 px: `python docs/screenshots.py FOLDER [--dark]`.
 
-Starts the whole service on a folder that is thrown away, signs in, has two short conversations, and follows every link
-to a page of a kind that it has not seen; so a new page is in the set as soon as something links to it. Needs Chromium.
+Starts the whole service on a folder that is thrown away, signs in, sets a hook, an approval rule, a policy and runtime
+settings, has a short conversation in which two calls are asked of a person, and follows every link to a page of a kind
+that it has not seen; so a new page is in the set as soon as something links to it. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSWORD, TOKEN = "a-password-for-pictures", "a-token-for-pictures-that-is-long-enough"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 WIDTHS = {1280: 860, 400: 860}
+#: What a rule asks a person for: the first is denied, the second waits in the pictures.
+ASKED = ("Remind me tomorrow at 9 to call Ann", "Remind me tomorrow at 10 to call Bob")
 SAID = ("Add a task: buy milk tomorrow", "Add a task: call the plumber on Friday", "What is on my list?")
 
 
@@ -63,6 +66,38 @@ def sign_in(page: Page) -> None:
     page.get_by_label("E-mail").fill("admin@example.com")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in", exact=True).click()
+
+
+def configure(page: Page) -> None:
+    """A row on each page of what holds for runs."""
+    page.goto("/o/acme/hooks/new/")
+    page.get_by_role("link", name="Put text behind the system prompt").click()
+    page.get_by_label("Name").fill("short answers")
+    page.locator("[name='settings.text']").fill("Answer in one sentence.")
+    page.get_by_role("button", name="Add the hook").click()
+    page.goto("/o/acme/approval-rules/new/")
+    page.locator("[name=tool_pattern]").fill("reminders_*")
+    page.locator("[name=message]").fill("Reminders ring aloud.")
+    page.get_by_role("button", name="Save the rule").click()
+    page.goto("/o/acme/policies/organisation/")
+    page.locator("[name=deny]").fill("ae_*")
+    page.get_by_role("button", name="Save the policy").click()
+    for layer in ("agents/starter", "providers/offline"):
+        page.goto(f"/o/acme/runtime/{layer}/?pattern=web_*")
+        page.locator("[name=knob_timeout_sec]").fill("45")
+        page.locator("#pattern button[type=submit]").click()
+
+
+def ask(page: Page) -> None:
+    """Two calls that a person is asked for, in the conversation that is open: one is denied, and one waits."""
+    for text in ASKED:
+        page.get_by_role("textbox", name="Message").fill(text)
+        page.get_by_role("textbox", name="Message").press("Enter")
+        page.locator(".approval.is-pending").wait_for(timeout=30_000)
+        if text == ASKED[0]:
+            page.get_by_role("button", name="Deny", exact=True).click()
+            page.locator(".approval.is-denied").wait_for(timeout=30_000)
+            page.locator("article.turn").nth(len(SAID)).locator(".answer.prose").wait_for(timeout=30_000)
 
 
 def converse(page: Page) -> None:
@@ -105,7 +140,9 @@ def take(browser: Browser, address: str, folder: Path, *, dark: bool) -> int:
     page.goto("/accounts/login/")
     shoot(page, "account_login", folder, dark=dark)
     sign_in(page)
+    configure(page)
     converse(page)
+    ask(page)
     pages = walk(page)
     for kind, path in pages.items():
         page.goto(path)
