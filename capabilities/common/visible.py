@@ -30,6 +30,8 @@ _UNSEEN = frozenset(
 #: Categories of which nothing is shown as it is: controls, formats (with those of direction), halves of characters,
 #: private and unassigned ones, and what separates lines and paragraphs.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+#: Characters that turn the order in which others are shown, and nothing else.
+_TURNING = dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 #: What a page shows by itself.
 _PLAIN = frozenset(" \n\t")
 
@@ -67,6 +69,11 @@ def visible_parts(text: str) -> Iterator[Part]:
 def unseen_count(text: str) -> int:
     """How many characters of the text a reader would not see."""
     return sum(map(is_unseen, text))
+
+
+def in_reading_order(text: str) -> str:
+    """The text without what would show it in another order than it is written in."""
+    return text.translate(_TURNING)
 
 
 def _escape(character: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from capabilities.common.visible import in_reading_order
 from capabilities.contract.context import Credential, ToolContext, ToolError
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import ToolVersion
@@ -33,6 +34,7 @@ def display(name: str, arguments: Mapping[str, Any]) -> str:
     if tool is None:
         return name
     try:
-        return " ".join(tool.human_format.format_map({**tool.defaults, **arguments}).split())[:300]
+        line = tool.human_format.format_map({**tool.defaults, **arguments})
     except (KeyError, IndexError, ValueError, AttributeError, TypeError):
         return name
+    return " ".join(in_reading_order(line).split())[:300]

@@ -232,3 +232,8 @@ def test_every_tool_of_the_house_is_fit_for_the_catalogue(tool: BuiltinTool) -> 
     assert tool.human_format.strip()
     assert 0 < tool.timeout <= 600
     assert tool.on_crash == "retry" or tool.effect != "read"
+
+
+def test_the_line_of_a_call_reads_as_it_is_written() -> None:
+    """It stands above the button that approves the call."""
+    assert display("ask_user", {"question": "\u202eWhich\u2066 one?"}) == "Asking: Which one?"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.common.visible import Part, is_unseen, unseen_count, visible_parts
+from capabilities.common.visible import Part, in_reading_order, is_unseen, unseen_count, visible_parts
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,8 @@ def test_no_character_is_lost_and_none_that_is_left_is_unseen(text: str) -> None
     read = "".join(chr(int(part.text[2:], 16)) if part.name else part.text for part in parts)
     assert read == text
     assert not any(is_unseen(each) for part in parts for each in part.text)
+
+
+def test_a_line_is_shown_in_the_order_in_which_it_is_written() -> None:
+    assert in_reading_order("Asking: \u202epay\u2066 nobody\u061c\u200f.") == "Asking: pay nobody."
+    assert in_reading_order("\u2764\ufe0f שלום") == "\u2764\ufe0f שלום"
