@@ -81,7 +81,9 @@ def configure(page: Page) -> None:
     page.get_by_role("button", name="Save the rule").click()
     page.goto("/o/acme/policies/organisation/")
     page.locator("[name=deny]").fill("ae_*")
-    page.get_by_role("button", name="Save the policy").click()
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Save these changes").click()
+    page.wait_for_url("**/policies/")
     for layer in ("agents/starter", "providers/offline"):
         page.goto(f"/o/acme/runtime/{layer}/?pattern=web_*")
         page.locator("[name=knob_timeout_sec]").fill("45")

@@ -163,6 +163,21 @@ def test_bob_without_the_right_gets_none_of_them(client: Client, bob: Membership
     assert not RuntimeConfig.objects.exists()
 
 
+@pytest.mark.usefixtures("in_acme")
+def test_a_tools_page_leads_whoever_may_go_there_to_what_is_in_force(
+    client: Client, alice: Membership, bob: Membership
+) -> None:
+    make_tool(alice.organisation, "uuid")
+    bob.admin_rights.create(organisation=bob.organisation, right=Right.CATALOGUE)
+    found = []
+    for member in (alice, bob):
+        client.force_login(member.user)
+        page = client.get("/o/acme/tools/uuid/")
+        found.append((page.status_code, f'href="{RUNTIME}tools/uuid/"' in page.content.decode()))
+
+    assert found == [(200, True), (200, False)]
+
+
 def test_charlie_finds_no_layer_of_acme(client: Client, charlie: Membership, agent: Agent) -> None:
     client.force_login(charlie.user)
 
