@@ -686,6 +686,23 @@ def test_a_question_parks_the_turn_and_its_answer_is_the_result(question: Approv
     assert "Answered by Bob (bob@example.com) on " in step.result_sent
 
 
+def test_a_turn_says_what_it_still_waits_for(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    ask_first(session)
+    make_tool(session.organisation, "ask_user", category=make_category(session.organisation, "session"))
+    wants(provider, call("task_create", {"title": "buy milk"}), call("ask_user", {"question": "Which?"}))
+    turn = run(session)
+    approval, question = asked_of(turn)
+    assert turn.status == TurnStatus.WAITING_APPROVAL
+
+    with organisation_scope(session.organisation):
+        writes.approve(approval, actor=approval.requester)
+        assert reread(turn).status == TurnStatus.WAITING_INPUT
+        assert titles(session) == []
+
+    assert answer(question, writes.respond, response="This one.").status == TurnStatus.DONE
+    assert titles(session) == ["buy milk"]
+
+
 def test_a_question_that_nobody_answers_ends_with_a_sentence(question: Approval, session: ChatSession) -> None:
     with organisation_scope(session.organisation):
         Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
