@@ -108,6 +108,8 @@ class BuiltinTool:
     #: text is in the conversation.
     untrusted: bool = False
     in_untrusted: InUntrusted = ALLOW
+    #: Values of single arguments with which a call only reads, whatever others do: {"action": ("list",)}.
+    reads_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def parameters_text(self) -> str:
@@ -119,6 +121,10 @@ class BuiltinTool:
         """What the arguments that a call may leave out are then, where that says something."""
         fields = self.arguments.model_fields.items()
         return {name: field.default for name, field in fields if not field.is_required() and field.default}
+
+    def only_reads(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether the tool says of a call with these arguments that it changes nothing."""
+        return any(arguments.get(name) in reads for name, reads in self.reads_with.items())
 
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
         """Run it. Raises ToolError, with a sentence for the model, where the arguments or the world do not allow it."""
@@ -194,6 +200,7 @@ def tool(
     complaint: str = "",
     untrusted: bool = False,
     in_untrusted: InUntrusted = ALLOW,
+    reads_with: Mapping[str, tuple[str, ...]] | None = None,
     into: Registry = registry,
 ) -> Callable[[ToolFunction], ToolFunction]:
     """Register a function as a built-in tool.
@@ -203,7 +210,8 @@ def tool(
     display of a call, a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
     `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
     set up before it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not
-    fit, where the tool has one of its own. `untrusted` and `in_untrusted` are explained in capabilities.contract.trust.
+    fit, where the tool has one of its own. `untrusted` and `in_untrusted` are explained in capabilities.contract.trust;
+    with `reads_with` a call that only reads is not asked for behind text from outside.
     """
 
     def register(function: ToolFunction) -> ToolFunction:
@@ -227,6 +235,7 @@ def tool(
                 complaint=complaint,
                 untrusted=untrusted,
                 in_untrusted=in_untrusted,
+                reads_with=reads_with or {},
             )
         )
         return function

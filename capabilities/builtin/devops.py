@@ -95,6 +95,7 @@ def github(
     timeout=40.0,
     untrusted=True,
     in_untrusted="ask",
+    reads_with={"action": ("containers", "logs", "inspect")},
     human_format="Docker: {action} {container}",
 )
 def docker(
@@ -116,6 +117,7 @@ def docker(
     timeout=60.0,
     untrusted=True,
     in_untrusted="ask",
+    reads_with={"action": ("list",)},
     human_format="AWS Lambda: {action} {function}",
 )
 def aws_lambda(

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from capabilities.contract.decisions import Decision
-from capabilities.contract.trust import ALLOW, decision_on, where_since
+from capabilities.contract.trust import ALLOW, ASK, decision_on, where_since
+from capabilities.registry import registry
+from sessions.loop.execution import has_own_schema
 from sessions.models import Step, Turn
 
 if TYPE_CHECKING:
@@ -31,12 +33,18 @@ def decide_trust(prepared: Prepared) -> Decision | None:
     if spec.envelope.in_untrusted == ALLOW:
         return None
     since = untrusted_before(turn, prepared.step)
-    if since is None:
+    if since is None or (spec.envelope.in_untrusted == ASK and _only_reads(prepared)):
         return None
     brought_by = (
         Step.objects.filter(turn=turn, index=since).values_list("tool_name", flat=True).first() if since else ""
     )
     return decision_on(spec.name, spec.envelope.in_untrusted, where_since(since, brought_by or ""))
+
+
+def _only_reads(prepared: Prepared) -> bool:
+    """Whether the call is one with which a tool of our own changes nothing, and sends no more than what to read."""
+    spec = prepared.spec
+    return has_own_schema(spec) and registry.tools[spec.name].only_reads(prepared.arguments)
 
 
 def keep_trust(turn: Turn, counters: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from sessions.loop.models.replies import Call
 from sessions.trial.writes import trial_or_404
 from tests.cast import PASSWORD, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
+from tests.sessions.run_turns import as_claimed
 from toolhub.tenants.audit import denials
 from toolhub.tenants.audit.denials import MOST_A_WINDOW, WINDOW, Recent, record_denial
 from toolhub.tenants.audit.writes import check_chain
@@ -72,8 +73,9 @@ def test_a_call_of_a_tool_that_the_member_may_not_use_is_on_record(bob: Membersh
     turn = make_turn(make_session(bob))
     with organisation_scope(bob.organisation_id):
         spec = trial_or_404(bob, tool.name).spec
+        claimed = as_claimed(turn)
         for _ in range(3):
-            execution.permitted_arguments(turn, spec, Call("c", "calculator", "{}"))
+            execution.permitted_arguments(claimed, spec, Call("c", "calculator", "{}"))
 
     assert denied(bob) == [("bob@example.com", "tool", "tool calculator")]
 

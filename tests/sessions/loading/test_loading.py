@@ -826,16 +826,16 @@ def test_mr_24_what_two_toolkits_hold_stays_when_one_of_them_is_unloaded(
 
 
 def test_a_toolkits_word_on_a_tool_counts_when_it_is_run(session: ChatSession, provider: ScriptedOpenAI) -> None:
-    clock = kit_tool(session.organisation, "current_time")
-    overrides: dict[str, dict[str, Any]] = {"current_time": {"max_result_chars": 60}}
-    allow_toolkit(session.agent, make_toolkit(session.organisation, "brief", clock, overrides=overrides))
+    ids = kit_tool(session.organisation, "uuid")
+    overrides: dict[str, dict[str, Any]] = {"uuid": {"max_result_chars": 300}}
+    allow_toolkit(session.agent, make_toolkit(session.organisation, "brief", ids, overrides=overrides))
     ask(session, provider, load("brief"))
-    provider.enqueue(Say(calls=[call("current_time")]), Say("Done."))
+    provider.enqueue(Say(calls=[call("uuid", {"count": 20})]), Say("Done."))
 
     (step,) = tool_steps_of(run(session))
 
-    assert len(step.result) > 60
-    assert len(step.result_sent) <= 60
+    assert len(step.result) > 300
+    assert len(step.result_sent) <= 300
 
 
 # -- Whose loads ------------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Agent
+from capabilities.models import Agent, ToolVersion
 from capabilities.registry import registry
-from sessions.models import ChatSession, StepStatus, Turn, TurnEvent
+from sessions.models import ChatSession, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
@@ -309,3 +310,34 @@ def test_only_the_first_result_from_outside_costs_a_statement(
 
     _, (first, later), *outside = counts
     assert outside == [(first + 1, later)] * 2
+
+
+def test_what_a_tool_only_reads_with_is_not_asked_for(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that can change things, such as docker, says with which arguments it does not."""
+    monkeypatch.setitem(vars(registry.tools["task_create"]), "reads_with", {"title": ("buy milk",)})
+    with organisation_scope(session.organisation_id):
+        ToolVersion.objects.filter(tool__name="task_create").update(in_untrusted="ask")
+        touch_registry(session.organisation_id)
+    other = call("task_create", {"title": "sell milk"}, id="other")
+    provider.enqueue(Say(calls=[call("uuid")]), Say(calls=[POST, other]), Say("Well."))
+
+    turn = run(session)
+
+    assert turn.status == TurnStatus.WAITING_APPROVAL
+    assert results(turn) == [StepStatus.DONE, StepStatus.DONE, StepStatus.PENDING]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reads"),
+    [
+        ("docker", {"action": "logs", "container": "web"}, True),
+        ("docker", {"action": "stop", "container": "web"}, False),
+        ("aws_lambda", {"action": "list"}, True),
+        ("aws_lambda", {"action": "invoke", "function": "list"}, False),
+        ("web_read", {"url": "https://example.org"}, False),
+    ],
+)
+def test_a_tool_says_with_which_arguments_it_only_reads(tool: str, arguments: Json, reads: bool) -> None:
+    assert registry.tools[tool].only_reads(arguments) is reads
