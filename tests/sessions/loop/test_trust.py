@@ -17,7 +17,8 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Agent, ToolVersion
 from capabilities.registry import registry
-from sessions.models import ChatSession, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.loop.trust import untrusted_before
+from sessions.models import ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
@@ -341,3 +342,11 @@ def test_what_a_tool_only_reads_with_is_not_asked_for(
 )
 def test_a_tool_says_with_which_arguments_it_only_reads(tool: str, arguments: Json, reads: bool) -> None:
     assert registry.tools[tool].only_reads(arguments) is reads
+
+
+@pytest.mark.parametrize(("since", "found"), [(None, None), (0, 0), (3, 3), (4, None), (5, None), (7, None)])
+def test_what_the_model_had_not_read_when_it_wrote_a_call_does_not_count(since: int | None, found: int | None) -> None:
+    """The reply is step 4, the call its third one, and those beside it are the steps 5 and 6."""
+    turn, third = Turn(untrusted_since=since), Step(index=7, call_index=2)
+
+    assert untrusted_before(turn, third) == found
