@@ -1,0 +1,196 @@
+"""One call of a reply, from the moment that the model wrote it to its answer on record.
+
+elsewhere    another agent has it, or a person is asked: its answer comes later
+ready        a person's answer, what a crash left behind, and all that a call passes before it begins
+allowed      somebody allowed it, nobody has to, or somebody is asked now
+begin        its start on record, and an approval used up with it, in one transaction
+run, finish  the tool, its hooks, the cut, and the outcome on record
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from uuid import uuid5
+
+from capabilities.contract.loading import READ_RESULT
+from capabilities.contract.spec import ToolSpec
+from capabilities.kinds.builtin import display
+from sessions.loop import asking, delegation, execution
+from sessions.loop.calls import ResolvedCall, meant
+from sessions.loop.connections import release_connection
+from sessions.loop.execution import Outcome
+from sessions.loop.hooks import hooked_outcome
+from sessions.loop.models.errors import CallStopped
+from sessions.loop.models.replies import Call
+from sessions.loop.preparing import Prepared, prepare
+from sessions.loop.steps import Steps
+from sessions.loop.stored_results import number_of
+from sessions.loop.trust import keep_trust
+from sessions.models import Approval, ApprovalStatus, Step, StepStatus, Turn
+from sessions.turns import ledger
+from sessions.turns.fencing import check_may_start
+from sessions.turns.held import Held
+
+
+def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, tools: Mapping[str, ToolSpec]) -> None:
+    """Answer one call of the reply, or leave it open for another agent or a person, as `steps` is told then.
+
+    `tools` are those of the round by name. One that is pending is run; one that had begun when a worker died is run
+    again only if its tool says that it may. Raises CallStopped and CancelRequested.
+    """
+    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
+        raise CallStopped
+    approval = steps.approvals.get(step.pk)
+    if _is_elsewhere(step, approval, steps):
+        return
+    wanted = meant(turn, _call_of(reply, step), tools)
+    ready = _ready(turn, wanted, step, approval)
+    fields = _meant_fields(turn, wanted, ready)
+    if isinstance(ready, Prepared):
+        allowed = _allowed(held, ready, approval, fields)
+        if allowed is None:
+            steps.was_asked = True
+            return
+        ready = allowed
+    if approval is not None and isinstance(ready, Prepared):
+        fields["approval_id"] = approval.pk
+    try:
+        if isinstance(ready, Prepared) and delegation.is_delegation(ready.spec):
+            steps.was_delegated = True
+            delegation.hand_over(held, ready, **fields)
+            return
+        if step.status == StepStatus.PENDING:
+            ledger.start_step(held.claim, step, **fields)
+    except ledger.ApprovalNotUsable:  # used, or out of time, since it was read
+        ready = asking.used_up()
+        ledger.start_step(held.claim, step, **{**fields, "approval_id": None})
+    outcome = _run(held, ready) if isinstance(ready, Prepared) else replace(ready, hooks=())
+    if wanted.spec is not None:
+        number = number_of(turn, step) if READ_RESULT in tools else ""
+        outcome = execution.capped(outcome, wanted.spec, turn.model.context_window, step=number)
+    _finish(turn, held, step, outcome)
+
+
+def _call_of(reply: Step, step: Step) -> Call:
+    """The call as the model wrote it."""
+    raw = reply.tool_calls[step.call_index]
+    return Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
+
+
+def _is_elsewhere(step: Step, approval: Approval | None, steps: Steps) -> bool:
+    """Whether another agent or a person has the call. One query for a call that had begun."""
+    if step.status == StepStatus.STARTED and Turn.objects.filter(parent_step=step).exists():
+        steps.was_delegated = True
+        return True
+    if approval is not None and approval.status == ApprovalStatus.PENDING:
+        steps.was_asked = True
+        return True
+    return False
+
+
+def _ready(turn: Turn, wanted: ResolvedCall, step: Step, approval: Approval | None) -> Prepared | Outcome:
+    """The call as it could begin now; or its answer without a run."""
+    answer = None if approval is None else _answered(approval, wanted.spec)
+    if answer is not None:
+        return answer
+    is_delegation = wanted.answer is None and delegation.is_delegation(wanted.spec)
+    if step.status == StepStatus.STARTED and not (is_delegation or _may_repeat(wanted.spec, step)):
+        return execution.outcome_unknown()
+    if wanted.answer is not None:
+        return wanted.answer
+    if wanted.spec is None:
+        return execution.inactive(wanted.call.name)
+    return prepare(turn, wanted.spec, wanted.call, step)
+
+
+def _answered(approval: Approval, spec: ToolSpec | None) -> Outcome | None:
+    """What a person's answer makes of the call without a run of its tool; None where it may go its way. One query."""
+    outcome = asking.answer_of(approval)
+    if outcome is None and (spec is None or spec.version_id != approval.tool_version_id):
+        return asking.reversioned() if asking.is_reversioned(approval) else None
+    return outcome
+
+
+def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
+    """Whether a call that had begun before a crash may begin again."""
+    return spec is not None and spec.envelope.may_repeat and spec.version_id == step.tool_version_id
+
+
+def _allowed(
+    held: Held, ready: Prepared, approval: Approval | None, fields: Mapping[str, Any]
+) -> Prepared | Outcome | None:
+    """The call, where nobody has to allow it or somebody did; its answer, where it may not run as it is now; None where
+    somebody is asked now. What began before a crash and would be another call now has an unknown outcome."""
+    has_begun = ready.step.status == StepStatus.STARTED
+    if approval is None:
+        if not asking.takes_a_person(ready):
+            return ready
+        return execution.outcome_unknown() if has_begun else asking.ask(held.claim, ready, **fields)
+    if has_begun and not asking.is_of_call(approval, ready):
+        return execution.outcome_unknown()
+    refused = None if has_begun else asking.why_not_as_approved(approval, ready)
+    return refused or replace(ready, context=(asking.receipt_of(approval), *ready.context))
+
+
+def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
+    """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
+    counters = ledger.finish_step(
+        held.claim,
+        step,
+        outcome.status,
+        result=outcome.result,
+        result_sent=outcome.result_sent,
+        malformed=outcome.malformed,
+        untrusted=outcome.untrusted,
+        hooked_result=outcome.hooked_result,
+        hooks=outcome.hooks,
+    )
+    turn.registry_version = counters["registry"]
+    keep_trust(turn, counters)
+    check_may_start(counters)
+
+
+def _run(held: Held, ready: Prepared) -> Outcome:
+    """Run a call that has begun. One query for the credential of its tool's service, where it needs one."""
+    turn, spec, step = ready.turn, ready.spec, ready.step
+    left = held.deadline(turn.deadline_at) - time.monotonic()
+    key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
+    context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
+    most = execution.result_cap_of(spec.envelope, turn.model.context_window)
+    context = replace(context, max_result_chars=most)
+    credential = execution.credential_of(spec)
+    release_connection()
+
+    def still_running(seconds: float) -> None:
+        with suppress(ledger.LeaseLost):  # whoever holds the turn is told elsewhere
+            ledger.write_event(held.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
+        release_connection()
+
+    outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
+    return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
+
+
+def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
+    """What the step says beyond the call itself: the version that is called, in one line, and through what."""
+    spec, call = wanted.spec, wanted.call
+    arguments: dict[str, Any] | Outcome = {}
+    if isinstance(ready, Prepared):
+        arguments = ready.arguments
+    elif spec is not None and execution.has_own_schema(spec):  # only a tool of our own has more to show than its name
+        arguments = execution.read_arguments(spec, call, turn.organisation_id)
+    fields: dict[str, Any] = {
+        "tool_version_id": spec.version_id if spec else None,
+        "display": display(call.name, arguments if isinstance(arguments, dict) else {}),
+    }
+    if wanted.through:
+        fields |= {"tool_name": call.name[:200], "arguments": call.arguments, "called_through": wanted.through}
+    if ready.hooks:
+        fields["hooks"] = list(ready.hooks)
+        if isinstance(ready, Prepared):
+            fields["arguments"] = json.dumps(ready.arguments, ensure_ascii=False)
+    return fields
