@@ -17,7 +17,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
 from capabilities.contract.spec import ToolSpec
@@ -198,7 +197,7 @@ def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool
                 outcome = outcome_of(child, cap, step=number)
                 if spec is not None:
                     outcome = _hooked(turn, spec, child.parent_step, outcome, cap, number)
-                outcome = _with_receipt(child, outcome)
+                outcome = _with_receipt(child, outcome, cap, number)
                 keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
         if was_asked or any(child.is_open for child in waiting):
             _go_no_further(turn, held)
@@ -233,12 +232,13 @@ def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
     return Outcome(StepStatus.DONE, text, sent, untrusted=child.untrusted_since is not None)
 
 
-def _with_receipt(child: Turn, outcome: Outcome) -> Outcome:
+def _with_receipt(child: Turn, outcome: Outcome, cap: int, number: str) -> Outcome:
     """The same, with who approved that the agent was asked, where somebody had to."""
     approval = getattr(child.parent_step, "approval", None)
     if approval is None:
         return outcome
-    return replace(outcome, result_sent=with_note(outcome.result_sent, asking.receipt_of(approval)))
+    receipt = asking.receipt_of(approval)
+    return replace(outcome, result_sent=execution.shown_part(outcome, cap, receipt, step=number))
 
 
 def _hooked(turn: Turn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, number: str) -> Outcome:

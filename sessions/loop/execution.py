@@ -313,13 +313,19 @@ def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str =
     the call, the model also reads how to read on."""
     cap = result_cap_of(spec.envelope, context_window)
     named = "" if is_reader(spec) else step
-    result, words = outcome.hooked_result or outcome.result, "\n".join(outcome.context)
+    return replace(outcome, result_sent=shown_part(outcome, cap, "\n".join(outcome.context), step=named))
+
+
+def shown_part(outcome: Outcome, cap: int, words: str = "", *, step: str = "") -> str:
+    """The part of the result, as hooks left it, that stands in `cap` characters with these words beside it; without
+    them, where there is no room for both."""
+    result = outcome.hooked_result or outcome.result
     if words:
         room = max(0, cap - len(json.dumps(words, ensure_ascii=False)) - ROOM_OF_CONTEXT)
-        sent = with_note(cut(result, room, step=named), words)
-        if len(sent) <= cap:  # else there is no room for words beside the result
-            return replace(outcome, result_sent=sent)
-    return replace(outcome, result_sent=cut(result, cap, step=named))
+        sent = with_note(cut(result, room, step=step), words)
+        if len(sent) <= cap:
+            return sent
+    return cut(result, cap, step=step)
 
 
 def result_cap_of(envelope: Envelope, context_window: int) -> int:

@@ -21,7 +21,18 @@ from capabilities.contract.asking import MAX_HOURS, MAX_SHOWN, digest_of
 from capabilities.contract.decisions import Decision, Terms, Verb
 from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.kinds import RUNNERS
-from capabilities.models import Agent, ApprovalRule, AskWhen, Effect, Grant, LoadingMode, RuntimeConfig, Task, Tool
+from capabilities.models import (
+    Agent,
+    ApprovalRule,
+    AskWhen,
+    Effect,
+    Grant,
+    LanguageModel,
+    LoadingMode,
+    RuntimeConfig,
+    Task,
+    Tool,
+)
 from sessions.approvals import queries, writes
 from sessions.loop import asking, delegation, preparing
 from sessions.loop.preparing import Prepared
@@ -781,6 +792,25 @@ def test_another_agent_is_asked_only_when_a_person_allows_it(
     (step,) = tool_steps_of(turn)
     assert (reread(turn).status, reread(turn).answer) == (TurnStatus.DONE, "All done.")
     assert json.loads(step.result_sent)["answer"] == "By the child."
+    assert json.loads(step.result_sent)["note"].startswith("This call was approved by Bob")
+
+
+def test_a_long_answer_of_another_agent_stays_within_the_cap_with_its_receipt(
+    session: ChatSession, provider: ScriptedOpenAI, coder: Agent
+) -> None:
+    ask_first(session, "spawn_agent")
+    with organisation_scope(session.organisation):
+        LanguageModel.objects.update(context_window=10_000)
+    provider.enqueue(Say(calls=[spawn()]), Say("x" * 50_000), Say("All done."))
+    turn = run(session)
+    (approval,) = asked_of(turn)
+    with organisation_scope(session.organisation):
+        writes.approve(approval, actor=approval.requester)
+
+    work_all()
+
+    (step,) = tool_steps_of(turn)
+    assert len(step.result_sent) <= 8_800 < len(step.result)
     assert json.loads(step.result_sent)["note"].startswith("This call was approved by Bob")
 
 

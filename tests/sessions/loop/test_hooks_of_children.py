@@ -57,14 +57,14 @@ def test_what_another_agent_answers_passes_the_hooks(
 ) -> None:
     hook(session, "set_field", field="answer", value="hidden", when={"tools": ["group:agents"]})
     provider.enqueue(Say(calls=[ask()]), Say("Done."))
-    coder_says.enqueue(Say("The secret is 42."))
+    coder_says.enqueue(Say("The secret is swordfish."))
 
     turn = work(accept(session))
     work_all()
 
     (step,) = tool_steps_of(turn)
     assert reread(turn).status == TurnStatus.DONE
-    assert "42" in step.result
+    assert "swordfish" in step.result
     assert json.loads(step.result_sent)["answer"] == "hidden"
-    assert "42" not in json.dumps(provider.requests[-1])
+    assert "swordfish" not in json.dumps(provider.requests[-1])
     assert [each["did"] for each in step.hooks] == ["set answer of the result"]

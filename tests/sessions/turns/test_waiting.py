@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, ChatSession, StepStatus, TurnStatus
-from sessions.turns import ledger, waiting
+from sessions.turns import asked, ledger, waiting
 from sessions.turns.reaping import reap
 from tests.cast import make_approval, make_turn
 from tests.sessions.run_turns import accept, events_of, tool_steps_of
@@ -129,3 +129,18 @@ def test_a_message_that_waits_behind_nobody_is_late(session: ChatSession) -> Non
     reap()
 
     assert reread(turn).status == TurnStatus.EXPIRED
+
+
+def test_a_turn_that_was_stopped_asks_nobody_any_more(session: ChatSession) -> None:
+    turn = accept(session)
+    claim = claimed(turn)
+    approval = make_approval(add_call(claim))
+    change(turn.pk, cancel_requested_at=timezone.now())
+    with organisation_scope(turn.organisation_id):
+        Approval.objects.filter(pk=approval.pk).delete()
+        approval.pk = None
+
+        with pytest.raises(ledger.CancelRequested):
+            asked.ask(claim, approval)
+
+        assert not Approval.objects.filter(turn=turn).exists()
