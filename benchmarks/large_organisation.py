@@ -14,6 +14,7 @@ from uuid import uuid4
 from django.db import models, transaction
 from django.utils import timezone
 
+from benchmarks.runtime_rows import add_runtime_rows
 from capabilities.common.tokens import count_each
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.contract.wire import sha256_hex, tool_wire
@@ -21,10 +22,13 @@ from capabilities.models import (
     Agent,
     AgentTool,
     AgentToolkit,
+    ApprovalRule,
     Category,
     Grant,
     GrantRequest,
+    Hook,
     LanguageModel,
+    PolicyProfile,
     Provider,
     Role,
     RoleMembership,
@@ -38,7 +42,9 @@ from capabilities.models import (
 from capabilities.records.kinds import kinds
 from capabilities.registry import registry
 from sessions.models import (
+    Approval,
     ChatSession,
+    Consent,
     LoadedToolkit,
     Notice,
     Schedule,
@@ -150,6 +156,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _chats(organisation, member, agents, kits, tools, size)
     _kept(member, size)
     _people(organisation, member, tools)
+    add_runtime_rows(member)
 
 
 # -- The catalogue -----------------------------------------------------------------------------------------------------
@@ -444,6 +451,11 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "invitation_id": _first(Invitation).public_id,
         "token_id": _first(ApiToken).public_id,
         "own_token": _first(ApiToken).public_id,
+        "approval_id": _first(Approval).public_id,
+        "consent_id": _first(Consent).public_id,
+        "rule_id": _first(ApprovalRule).public_id,
+        "hook_id": _first(Hook).public_id,
+        "profile": _first(PolicyProfile).name,
     }
 
 

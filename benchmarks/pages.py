@@ -59,6 +59,10 @@ ARGUMENTS = {
     "api-role": {"slug": "role"},
     "agent_": {"slug": "agent"},
     "api-agent": {"slug": "agent"},
+    "runtime_agent": {"slug": "agent"},
+    "api-runtime-config-agent": {"slug": "agent"},
+    "policy_profile": {"name": "profile"},
+    "api-policy-profile": {"name": "profile"},
 }
 #: The same address with a query: fields that a page is asked with besides. {tool} is the argument of that name.
 QUERIES = {

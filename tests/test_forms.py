@@ -152,10 +152,10 @@ FORMS: dict[str, Form] = {
     "POST model_test": Form(shows="Testing"),
     "POST model_delete": Form(shows="is removed"),
     # Policies, runtime settings, approvals
-    "POST policy_update": Form({"also_allow": "word_*"}, "The policy is saved"),
+    "POST policy_update": Form({"also_allow": "word_*"}, "What will change", writes=False),
     "POST policy_update preview": Form({"deny": "word_*"}, "What will change", writes=False),
     "POST policy_update look": Form({"deny": "word_*"}, "denies word_*", writes=False),
-    "POST policy_provider_update": Form({"also_allow": "word_*"}, "The policy is saved"),
+    "POST policy_provider_update": Form({"also_allow": "word_*"}, "What will change", writes=False),
     "POST policy_provider_update preview": Form({"deny": "word_*"}, "What will change", writes=False),
     "POST policy_provider_update look": Form({"deny": "word_*"}, "denies word_*", writes=False),
     "POST policy_profile_create": Form({"name": "fresh", "patterns": "word_*"}, "fresh is saved"),

@@ -23,6 +23,7 @@ from capabilities.models import (
     AgentNote,
     AgentTool,
     AgentToolkit,
+    ApprovalRule,
     Grant,
     GrantRequest,
     GroceryItem,
@@ -40,8 +41,17 @@ from capabilities.models import (
 from capabilities.records.kind import Kind
 from capabilities.records.kinds import kind_named, kinds
 from capabilities.runtime_config.writes import LayerOf, set_runtime_config
-from sessions.models import ChatSession, LoadedToolkit, Schedule, Step, Turn
-from tests.cast import make_agent, make_category, make_member, make_session, make_token, make_tool, make_turn
+from sessions.models import Approval, ChatSession, Consent, LoadedToolkit, Schedule, Step, Turn
+from tests.cast import (
+    make_agent,
+    make_approval,
+    make_category,
+    make_member,
+    make_session,
+    make_token,
+    make_tool,
+    make_turn,
+)
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES, plausible
 from toolhub.tenants.audit.writes import record
@@ -185,6 +195,22 @@ def make_hook(member: Membership, number: int) -> None:
     create_hook(HookContent(entry), actor=member)
 
 
+def make_asked(member: Membership, number: int) -> Approval:
+    """A call that waits for approval, in a session of its own."""
+    return make_approval(Step.objects.create(
+        organisation=member.organisation, turn=make_turn(make_session(member)), index=1, kind="tool", status="pending",
+        tool_name="calculator", arguments="{}",
+    ))  # fmt: skip
+
+
+def make_consent(member: Membership, number: int) -> None:
+    asked = make_asked(member, number)
+    Consent.objects.create(
+        organisation=member.organisation, membership=member, tool=asked.tool, tool_version=asked.tool_version,
+        session=asked.session, approval=asked, granted_by=member,
+    )  # fmt: skip
+
+
 def make_record(kind: Kind, member: Membership, number: int) -> None:
     """A row of what members keep, in the first list or journal where it stands in one."""
     if (parent := kind_named(kind.parent_kind)) and not parent.model.objects.exists():
@@ -218,6 +244,14 @@ MAKERS: dict[str, Maker] = {
     ),
     "api-runtime-config": make_runtime_config,
     "api-hooks": make_hook,
+    "api-approval-rules": lambda member, number: ApprovalRule.objects.create(
+        organisation=member.organisation,
+        name=f"rule-{number}",
+        tool_pattern="*",
+        agent=make_agent(member.organisation, slug=f"ruled-{number}"),
+    ),
+    "api-approvals": make_asked,
+    "api-consents": make_consent,
     "api-grants": make_grant,
     "api-grant-requests": make_grant_request,
     "api-members": lambda member, number: make_member(member.organisation, f"member{number}"),
