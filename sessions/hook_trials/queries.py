@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,7 @@ from sessions.loop.models.replies import Call
 from sessions.loop.python_hooks import python_of
 from sessions.models import OPEN_STATUSES, Step, StepKind, StepStatus, Turn
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
 
 #: Calls of one turn that are looked at, and characters of a text that are shown.
 MAX_CALLS = 50
@@ -83,10 +83,13 @@ class DryRun:
 
 
 def turns_to_try(member: Membership, *, after: str = "", before: str = "") -> Page[Turn]:
-    """Ended turns that the member may see, the one that ran last first. One query."""
-    turns = Turn.objects.filter(visible_to(member, "session__"), claimed_at__isnull=False)
-    rows = turns.exclude(status__in=OPEN_STATUSES).select_related("agent", "session__membership__user")
-    return Keyset(rows, ("-claimed_at", "-pk")).page(after, before, limit=TURNS_A_PAGE)
+    """Ended turns that the member may see, the one that ran last first; those of deleted sessions are left out of the
+    page that they would stand on. Five queries: in one, a database would read every session of the organisation."""
+    own = {} if member.has_right(Right.SESSIONS) else {"membership": member}
+    turns = Turn.objects.filter(claimed_at__isnull=False, **own).exclude(status__in=OPEN_STATUSES)
+    rows = turns.prefetch_related("agent", "session__membership__user")
+    page = Keyset(rows, ("-claimed_at", "-pk")).page(after, before, limit=TURNS_A_PAGE)
+    return replace(page, rows=[turn for turn in page.rows if turn.session.deleted_at is None])
 
 
 def turn_to_try_or_404(member: Membership, turn_id: UUID) -> Turn:
