@@ -1135,7 +1135,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         Policy.objects.create(**own, profile=profile, also_allow=[word])
         Policy.objects.create(**own, provider=provider, also_allow=[word])
         rule = ApprovalRule.objects.create(
-            **own, name=f"{word}-rule", tool_pattern=tool.name, agent=agent, role=listed, toolkit=toolkits[0],
+            **own, name=f"{word}-rule", tool_pattern=tool.name, agent=agent, toolkit=toolkits[0],
             argument=word, argument_pattern=word, message=word,
         )  # fmt: skip
         said = {"tools": {word: {"timeout_sec": 9}}}

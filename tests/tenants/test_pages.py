@@ -124,6 +124,7 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         *catalogue,
         "Policies",
         "Hooks",
+        "Runtime settings",
         "Approvals",
         "Members",
         "Roles",

@@ -138,7 +138,8 @@ class RoleDetail(APIView):
     def delete(self, request: Request, slug: str) -> Response:
         """Members who have it lose what only it opened."""
         member = api_member(request, right=Right.ROLES)
-        delete_role(get_object_or_404(Role, slug=slug), actor=member)
+        with refusals():
+            delete_role(get_object_or_404(Role, slug=slug), actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

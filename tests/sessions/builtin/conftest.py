@@ -37,7 +37,7 @@ def use(session: ChatSession) -> Use:
         with organisation_scope(running.organisation_id):
             tool = Tool.objects.filter(name=name).first() or _add(running, name)
             (spec,) = current_specs([tool.current_version_id or 0])
-            assert execution.refusal(running, spec) is None
+            assert execution.refusal_to(running.membership_id, spec) is None
             values = execution.read_arguments(spec, Call("c", name, json.dumps(arguments)), running.organisation_id)
             assert isinstance(values, dict), values
             context = execution.context_for(running, spec, seconds_left=20, idempotency_key=f"{name}:{arguments}")

@@ -51,7 +51,7 @@ def test_what_a_later_version_brings_says_so_and_does_not_run(session: ChatSessi
     with organisation_scope(session.organisation_id):
         type(tool).objects.filter(pk=tool.pk).update(service=registry.tools[name].service)
         (spec,) = current_specs([tool.current_version_id or 0])
-        outcome = execution.refusal(make_turn(session), spec)
+        outcome = execution.refusal_to(make_turn(session).membership_id, spec)
 
     assert outcome is not None
     assert "(a later version)" in outcome.result
