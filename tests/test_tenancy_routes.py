@@ -1236,6 +1236,8 @@ def plausible(model: type[TenantModel], member: Membership, word: str) -> dict[s
         (models.DateField, timezone.now().date()),
         (models.IntegerField, 1),
         (models.FloatField, 1.0),
+        (models.DecimalField, 1),
+        (models.BooleanField, True),
         (models.JSONField, {"word": word}),
     ]
     values: dict[str, Any] = {}

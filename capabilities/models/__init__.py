@@ -10,6 +10,7 @@ from capabilities.models.agents import (
     LanguageModel,
     LoadingMode,
     Provider,
+    RoutingMode,
 )
 from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
@@ -32,6 +33,7 @@ from capabilities.models.permissions import (
     RoleRule,
 )
 from capabilities.models.policies import Policy, PolicyProfile
+from capabilities.models.prices import ModelPrice
 from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
@@ -68,6 +70,7 @@ __all__ = [
     "LoadingMode",
     "Memory",
     "Message",
+    "ModelPrice",
     "NamedList",
     "Person",
     "Place",
@@ -81,6 +84,7 @@ __all__ = [
     "RoleMembership",
     "RoleMode",
     "RoleRule",
+    "RoutingMode",
     "RuntimeConfig",
     "RuntimeLayer",
     "Scratchpad",

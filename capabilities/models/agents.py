@@ -53,6 +53,8 @@ class Provider(PublicModel):
     #: Tools that one request may carry: 128 at OpenAI.
     tool_limit = models.PositiveIntegerField(default=128)
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
+    #: Whether routing leaves in place what it sent earlier in the session, so that the provider's prompt cache holds.
+    keeps_routed_tools = models.BooleanField(default=False)
     is_enabled = models.BooleanField(default=True)
 
     class Meta(PublicModel.Meta):
@@ -77,6 +79,9 @@ class LanguageModel(CallKnobs, PublicModel):
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
     #: What the provider's refusals taught, see `capabilities/providers/lessons.py`.
     learned = models.JSONField(default=list, blank=True)
+    #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.
+    token_factor = models.FloatField(default=1.0)
+    token_samples = models.PositiveIntegerField(default=0)
     #: When the provider's list of models was first read without it; None while it is listed, or the list was not read.
     missing_since = models.DateTimeField(null=True, blank=True)
 
@@ -102,6 +107,16 @@ class LoadingMode(models.TextChoices):
     SAME_RUN = "same_run", "In the same turn"
     #: Never: what can be loaded is searched with `search_tools` and called with `call_tool`.
     CONSTANT = "constant", "Never: search and call"
+
+
+class RoutingMode(models.TextChoices):
+    """How an agent's tools are narrowed down to those that a message needs."""
+
+    OFF = "off", "Off: every tool goes along"
+    #: The tools of the categories whose keywords stand in the message.
+    KEYWORDS = "keywords", "Keywords of categories"
+    #: Keywords, and the words of names and descriptions, into a token budget.
+    HYBRID = "hybrid", "Keywords and ranking"
 
 
 class AgentScope(models.TextChoices):
@@ -137,6 +152,11 @@ class Agent(CallKnobs, PublicModel):
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
     loading_mode = models.CharField(max_length=16, choices=LoadingMode, default=LoadingMode.NEXT_REQUEST)
     scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
+    routing_mode = models.CharField(max_length=16, choices=RoutingMode, default=RoutingMode.OFF)
+    #: Tokens of definitions that routing fills; empty: by the number of tools that there are.
+    routing_tokens = models.PositiveIntegerField(null=True, blank=True)
+    #: Tokens that 95 of 100 of its latest replies took at most; empty until enough of them are known.
+    output_p95 = models.PositiveIntegerField(null=True, blank=True)
     is_enabled = models.BooleanField(default=True)
 
     objects = AgentManager()  # type: ignore[misc]
@@ -157,6 +177,8 @@ class AgentTool(TenantModel):
     position = models.PositiveIntegerField(default=0)
     #: Not sent before it is loaded by its name.
     is_deferred = models.BooleanField(default=False)
+    #: Sent whatever the message: routing does not look at it.
+    is_pinned = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["agent", "tool"], name="agent_tool_once"),)

@@ -1,11 +1,26 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
 from sessions.models.approvals import Approval, ApprovalKind, ApprovalStatus, Consent, consent_in_force
+from sessions.models.budgets import (
+    NANO,
+    Budget,
+    BudgetPeriod,
+    BudgetScope,
+    FindingKind,
+    Measure,
+    Reservation,
+    ReservationStatus,
+    RoutingFinding,
+    ToolUsageHour,
+    UsageHour,
+    Window,
+)
 from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
+    NOT_ROLLED_UP,
     OPEN_STATUSES,
     UNANSWERED,
     UNENDED,
@@ -23,6 +38,8 @@ from sessions.models.turns import (
 __all__ = [
     "BY_MEMBERS",
     "KEPT",
+    "NANO",
+    "NOT_ROLLED_UP",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
     "UNANSWERED",
@@ -31,24 +48,35 @@ __all__ = [
     "Approval",
     "ApprovalKind",
     "ApprovalStatus",
+    "Budget",
+    "BudgetPeriod",
+    "BudgetScope",
     "ChatSession",
     "Consent",
+    "FindingKind",
     "LoadSource",
     "LoadedToolkit",
+    "Measure",
     "Notice",
     "Reminder",
+    "Reservation",
+    "ReservationStatus",
     "Routine",
+    "RoutingFinding",
     "Schedule",
     "Step",
     "StepKind",
     "StepStatus",
     "ToolSet",
+    "ToolUsageHour",
     "TrialRun",
     "TrialStatus",
     "Turn",
     "TurnEvent",
     "TurnStatus",
     "UnloadReason",
+    "UsageHour",
     "VerdictSet",
+    "Window",
     "consent_in_force",
 ]

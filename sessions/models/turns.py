@@ -84,6 +84,8 @@ OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, *WAITING_STATUSES)
 #: The same turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
 #: condition. A query over every session says both; one that names its session or its turn need not.
 UNENDED = Q(ended_at=None)
+#: Turns whose usage is still to be added to the hourly sums.
+NOT_ROLLED_UP = Q(ended_at__isnull=False, is_rolled_up=False)
 
 
 class Turn(TenantModel):
@@ -148,8 +150,18 @@ class Turn(TenantModel):
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
+    cache_write_tokens = models.PositiveBigIntegerField(default=0)
+    reasoning_tokens = models.PositiveBigIntegerField(default=0)
     #: Whether some of these are our own count, because the provider sent none.
     usage_estimated = models.BooleanField(default=False)
+    #: Billionths of a US dollar of the rounds that had a price, and whether some had none.
+    cost = models.PositiveBigIntegerField(default=0)
+    has_unpriced_rounds = models.BooleanField(default=False)
+    #: For a turn by delegation, whose budgets it counts on beside its own agent's: {"turn": id of the turn at the top,
+    #: "session": id of that turn's session, "agents": keys of the agents above}.
+    charged_above = models.JSONField(default=dict, blank=True)
+    #: Whether its usage stands in the hourly sums.
+    is_rolled_up = models.BooleanField(default=False)
 
     #: In memory only, of a turn that a worker claimed: the organisation's registry version as it was last seen, and
     #: whether the session has, or had, anything loaded.
@@ -188,6 +200,7 @@ class Turn(TenantModel):
                 name="queued_child_turns",
             ),
             models.Index(fields=["session", "seq"], condition=UNENDED, name="unended_turns_of_session"),
+            models.Index(fields=["ended_at", "id"], condition=NOT_ROLLED_UP, name="turns_to_roll_up"),
             models.Index(
                 fields=["organisation", "-claimed_at"],
                 condition=Q(claimed_at__isnull=False),
@@ -277,6 +290,19 @@ class Step(TenantModel):
     reasoning_tokens = models.PositiveBigIntegerField(default=0)
     #: Whether the provider's count was missing or impossible, so that ours stands here.
     usage_estimated = models.BooleanField(default=False)
+    #: Model call: billionths of a US dollar, None where the model had no price; and where the price is from: the price
+    #: list with its version, or "own price" with the moment that it began.
+    cost = models.PositiveBigIntegerField(null=True, blank=True)
+    price_source = models.CharField(max_length=100, blank=True, default="")
+    #: Model call, counted by us before it was sent: tokens of the tools' definitions, of the results of this turn's
+    #: calls, of the other messages, and behind it of the answer; and what all permitted tools would have been.
+    tool_tokens = models.PositiveIntegerField(default=0)
+    result_tokens = models.PositiveIntegerField(default=0)
+    history_tokens = models.PositiveIntegerField(default=0)
+    answer_tokens = models.PositiveIntegerField(default=0)
+    all_tool_tokens = models.PositiveIntegerField(default=0)
+    #: Model call that is the first of a selection: what routing did, as `capabilities/pipeline/routing.py` writes it.
+    routing = models.JSONField(default=dict, blank=True)
     #: The provider's own usage object.
     raw_usage = models.JSONField(default=dict, blank=True)
     #: Model call: which model answered, as `ResolvedModel.origin` writes it.

@@ -49,6 +49,10 @@ class Organisation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     #: Rises with every change of the catalogue or of who may use it.
     registry_version = models.PositiveBigIntegerField(default=1)
+    #: Where its days and months begin, as an IANA name: budgets reset, and reports break, by this zone.
+    time_zone = models.CharField(max_length=64, default="UTC")
+    #: Whether a model without a price costs nothing under a budget in money. If not, such a budget refuses it.
+    counts_unpriced_as_free = models.BooleanField(default=False)
     #: The end of the audit chain: how many entries it has, and the hash of the last.
     audit_count = models.PositiveBigIntegerField(default=0)
     audit_head = models.CharField(max_length=64, blank=True, default="")
