@@ -192,7 +192,7 @@ def cost_of(client: Client, name: str, path: str, tries: int) -> Cost | None:
 def selection_ms(filled: Filled, tries: int = TRIES) -> tuple[float, float]:
     """What a turn of the session with most loadable toolkits spends on choosing its tools; and the first one of a
     process at a registry version."""
-    from capabilities.pipeline.memory import forget_everything  # noqa: PLC0415 -- app ready
+    from capabilities.common.memory import forget_everything  # noqa: PLC0415 -- app ready
     from capabilities.providers.resolve import resolve_model  # noqa: PLC0415 -- app ready
     from sessions.models import Turn  # noqa: PLC0415 -- app ready
     from sessions.selection.queries import select_tools  # noqa: PLC0415 -- app ready

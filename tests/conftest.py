@@ -18,7 +18,7 @@ from django.test import TransactionTestCase
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from capabilities.pipeline.memory import forget_everything
+from capabilities.common.memory import forget_everything
 from tests.browser import service
 from tests.cast import make_member, make_organisation
 from tests.scripted_openai import ScriptedOpenAI

@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from capabilities.approval_rules.writes import RuleContent
+from capabilities.common.memory import Memory
 from capabilities.contract.asking import AskRule
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit, ToolkitTool
-from capabilities.pipeline.memory import Memory
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
 

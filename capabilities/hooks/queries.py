@@ -10,9 +10,9 @@ from uuid import UUID
 from django.db.models import Count, Q
 from django.http import Http404
 
+from capabilities.common.memory import Memory
 from capabilities.contract.hooks import ACTIONS, HookSpec, MalformedHook, hook_from, in_order, normalised
 from capabilities.models import Agent, Hook, Provider
-from capabilities.pipeline.memory import Memory
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from django.db.models import FilteredRelation, Q, QuerySet
 
+from capabilities.common.memory import Memory
 from capabilities.contract.envelope import NO_OVERRIDES, Overrides, overrides_of
 from capabilities.contract.loading import META_TOOLS, RESERVED_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitTool
-from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 
 #: As the source of a candidate: it is one of the agent's own tools.

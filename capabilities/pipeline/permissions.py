@@ -11,11 +11,11 @@ from django.db import connection
 from django.db.models import Case, CharField, Exists, IntegerField, OuterRef, Prefetch, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Now
 
+from capabilities.common.memory import Memory
 from capabilities.contract.loading import LOAD_CATEGORY
 from capabilities.contract.permission import OPENING, Decision, Permission, Permittable, Rights, RoleRules, ToolKey
 from capabilities.contract.spec import is_meta_tool
 from capabilities.models import Effect, Grant, Policy, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.memory import Memory
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
 from toolhub.tenants.statements import Select, param
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from capabilities.common.memory import Memory
 from capabilities.contract.policy import Layer, PolicyRules, PolicyTool, Profile, ToolRuling, profile_from, rules_from
 from capabilities.models import Policy, PolicyProfile
-from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.permissions import MemberPermissions
 from toolhub.tenants.scope import current_scope
 

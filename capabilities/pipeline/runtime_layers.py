@@ -11,10 +11,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Q
 
+from capabilities.common.memory import Memory
 from capabilities.contract.runtime import Layer, envelope_for
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import RuntimeConfig, RuntimeLayer
-from capabilities.pipeline.memory import Memory
 
 Layers = tuple[Layer, ...]
 _layers: Memory[Layers] = Memory(256)

@@ -9,10 +9,10 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
+from capabilities.common.memory import Memory
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Tool, ToolVersion
-from capabilities.pipeline.memory import Memory
 from capabilities.services.writes import acts_as_organisation, is_ready
 
 #: The columns of an Envelope, in its order.

@@ -9,9 +9,9 @@ from django.db import connection
 from django.db.models import Count, QuerySet
 from django.http import Http404
 
+from capabilities.common.memory import Memory
 from capabilities.contract.policy import PolicyTool, Rule, lists_without_tools, unknown_patterns
 from capabilities.models import Policy, PolicyProfile, Provider
-from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.policies import rules_of
 from capabilities.policies.catalogue import catalogue_tools
 from capabilities.policies.writes import PolicyContent

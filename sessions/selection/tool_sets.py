@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capabilities.common.memory import Memory
 from capabilities.contract.wire import canonical_json, sha256_hex
-from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.stages import Selection, Verdict
 from sessions.models import ToolSet, VerdictSet
 

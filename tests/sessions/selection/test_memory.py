@@ -18,8 +18,8 @@ from capabilities.catalogue.tools.writes import (
     set_tools_enabled,
     update_tool,
 )
+from capabilities.common.memory import Memory
 from capabilities.models import Agent, Category, Tool, Toolkit
-from capabilities.pipeline.memory import Memory
 from capabilities.pipeline.specs import current_specs
 from capabilities.providers.resolve import resolve_model
 from capabilities.registry import registry

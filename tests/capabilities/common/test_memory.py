@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from capabilities.common.memory import Memory
 from capabilities.common.taken_back import taken_back
-from capabilities.pipeline.memory import Memory
 
 
 @pytest.mark.django_db
