@@ -68,6 +68,10 @@ class TurnIn(serializers.Serializer[Any]):
         max_length=63, required=False, help_text="The slug of an agent; without one, it is the session's first."
     )
 
+    without_tools = serializers.BooleanField(
+        default=False, help_text="A quick question: no tools are sent, and the model answers in one call."
+    )
+
     def validate_message(self, message: str) -> str:
         if not message.strip():
             raise ValidationError("Write something: a message of white space asks for nothing.", code="blank")
@@ -243,6 +247,7 @@ class SessionTurns(APIView):
                 member=member,
                 agent=agent_to_ask(wanted["agent"]) if "agent" in wanted else None,
                 idempotency_key=idempotency_key(request),
+                without_tools=wanted["without_tools"],
             )
         except ledger.QueueFull as full:
             raise Refused(full.code, str(full), status_code=429, wait=RETRY_AFTER) from full

@@ -77,6 +77,8 @@ class MessageForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
         widget=forms.Select(attrs={"aria-label": "Agent"}),
     )
+    #: What the button "Quick question" says.
+    without_tools = forms.BooleanField(required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
     def __init__(self, *args: Any, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any) -> None:

@@ -43,9 +43,13 @@ SEEN = re.compile(r"(?P<event>\d{1,9})(?:\.(?P<read>\d{1,9}))?", re.ASCII)
 class UsageOut(serializers.Serializer[Any]):
     rounds = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
-    cached_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField(help_text="Of the input: read from the provider's cache.")
+    cache_write_tokens = serializers.IntegerField(help_text="Of the input: written to the provider's cache.")
     output_tokens = serializers.IntegerField()
+    reasoning_tokens = serializers.IntegerField(help_text="Of the output: what the model thought and did not say.")
     estimated = serializers.BooleanField(help_text="Whether some of these are toolhub's count, not the provider's.")
+    cost = serializers.CharField(help_text="US dollars of the rounds that have a price, exact: `0.00027`.")
+    unpriced = serializers.BooleanField(help_text="Whether some rounds have no price, and are not in the cost.")
 
 
 class WaitingForOut(serializers.Serializer[Approval]):
@@ -72,6 +76,7 @@ class TurnOut(serializers.Serializer[Turn]):
     )
     status = serializers.CharField()
     message = serializers.CharField()
+    without_tools = serializers.BooleanField(help_text="A quick question: no tools were sent.")
     answer = serializers.CharField(help_text="Of a turn that was stopped: what had been written of it.")
     draft = serializers.CharField(help_text="What the model has written so far of the reply that it is at.")
     error_code = serializers.CharField()

@@ -231,6 +231,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
             member=member,
             agent=form.cleaned_data["agent"],
             idempotency_key=form.idempotency_key(),
+            without_tools=form.cleaned_data["without_tools"],
         )
     except ledger.Conflict as error:
         form.add_error("message", str(error))

@@ -73,8 +73,11 @@ def _selected(turn: Turn, held: Held) -> Carried:
     if selection.stale or selection.new_initial:
         settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
+    tool_set = keep_tool_set(selection, turn.organisation_id)
+    if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
+        return Carried(tool_set, selection.load_count)
     return Carried(
-        keep_tool_set(selection, turn.organisation_id),
+        tool_set,
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
         keep_verdicts(selection.verdicts, turn.organisation_id),

@@ -107,7 +107,7 @@ def run_turn(held: Held) -> None:
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
-    most, past, steps = turn.model.max_rounds, Past(turn), steps_of(turn)
+    most, past, steps = 1 if turn.without_tools else turn.model.max_rounds, Past(turn), steps_of(turn)
     while True:
         if steps.replies:
             last = steps.replies[-1]

@@ -2,7 +2,6 @@
 
 from sessions.models.approvals import Approval, ApprovalKind, ApprovalStatus, Consent, consent_in_force
 from sessions.models.budgets import (
-    NANO,
     Budget,
     BudgetPeriod,
     BudgetScope,
@@ -38,7 +37,6 @@ from sessions.models.turns import (
 __all__ = [
     "BY_MEMBERS",
     "KEPT",
-    "NANO",
     "NOT_ROLLED_UP",
     "OPEN_STATUSES",
     "OPEN_TRIALS",

@@ -14,9 +14,6 @@ from sessions.models.turns import Turn
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
-#: Billionths of a US dollar in one dollar.
-NANO = 1_000_000_000
-
 
 class BudgetScope(models.TextChoices):
     """Whose turns count on a budget."""

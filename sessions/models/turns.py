@@ -13,6 +13,7 @@ from capabilities.providers.resolve import ResolvedModel
 from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.money import dollars
 
 
 class ToolSet(TenantModel):
@@ -98,6 +99,8 @@ class Turn(TenantModel):
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="turns")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="turns")
     message = models.TextField()
+    #: A quick question: its model call carries no tools, whatever the agent has, and is its only one.
+    without_tools = models.BooleanField(default=False)
     status = models.CharField(max_length=20, choices=TurnStatus, default=TurnStatus.QUEUED)
     answer = models.TextField(blank=True)
     error_code = models.CharField(max_length=40, blank=True)
@@ -226,14 +229,21 @@ class Turn(TenantModel):
         return self.status in WAITING_STATUSES
 
     @property
-    def usage(self) -> dict[str, int | bool]:
-        """Tokens as the provider counted them, summed over the rounds; `estimated` where some are our own count."""
+    def usage(self) -> dict[str, int | bool | str]:
+        """Tokens as the provider counted them, summed over the rounds; `estimated` where some are our own count.
+
+        `cost` is in dollars, as a decimal text; `unpriced` where some rounds had no price and are not in it.
+        """
         return {
             "rounds": self.rounds,
             "input_tokens": self.input_tokens,
             "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
             "output_tokens": self.output_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
             "estimated": self.usage_estimated,
+            "cost": dollars(self.cost),
+            "unpriced": self.has_unpriced_rounds,
         }
 
 

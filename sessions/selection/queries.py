@@ -44,7 +44,9 @@ class Selection(pipeline.Selection):
 def select_tools(turn: Turn) -> Selection:
     """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
     there is, and one more where the organisation has policies; where this process has read the organisation at this
-    registry version two: the member's rights, and the loads."""
+    registry version two: the member's rights, and the loads. A quick question gets none, without a query."""
+    if turn.without_tools:
+        return Selection((), (), load_count=turn.session.load_count)
     agent, at = turn.agent, turn.registry_version
     permissions, now = permissions_at_version(turn.membership_id)
     policies = policies_for(permissions, now)

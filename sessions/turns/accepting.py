@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +57,10 @@ def accept(
     agent: Agent | None = None,
     idempotency_key: str = "",
     origin_key: str = "",
+    without_tools: bool = False,
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
+    `without_tools`: a quick question, answered by one model call that carries no tools.
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
@@ -70,6 +71,15 @@ def accept(
     agent = agent or session.agent
     message = storable(message)
     keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
+    new = Turn(
+        organisation_id=session.organisation_id,
+        session=session,
+        membership=member,
+        agent=agent,
+        message=message,
+        without_tools=without_tools,
+        **keys,
+    )
     if session.parent_turn_id is not None:
         raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
     for _ in range(ACCEPT_TRIES):
@@ -77,7 +87,7 @@ def accept(
         if agent.is_enabled:
             try:
                 with transaction.atomic():
-                    return Accepted(_insert(session, agent, message, member, keys), created=True)
+                    return Accepted(_insert(new), created=True)
             except QueueFull as error:
                 full = error
             except ChatSession.DoesNotExist as gone:
@@ -88,7 +98,7 @@ def accept(
         for name, key in keys.items():
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
-                return Accepted(_same_request(known, session, agent, message), created=False)
+                return Accepted(_same_request(known, new), created=False)
         if not agent.is_enabled:
             raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
         if full is not None:
@@ -129,23 +139,16 @@ def admit_turn(waiting: int, mine: int) -> None:
         raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
 
 
-def _insert(session: ChatSession, agent: Agent, message: str, member: Membership, keys: Mapping[str, str]) -> Turn:
-    places = _PLACES.rows(session=session.pk, member=member.pk)
+def _insert(turn: Turn) -> Turn:
+    session = turn.session
+    places = _PLACES.rows(session=session.pk, member=turn.membership_id)
     if not places:
         raise ChatSession.DoesNotExist
     last, waiting, mine = places[0]
     admit_turn(waiting, mine)
-    turn = Turn(
-        organisation_id=session.organisation_id,
-        session=session,
-        seq=last + 1,
-        membership=member,
-        agent=agent,
-        message=message,
-        **keys,
-    )
+    turn.seq = last + 1
     insert_turn(turn)
-    if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(message)):
+    if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):
         raise ChatSession.DoesNotExist  # deleted between our look and our insert
     return turn
 
@@ -165,8 +168,12 @@ def title_of(message: str) -> str:
     return message.strip().splitlines()[0][:80] if message.strip() else ""
 
 
-def _same_request(known: Turn, session: ChatSession, agent: Agent, message: str) -> Turn:
-    if (known.session_id, known.agent_id, known.message) != (session.pk, agent.pk, message):
+#: What two requests of one key have in common.
+_SAME = ("session_id", "agent_id", "message", "without_tools")
+
+
+def _same_request(known: Turn, new: Turn) -> Turn:
+    if any(getattr(known, name) != getattr(new, name) for name in _SAME):
         raise Conflict(
             "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."
         )

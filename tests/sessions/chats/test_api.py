@@ -175,6 +175,7 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "parent_turn": None,
         "status": "queued",
         "message": " Buy\nmilk ",
+        "without_tools": False,
         "answer": "",
         "draft": "",
         "error_code": "",
@@ -182,7 +183,17 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "untrusted_since": None,
         "untrusted_tool": "",
         "waiting_for": [],
-        "usage": {"rounds": 0, "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "estimated": False},
+        "usage": {
+            "rounds": 0,
+            "input_tokens": 0,
+            "cached_tokens": 0,
+            "cache_write_tokens": 0,
+            "output_tokens": 0,
+            "reasoning_tokens": 0,
+            "estimated": False,
+            "cost": "0.00",
+            "unpriced": False,
+        },
         "created_at": turn.created_at.isoformat().replace("+00:00", "Z"),
         "started_at": None,
         "ended_at": None,
@@ -723,3 +734,20 @@ def test_two_organisations_of_one_user_are_two_members(bob: Membership) -> None:
 
     assert Rest(twin).get(f"sessions/{session.pk}").error == (404, "not_found", None)
     assert Rest(twin).get("sessions").json == {"results": [], "next": None}
+
+
+# -- Quick questions --------------------------------------------------------------------------------------------------
+
+
+def test_a_quick_question_is_a_field_of_the_turn(rest: Rest, session: ChatSession) -> None:
+    path = f"sessions/{session.pk}/turns"
+
+    quick = rest.post(path, {"message": "What is a pipe?", "without_tools": True})
+    usual = rest.post(path, {"message": "Add a task"})
+    wrong = rest.post(path, {"message": "Hm", "without_tools": "perhaps"})
+
+    assert (quick.status, quick.json["without_tools"]) == (202, True)
+    assert (usual.status, usual.json["without_tools"]) == (202, False)
+    assert wrong.error == (400, "invalid", "without_tools")
+    with system_scope():
+        assert list(Turn.objects.order_by("seq").values_list("without_tools", flat=True)) == [True, False]

@@ -399,6 +399,20 @@ def test_a_message_with_htmx_adds_its_turn_and_empties_the_field(as_bob: Client,
     assert 'hx-swap-oob="true">Hello</h1>' in page
 
 
+@pytest.mark.parametrize("headers", [HTMX, {}])
+def test_the_quick_question_button_sends_the_message_without_tools(
+    as_bob: Client, session: ChatSession, headers: dict[str, str]
+) -> None:
+    composer = as_bob.get(page_of(session)).content.decode()
+    as_bob.post(page_of(session, "turns/"), {"message": "hello", "without_tools": "1"}, headers=headers)
+    page = text_of(as_bob.get(page_of(session)).content)
+
+    assert re.search(r'<button type="submit"\s+name="without_tools"\s+value="1"', composer)
+    assert "Quick question: sent without tools" in page
+    with system_scope():
+        assert Turn.objects.get().without_tools
+
+
 @pytest.mark.parametrize(("message", "complaint"), [("", "Write a message first."), (" \n ", "Write a message first."),
     ("x" * 100_001, "Ensure this value has at most 100000 characters"), ("a\x00b", "Null characters")])  # fmt: skip
 def test_a_message_that_cannot_be_says_so_beside_the_field(

@@ -73,8 +73,12 @@ def test_tokens_are_added_up_and_the_selection_is_stored_with_the_round(
         "rounds": 2,
         "input_tokens": 200,
         "cached_tokens": 120,
+        "cache_write_tokens": 0,
         "output_tokens": 20,
+        "reasoning_tokens": 0,
         "estimated": False,
+        "cost": "0.00",
+        "unpriced": turn.has_unpriced_rounds,
     }
     with organisation_scope(session.organisation_id):
         first, second = (

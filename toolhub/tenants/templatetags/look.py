@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime, now
 
+from toolhub.tenants.money import rounded_dollars
 from toolhub.tenants.places import sealed_place
 
 register = template.Library()
@@ -82,6 +83,12 @@ def sealed(key: int) -> str:
 @register.filter
 def tok(number: int | None) -> str:
     return f"{intcomma(number or 0)} tok"
+
+
+@register.filter
+def money(nano: int | None) -> str:
+    """Billionths of a dollar for a page: $12.50, $0.0027; a dash where there is no price."""
+    return "–" if nano is None else rounded_dollars(nano)
 
 
 @register.filter
