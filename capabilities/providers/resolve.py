@@ -70,6 +70,9 @@ class ResolvedModel:
     #: As it is set: a dialect, AUTO, or "" for the provider's setting.
     dialect_setting: str = ""
     lessons: tuple[Lesson, ...] = ()
+    #: The provider's count of an input for each token that we count, and how many calls that was learned from.
+    token_factor: float = 1.0
+    token_samples: int = 0
     #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
 
@@ -144,6 +147,8 @@ def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedM
         ),
         dialect_setting=model.dialect,
         lessons=lessons_of(model.learned),
+        token_factor=model.token_factor,
+        token_samples=model.token_samples,
         chosen=frozenset(name for name, value in knobs.items() if value not in (None, "")) | _chosen_dialect(model),
     )
 
