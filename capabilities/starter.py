@@ -21,6 +21,7 @@ from capabilities.models import (
     RoleMembership,
     RoleMode,
     RoleRule,
+    RoutingMode,
     Tool,
     Toolkit,
 )
@@ -52,6 +53,8 @@ class StarterAgent:
     allowed: tuple[str, ...] = ()
     initial: tuple[str, ...] = ()
     loading_mode: LoadingMode = LoadingMode.NEXT_REQUEST
+    #: On where there are so many tools that most messages need a few of them.
+    routing_mode: RoutingMode = RoutingMode.OFF
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ STARTER_AGENTS = (
             "calculator",
             "current_time",
         ),
+        routing_mode=RoutingMode.HYBRID,
     ),
     StarterAgent(
         "starter",
@@ -97,6 +101,7 @@ STARTER_AGENTS = (
         "All core tools: tasks, reminders, notes, memory, files, the web and more.",
         with_core=True,
         categories=("scratchpad", "session", "cron"),
+        routing_mode=RoutingMode.HYBRID,
     ),
     # The agent of that example, whose `file` and `shell` are called file_read and shell_exec here.
     StarterAgent(
@@ -128,6 +133,7 @@ STARTER_AGENTS = (
             "git",
             "notifications",
         ),
+        routing_mode=RoutingMode.HYBRID,
     ),
     StarterAgent(
         "distill",
@@ -141,9 +147,17 @@ STARTER_AGENTS = (
         "Reads and writes files and looks into git.",
         categories=("file", "git"),
         tools=("shell_exec",),
+        routing_mode=RoutingMode.HYBRID,
     ),
     StarterAgent("research", "Research", "Looks things up on the web.", categories=("web",)),
-    StarterAgent("admin", "Admin", "Every tool of the catalogue.", with_core=True, categories=("*",)),
+    StarterAgent(
+        "admin",
+        "Admin",
+        "Every tool of the catalogue.",
+        with_core=True,
+        categories=("*",),
+        routing_mode=RoutingMode.HYBRID,
+    ),
 )
 
 
@@ -282,6 +296,7 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
         model=model,
         starts_with_core=wanted.with_core,
         loading_mode=wanted.loading_mode,
+        routing_mode=wanted.routing_mode,
     )
     own = Tool.objects.filter(organisation=organisation).order_by("category__name", "name")
     if wanted.categories != ("*",):
@@ -302,5 +317,7 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
     after: dict[str, Any] = {"slug": agent.slug, "model": model.name}
     if allowed:
         after |= {"allowed_toolkits": allowed, "initial_toolkits": [name for name in allowed if name in wanted.initial]}
+    if wanted.routing_mode != RoutingMode.OFF:
+        after["routing_mode"] = wanted.routing_mode
     record("agent.create", agent, actor=None, after=after)
     return agent

@@ -18,6 +18,8 @@ class Category(PublicModel):
     description = models.TextField(blank=True)
     #: Words that call for this category, for the router.
     keywords = models.JSONField(default=list, blank=True)
+    #: The keywords that came with the service; None for a category that did not, or that is older than this column.
+    installed_keywords = models.JSONField(null=True, blank=True, default=None)
     #: Core categories are active for every agent that starts with them.
     is_core = models.BooleanField(default=False)
 

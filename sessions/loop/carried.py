@@ -27,12 +27,14 @@ CONTINUATIONS_USED = (
 
 @dataclass(frozen=True)
 class Carried:
-    """A stored set of tools; the session's count of loads that it was selected at; the verdicts, where they are new."""
+    """A stored set of tools; the session's count of loads that it was selected at; the verdicts, where they are new;
+    whether the agent offers no tool at all, to whomever."""
 
     tool_set: ToolSet
     load_count: int
     tool_ids: tuple[int, ...] | None = None
     verdict_set: VerdictSet | None = None
+    is_pure_chat: bool = False
 
 
 def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
@@ -81,6 +83,7 @@ def _selected(turn: Turn, held: Held) -> Carried:
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
         keep_verdicts(selection.verdicts, turn.organisation_id),
+        is_pure_chat=not selection.verdicts,
     )
 
 

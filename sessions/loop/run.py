@@ -123,13 +123,16 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
                     continue  # a person answered meanwhile
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
+        carried = carried_by(turn, held, steps.replies)
         try:
-            reply = _ask_model(turn, held, carried_by(turn, held, steps.replies), past, steps)
+            reply = _ask_model(turn, held, carried, past, steps)
         except ModelError as error:
             if not compact(turn, held, past, error):
                 fall_back(turn, held, error)
                 past = Past(turn)
             continue
+        if carried.is_pure_chat and reply["tool_calls"]:
+            return _without_calls(reply)
         if not reply["tool_calls"]:
             return _final(reply["text"], reply["finish_reason"], reply)
         step, calls, turn.registry_version = ledger.record_model_step(held.claim, **reply)
@@ -144,6 +147,15 @@ def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -
     if finish_reason == "content_filter":
         raise TurnFailed("content_filter", "The provider's content filter held the answer back.", reply)
     raise TurnFailed("empty_answer", "The model answered with nothing.", reply)
+
+
+def _without_calls(reply: dict[str, Any]) -> dict[str, Any]:
+    """The end of a turn whose agent has no tools, by a reply that calls for some all the same: its words are the
+    answer. Raises TurnFailed where there are none."""
+    reply = reply | {"tool_calls": []}
+    if not reply["text"]:
+        raise TurnFailed("empty_answer", "The model called a tool, and this agent has none.", reply)
+    return _final(reply["text"], reply["finish_reason"], reply)
 
 
 # -- The model --------------------------------------------------------------------------------------------------------

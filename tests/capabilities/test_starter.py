@@ -90,6 +90,31 @@ def test_cx_04_the_coder_has_files_and_git_and_the_admin_has_all(admin: Membersh
     assert tools_of(admin, "admin") == everything - META_TOOLS
 
 
+def test_cx_04_the_orchestrator_has_what_its_role_lists(admin: Membership) -> None:
+    listed = {
+        *("web_search", "file_read", "file_diff", "file_syntax_check", "shell_exec", "task_create", "cron_add"),
+        *("reminders_add", "scratch_read", "ae_journal_search", "agent_notes_read", "cortex_status", "spawn_agent"),
+        *("ha_call_service", "ae_db_query", "git_status", "email_send"),
+    }
+
+    assert listed <= tools_of(admin, "orchestrator")
+    assert tools_of(admin, "orchestrator").isdisjoint({"http_post", "ae_task_list", "claude_allow_dir", "docker"})
+
+
+def test_agents_with_many_tools_send_those_that_a_message_needs(admin: Membership) -> None:
+    with organisation_scope(admin.organisation):
+        modes = dict(Agent.objects.values_list("slug", "routing_mode"))
+
+    assert {slug for slug, mode in modes.items() if mode == "hybrid"} == {
+        "everyday",
+        "starter",
+        "orchestrator",
+        "coder",
+        "admin",
+    }
+    assert {mode for slug, mode in modes.items() if not tools_of(admin, slug)} == {"off"}
+
+
 def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(admin: Membership) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     with organisation_scope(admin.organisation):

@@ -7,6 +7,7 @@ from django.test import Client
 
 from capabilities.models import Tool
 from capabilities.registry import registry
+from capabilities.routing.keywords import Keywords
 from capabilities.starter import FirstAdmin, create_organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -32,6 +33,31 @@ CORTEX = {
     "ae_tasks": "ae_task_list",
     "claude": "claude_allow_dir",
 }
+#: The keywords of the document's table and of its code, which differ: both count.
+KEYWORDS = {
+    "web": "search, google, look up, what is, who is, weather, forecast, temperature, news, article, website, "
+    "research, find, find on",
+    "web_post": "post to, send to, webhook, trigger, notify, trigger webhook",
+    "file": "read file, show file, open file, directory, grep, find in, search in, diff, compare, syntax check, "
+    "list files, list file",
+    "git": "git, commit, branch, pulled, repo, repository, pushed, merge, merged",
+    "system": "restart, update, status, logs, deploy, shell, health, is it running, command, run, run command",
+    "tasks": "task, todo, to-do, to do, add task, create task, what's on my list, pending",
+    "cron": "schedule, cron, every day, every week, recurring, automate, job",
+    "reminders": "remind, reminder, remember, don't forget",
+    "scratchpad": "scratch, scratchpad, jot down, notepad, working notes, working note",
+    "ha": "home assistant, light, thermostat, turn on, turn off, kitchen, bedroom, switch, sensor, temperature, "
+    "temperature in, garage",
+    "aether": "journal, note entry, log entry, aether, search journals, ae_, aether journal, search journal, "
+    "ae_journal",
+    "aether_db": "database, query, sql, select, db, table, schema, maria, run query",
+    "notifications": "notify, send email, email, nextcloud, push, message, talk, push notification, talk message",
+    "agents": "spawn, sub-agent, delegate, agent, spawn agent",
+    "notes": "agent notes, private notes, my notes, agent_notes",
+    "session": "remember, session, history, last time, what did we, earlier, yesterday, last week, previously",
+    "ae_tasks": "ae task, kanban, board, ae_task",
+    "claude": "claude, allow directory, permissions, claude allow, claude directory",
+}
 #: docs/requirements.md, ZK-07: 16 core categories; `files` and `search` are `file` and `web` here.
 CORE = (
     "communication reminders tasks calendar grocery web file memory "
@@ -44,6 +70,19 @@ def test_cx_23_each_category_has_its_tools(category: str, names: str) -> None:
     here = {tool.name for tool in registry.tools.values() if tool.category == category}
 
     assert set(names.split()) <= here
+
+
+@pytest.mark.parametrize(("category", "keywords"), KEYWORDS.items())
+def test_cx_23_each_category_has_the_keywords_of_both_spellings(category: str, keywords: str) -> None:
+    assert sorted(registry.categories[category].keywords) == sorted(keywords.split(", "))
+    assert KEYWORDS.keys() == CORTEX.keys()
+
+
+@pytest.mark.parametrize("text", ["multitasking feedback", "establish a healthy habit", "a vegetable keyboard"])
+def test_cx_24_a_part_of_a_word_calls_for_no_category(text: str) -> None:
+    keywords = Keywords.of({name: spec.keywords for name, spec in registry.categories.items()})
+
+    assert keywords.matches(text) == ()
 
 
 @pytest.mark.django_db

@@ -14,8 +14,9 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.models import Category, Tool
+from capabilities.registry import CategorySpec
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
 
 CATEGORY_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\Z")
 MAX_KEYWORDS = 200
@@ -90,6 +91,66 @@ def move_tool(tool: Tool, name: str, *, actor: Membership) -> Tool:
     record("tool.move", tool, actor=actor, before={"category": before}, after={"category": category.name})
     touch_registry(tool.organisation_id)
     return tool
+
+
+def install_categories(organisation: Organisation, specs: Iterable[CategorySpec]) -> dict[str, Category]:
+    """Add the built-in categories that are missing, and bring the keywords of the others up to the code's.
+
+    Keywords that somebody added stay, and those that somebody removed stay away. Title, description and core are never
+    changed. Returns every category of the organisation by name. One query where nothing is new.
+    """
+    categories = {category.name: category for category in Category.objects.filter(organisation=organisation)}
+    for spec in specs:
+        category = categories.get(spec.name)
+        if category is None:
+            categories[spec.name] = _install(organisation, spec)
+        elif category.installed_keywords != list(spec.keywords):
+            _bring_keywords(category, spec)
+    return categories
+
+
+def _install(organisation: Organisation, spec: CategorySpec) -> Category:
+    category = Category.objects.create(
+        organisation=organisation,
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        keywords=list(spec.keywords),
+        installed_keywords=list(spec.keywords),
+        is_core=spec.is_core,
+    )
+    record("category.create", category, actor=None, after={"name": spec.name, "is_core": spec.is_core})
+    return category
+
+
+def _bring_keywords(category: Category, spec: CategorySpec) -> None:
+    """Between what was installed and what the code has now, make the same changes to what the category has."""
+    installed = category.installed_keywords
+    if installed is None:
+        installed = _first_installed(category, spec)
+    old, new = {word.casefold() for word in installed}, {word.casefold() for word in spec.keywords}
+    before = list(category.keywords)
+    kept = [word for word in before if word.casefold() not in old or word.casefold() in new]
+    there = {word.casefold() for word in kept}
+    added = [word for word in spec.keywords if word.casefold() not in old | there]
+    category.keywords, category.installed_keywords = (kept + added)[:MAX_KEYWORDS], list(spec.keywords)
+    category.save(update_fields=["keywords", "installed_keywords"])
+    if category.keywords != before:
+        after = {"keywords": category.keywords}
+        record("category.update", category, actor=None, before={"keywords": before}, after=after)
+        touch_registry(category.organisation_id)
+
+
+def _first_installed(category: Category, spec: CategorySpec) -> list[str]:
+    """The keywords that an older version of the service installed, as the audit tells: what the first change of them
+    found, or what stands there now. Of a category that a member made, the code's own count as known."""
+    entries = AuditEntry.objects.filter(target_type="category", target_id=str(category.public_id)).order_by("number")
+    for action, actor_id, before, after in entries.values_list("action", "actor_id", "before", "after"):
+        if action == "category.create" and actor_id is not None:
+            return list(spec.keywords)
+        if before.get("keywords") != after.get("keywords"):
+            return list(before.get("keywords") or [])
+    return list(category.keywords)
 
 
 def clean_keywords(words: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
+from capabilities.catalogue.categories.writes import install_categories
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
@@ -17,7 +18,7 @@ from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolKind, ToolVersion
-from capabilities.registry import CategorySpec, Registry, registry
+from capabilities.registry import Registry, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
 
@@ -229,10 +230,7 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
     What the organisation switched off, moved, re-worded in its categories or told the model of a tool stays as it is.
     Returns the changed tools.
     """
-    categories = {category.name: category for category in Category.objects.filter(organisation=organisation)}
-    for spec in source.categories.values():
-        if spec.name not in categories:
-            categories[spec.name] = _add_category(organisation, spec)
+    categories = install_categories(organisation, source.categories.values())
     tools = {
         tool.name: tool for tool in Tool.objects.filter(organisation=organisation).select_related("current_version")
     }
@@ -274,19 +272,6 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
             record("tool.install", tool, actor=None, after=_content(definition))
         touch_registry(organisation.pk)
     return [tool for tool, _ in to_write]
-
-
-def _add_category(organisation: Organisation, spec: CategorySpec) -> Category:
-    category = Category.objects.create(
-        organisation=organisation,
-        name=spec.name,
-        title=spec.title,
-        description=spec.description,
-        keywords=list(spec.keywords),
-        is_core=spec.is_core,
-    )
-    record("category.create", category, actor=None, after={"name": spec.name, "is_core": spec.is_core})
-    return category
 
 
 def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membership | None) -> list[ToolVersion]:
