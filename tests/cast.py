@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, create_tool
+from capabilities.common.registry_version import touch_registry
 from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, READ_RESULT
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import (
@@ -29,7 +30,7 @@ from capabilities.models import (
 )
 from capabilities.registry import registry
 from sessions.access import own_session
-from sessions.models import Approval, ChatSession, Step, Turn
+from sessions.models import Approval, Budget, ChatSession, Step, Turn
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Access, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -182,6 +183,15 @@ def make_approval(step: Step, **fields: Any) -> Approval:
             "expires_at": timezone.now() + timedelta(days=7),
         }
         return Approval.objects.create(organisation_id=step.organisation_id, step=step, **(plain | fields))
+
+
+def make_budget(organisation: Organisation, name: str = "Acme a day", **fields: Any) -> Budget:
+    """A hard one of 100,000 tokens a day for the whole organisation, as it is from the next registry version on."""
+    with organisation_scope(organisation):
+        defaults = {"scope": "organisation", "measure": "tokens", "window": "day", "limit": 100_000} | fields
+        budget = Budget.objects.create(organisation=organisation, name=name, **defaults)
+        touch_registry(organisation.pk)
+        return budget
 
 
 def make_token(member: Membership, **fields: Any) -> str:
