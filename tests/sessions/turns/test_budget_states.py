@@ -43,7 +43,7 @@ def test_a_session_counts_on_what_is_for_it(session: ChatSession) -> None:
     with organisation_scope(acme):
         role = Role.objects.get()
         bare = Role.objects.create(organisation=acme, name="Bare", slug="bare")
-    for name, fields in {
+    kinds: dict[str, dict[str, Any]] = {
         "all": {},
         "mine": {"scope": "member", "membership": bob},
         "each member": {"scope": "member"},
@@ -55,7 +55,8 @@ def test_a_session_counts_on_what_is_for_it(session: ChatSession) -> None:
         "other role": {"scope": "role", "role": bare},
         "off": {"is_enabled": False},
         "each turn": {"window": "turn"},
-    }.items():
+    }
+    for name, fields in kinds.items():
         make_budget(acme, name, **fields)
 
     with organisation_scope(acme):
