@@ -7,10 +7,11 @@ verdicts, so that a new one is one line in STAGES. It knows no session: what one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
+from capabilities.common.tokens import O200K
 from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.policy import Layer
@@ -18,6 +19,7 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
 from capabilities.models import Agent, AgentScope
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
+from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.policies import NO_POLICIES, Policies
 from capabilities.providers.resolve import ResolvedModel
@@ -40,6 +42,8 @@ class Selection:
 
     tools: tuple[ToolSpec, ...]
     verdicts: tuple[Verdict, ...]
+    #: What the tools' tokens are counted by.
+    encoding: str = O200K
 
     @cached_property
     def wire(self) -> str:
@@ -52,6 +56,7 @@ class Selection:
 
     @property
     def tokens(self) -> int:
+        """Of the definitions, as the model's family counts them."""
         return sum(tool.tokens for tool in self.tools)
 
     @property
@@ -103,7 +108,8 @@ def select(situation: Situation, offer: Offer) -> Selection:
         if each.bundle in situation.left_out
     ]
     kept, looked_at = narrowed(situation, gathered)
-    found = Selection(tuple(each.spec for each in kept), (*verdicts, *looked_at))
+    tools = counted_for((each.spec for each in kept), situation.model)
+    found = Selection(tools, (*verdicts, *looked_at), situation.model.tokenizer.encoding)
     return _without_reader(found) if len(kept) == 1 and is_reader(kept[0].spec) else found
 
 
@@ -115,7 +121,9 @@ def is_reader(spec: ToolSpec) -> bool:
 def _without_reader(selection: Selection) -> Selection:
     """Nothing is sent where nothing else is: there is no result that could be read."""
     why = Verdict(READ_RESULT, "gather", False, "no other tool is sent whose results it could read")
-    return Selection((), (*(each for each in selection.verdicts if each.tool != READ_RESULT), why))
+    return replace(
+        selection, tools=(), verdicts=(*(each for each in selection.verdicts if each.tool != READ_RESULT), why)
+    )
 
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:

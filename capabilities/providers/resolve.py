@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from capabilities.common.tokens import Tokenizer, tokenizer_of
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
 from capabilities.providers.knobs import KNOBS, most_output
@@ -79,6 +80,11 @@ class ResolvedModel:
     @cached_property
     def vendor(self) -> Vendor:
         return vendor_of(self.provider.base_url)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What its tokens are counted with."""
+        return tokenizer_of(self.name)
 
     @cached_property
     def chosen_dialect(self) -> ChosenDialect:

@@ -19,7 +19,8 @@ from toolhub.tenants.money import dollars
 class ToolSet(TenantModel):
     """The exact bytes of a `tools` array that was sent. Rounds with the same tools share one row."""
 
-    #: SHA-256 of the keys of its tool versions in order, and of the overrides: they determine everything else.
+    #: SHA-256 of the keys of its tool versions in order, of the overrides, and of what its tokens are counted by where
+    #: that is not o200k: they determine everything else.
     key = models.CharField(max_length=64)
     #: The JSON array itself, canonical, and its SHA-256.
     sha256 = models.CharField(max_length=64)

@@ -46,7 +46,7 @@ def select_tools(turn: Turn) -> Selection:
     there is, and one more where the organisation has policies; where this process has read the organisation at this
     registry version two: the member's rights, and the loads. A quick question gets none, without a query."""
     if turn.without_tools:
-        return Selection((), (), load_count=turn.session.load_count)
+        return Selection((), (), turn.model.tokenizer.encoding, load_count=turn.session.load_count)
     agent, at = turn.agent, turn.registry_version
     permissions, now = permissions_at_version(turn.membership_id)
     policies = policies_for(permissions, now)
@@ -99,6 +99,7 @@ def selected(
     return Selection(
         found.tools,
         found.verdicts,
+        found.encoding,
         (*holdings.stale, *fallen, *useless_loads(holdings, gathered, found.verdicts, agent)),
         tuple(each.toolkit_id for each in holdings.new_initial if each.toolkit_id is not None),
         session.load_count,

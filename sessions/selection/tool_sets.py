@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capabilities.common.memory import Memory
+from capabilities.common.tokens import O200K
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.pipeline.stages import Selection, Verdict
 from sessions.models import ToolSet, VerdictSet
@@ -14,12 +15,17 @@ _kept: Memory[ToolSet] = Memory(64)
 
 
 def keep_tool_set(selection: Selection, organisation_id: int) -> ToolSet:
-    """The stored row of these tool versions under these overrides; made the first time. One or two queries, none where
-    this process knows it."""
+    """The stored row of these tool versions under these overrides, counted by this encoding; made the first time. One
+    or two queries, none where this process knows it."""
     version_ids = [tool.version_id for tool in selection.tools]
-    overrides = selection.overrides
-    key = sha256_hex(canonical_json([version_ids, overrides] if overrides else version_ids))
+    beside = [each for each in (selection.overrides, _other_encoding(selection)) if each]
+    key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     return _kept.get((organisation_id, key), lambda: _stored(selection, organisation_id, key))
+
+
+def _other_encoding(selection: Selection) -> str:
+    """What the tokens are counted by, where it is not the usual one."""
+    return "" if selection.encoding == O200K else selection.encoding
 
 
 def _stored(selection: Selection, organisation_id: int, key: str) -> ToolSet:
