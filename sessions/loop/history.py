@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from capabilities.common.tokens import count_each
+from capabilities.common.tokens import O200K, count_each
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN
@@ -45,6 +45,13 @@ class Conversation:
     messages: list[Message]
     turns_cut: int
     parts_cut: int = 0
+    #: Tokens of the results of this turn's calls, and of all other messages.
+    result_tokens: int = 0
+    history_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.result_tokens + self.history_tokens
 
 
 #: In the order of the models' own columns, as `from_db` takes them.
@@ -104,12 +111,12 @@ class Past:
     @cached_property
     def sizes(self) -> list[int]:
         """Tokens of each block."""
-        return _tokens(self.blocks)
+        return _tokens(self.blocks, self.encoding)
 
-    @cached_property
-    def most(self) -> int:
-        """At least the tokens of all blocks, without counting them."""
-        return _most_tokens(self.blocks)
+    @property
+    def encoding(self) -> str:
+        """What the turn's model counts by."""
+        return self.turn.model.tokenizer.encoding
 
     def keep(self, count: int) -> int:
         """Leave out all but the newest so many, from now on. Returns how many are left out that were not before."""
@@ -118,12 +125,11 @@ class Past:
         if count < len(self.blocks):
             self.sizes = self.sizes[len(self.blocks) - count :]
             self.blocks = self.blocks[len(self.blocks) - count :]
-            self.most = _most_tokens(self.blocks)
         return left_out
 
     def compact(self, refusal: str) -> int:
         """Send at most half as much as last, from now on. Returns the tokens that were sent."""
-        tokens = sum(_tokens([[message] for message in self.sent]))
+        tokens = sum(_tokens([[message] for message in self.sent], self.encoding))
         self.most_sent, self.refusal = tokens // 2, refusal
         return tokens
 
@@ -145,10 +151,7 @@ def conversation(
     room = room_for_messages(turn.model, tool_tokens)
     if past.most_sent is not None:
         room = min(room, past.most_sent)
-    if len(past.blocks) <= MAX_TURNS and past.most + _most_tokens([head, own]) <= room:
-        talk = _whole(head, past.blocks, own)
-    else:
-        talk = fit(head, past.blocks, own, room, past.sizes)
+    talk = fit(head, past.blocks, own, room, past.sizes, past.encoding)
     past.sent = talk.messages
     if talk.parts_cut:  # all of them are out, for this once
         return talk
@@ -156,28 +159,35 @@ def conversation(
 
 
 def room_for_messages(model: ResolvedModel, tool_tokens: int) -> int:
-    """Tokens that the messages of a request may take beside its tools and the answer."""
-    return model.context_window - model.answer_reserve - tool_tokens
+    """Tokens, as we count them, that the messages of a request may take beside its tools and the answer: fewer where
+    the provider was seen to count more than we do."""
+    return int((model.context_window - model.answer_reserve) / max(1.0, model.token_factor)) - tool_tokens
 
 
 def fit(
-    head: list[Message], blocks: list[list[Message]], own: list[Message], room: int, sizes: Sequence[int] | None = None
+    head: list[Message],
+    blocks: list[list[Message]],
+    own: list[Message],
+    room: int,
+    sizes: Sequence[int] | None = None,
+    encoding: str = O200K,
 ) -> Conversation:
     """The head, of the older turns all or the newest ones, and the turn's own messages, in `room` tokens.
 
     `sizes` are the tokens of the blocks, where they are known. Raises TooLong.
     """
-    fitted, parts_cut = _fitted(own, room - _tokens([head])[0])
-    if parts_cut:
-        kept = []
-    else:
-        known = _tokens(blocks) if sizes is None else sizes
-        kept = _newest_that_fit(blocks, known, room - sum(_tokens([head, fitted])))
-    return replace(_whole(head, kept, fitted), turns_cut=len(blocks) - len(kept), parts_cut=parts_cut)
-
-
-def _whole(head: list[Message], blocks: list[list[Message]], own: list[Message]) -> Conversation:
-    return Conversation([*head, *(message for block in blocks for message in block), *own], turns_cut=0)
+    (of_head,) = _tokens([head], encoding)
+    fitted, own_sizes, parts_cut = _fitted(own, room - of_head, encoding)
+    known = _tokens(blocks, encoding) if sizes is None else sizes
+    kept = 0 if parts_cut else _newest_that_fit(known, room - of_head - sum(own_sizes))
+    of_results = sum(size for message, size in zip(fitted, own_sizes, strict=True) if message["role"] == "tool")
+    return Conversation(
+        [*head, *(message for block in blocks[len(blocks) - kept :] for message in block), *fitted],
+        turns_cut=len(blocks) - kept,
+        parts_cut=parts_cut,
+        result_tokens=of_results,
+        history_tokens=of_head + sum(known[len(known) - kept :]) + sum(own_sizes) - of_results,
+    )
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
@@ -230,17 +240,18 @@ def _result_sent(step: Step | None) -> str:
 # -- The turn's own messages ------------------------------------------------------------------------------------------
 
 
-def _fitted(own: list[Message], room: int) -> tuple[list[Message], int]:
-    """The turn's own messages in `room` tokens, and how many parts of them were cut for that. Raises TooLong.
+def _fitted(own: list[Message], room: int, encoding: str) -> tuple[list[Message], list[int], int]:
+    """The turn's own messages in `room` tokens, the tokens of each, and how many parts were cut for that. Raises
+    TooLong.
 
     Cut are, until it fits: the results of older rounds, the arguments and words of older rounds, the newest results,
     the newest arguments, and at last what would go back unread. A part of an older round is cut to the same beginning
     in each request that follows, so that the requests' common beginning stays long. Each call keeps its one result.
     """
-    sizes = _tokens([[message] for message in own])
+    sizes = _tokens([[message] for message in own], encoding)
     total, fitted, parts_cut = sum(sizes), list(own), 0
     if total <= room:
-        return fitted, 0
+        return fitted, sizes, 0
     newest = max((index for index, message in enumerate(own) if message.get("tool_calls")), default=len(own))
     for index, shorten in _shortenings(own, newest):
         shorter = shorten(fitted[index])
@@ -248,10 +259,10 @@ def _fitted(own: list[Message], room: int) -> tuple[list[Message], int]:
             continue
         parts_cut += fitted[index] is own[index]
         fitted[index] = shorter
-        size = _tokens([[shorter]])[0]
+        (size,) = _tokens([[shorter]], encoding)
         total, sizes[index] = total - sizes[index] + size, size
         if total <= room:
-            return fitted, parts_cut
+            return fitted, sizes, parts_cut
     raise TooLong(
         f"What this turn has to send takes {total:,} tokens at least, and the model's window leaves {max(0, room):,}: "
         "shorten the message or the prompt, send fewer tools, or choose a model with a larger window."
@@ -316,12 +327,12 @@ def _call_cut(call: Message) -> Message:
 # -- Older turns ------------------------------------------------------------------------------------------------------
 
 
-def _newest_that_fit(blocks: list[list[Message]], sizes: Sequence[int], room: int) -> list[list[Message]]:
-    """All of them; or where that is too much, the newest that fill half of the room, so that the next turns fit too."""
-    if len(blocks) <= MAX_TURNS and sum(sizes) <= room:
-        return blocks
-    kept = _newest_in(sizes, room // 2, MAX_TURNS // 2) or _newest_in(sizes, room, 1)
-    return blocks[len(blocks) - kept :]
+def _newest_that_fit(sizes: Sequence[int], room: int) -> int:
+    """How many of the newest turns are sent: all; or where that is too much, those that fill half of the room, so that
+    the next turns fit too."""
+    if len(sizes) <= MAX_TURNS and sum(sizes) <= room:
+        return len(sizes)
+    return _newest_in(sizes, room // 2, MAX_TURNS // 2) or _newest_in(sizes, room, 1)
 
 
 def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
@@ -335,18 +346,10 @@ def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
     return number
 
 
-def _tokens(blocks: list[list[Message]]) -> list[int]:
+def _tokens(blocks: list[list[Message]], encoding: str = O200K) -> list[int]:
     """Tokens of each block as it is sent, with FRAME more for each message."""
-    counts = count_each(map(_text, blocks))
-    return [count + FRAME * len(block) for count, block in zip(counts, blocks, strict=True)]
-
-
-def _most_tokens(blocks: list[list[Message]]) -> int:
-    """At least the tokens of all blocks: a token stands for one byte or more.
-
-    Where that fits there is nothing to count: most conversations never need the table of tokens, which takes 60 MB.
-    """
-    return sum(len(_text(block).encode("utf-8", "replace")) + FRAME * len(block) for block in blocks)
+    counts = count_each(map(_text, blocks), encoding)
+    return [count + FRAME * len(block) if block else 0 for count, block in zip(counts, blocks, strict=True)]
 
 
 def _text(block: list[Message]) -> str:

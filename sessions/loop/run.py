@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -15,10 +16,11 @@ from uuid import uuid4
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from capabilities.common.tokens import count_each
+from capabilities.common.tokens import count_tokens
 from capabilities.kinds.builtin import display
 from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
+from capabilities.providers.prices import cost_of
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
 from sessions.loop.admission import TurnFailed, admit_model_call
@@ -33,7 +35,7 @@ from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
 from sessions.loop.models.replies import CALL_ID, Reply
-from sessions.loop.models.usage import Usage
+from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
@@ -198,7 +200,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
             "load_count": carried.load_count,
             "prompt_bytes": prefix.prompt_bytes,
             "prefix_bytes": prefix.prefix_bytes,
-            **_said(turn, talk, tool_set.tokens, reply),
+            **_said(turn, talk, tool_set.tokens, reply, started_at),
         }
 
     release_connection()
@@ -247,9 +249,13 @@ def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
         ledger.write_event(held.claim, "history_cut", cut)
 
 
-def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply) -> dict[str, Any]:
-    """A model step's fields of what the model said and what that cost."""
-    usage = reply.usage or _estimated(talk, tool_tokens, reply)
+def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, started_at: datetime) -> dict[str, Any]:
+    """A model step's fields of what the model said, of what that cost, and of what it was made of as we count it. At
+    most one query, for the organisation's own prices, where this process has not read them."""
+    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
+    answer_tokens = count_tokens(answered, turn.model.tokenizer.encoding)
+    usage = reply.usage or Usage(talk.tokens + tool_tokens, answer_tokens, is_estimated=True)
+    cost = cost_of(turn.model, priced_use(usage), started_at, turn.registry_version)
     return {
         "text": reply.text,
         "tool_calls": stored_calls(talk, reply),
@@ -260,6 +266,12 @@ def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply) -> dic
         "output_tokens": usage.output,
         "reasoning_tokens": usage.reasoning,
         "usage_estimated": usage.is_estimated,
+        "cost": cost.nano if cost else None,
+        "price_source": cost.source if cost else "",
+        "tool_tokens": tool_tokens,
+        "result_tokens": talk.result_tokens,
+        "history_tokens": talk.history_tokens,
+        "answer_tokens": answer_tokens,
         "raw_usage": dict(usage.raw),
         "origin": turn.model.origin,
         "extras": json.dumps(reply.extras, ensure_ascii=False) if reply.extras else "",
@@ -276,13 +288,6 @@ def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
         taken.add(call_id)
         stored.append(execution.stored_call(call_id, call))
     return stored
-
-
-def _estimated(talk: Conversation, tool_tokens: int, reply: Reply) -> Usage:
-    """Our own count, for a provider that sent none."""
-    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
-    sent, said = count_each([str(talk.messages), answered])
-    return Usage(sent + tool_tokens, said, is_estimated=True)
 
 
 # -- Ends -------------------------------------------------------------------------------------------------------------

@@ -206,12 +206,20 @@ _REPLY: dict[str, Any] = {
     "input_tokens": F("input_tokens") + param(Turn, "input_tokens"),
     "cached_tokens": F("cached_tokens") + param(Turn, "cached_tokens"),
     "output_tokens": F("output_tokens") + param(Turn, "output_tokens"),
+    "cache_write_tokens": F("cache_write_tokens") + param(Turn, "cache_write_tokens"),
+    "reasoning_tokens": F("reasoning_tokens") + param(Turn, "reasoning_tokens"),
+    "cost": F("cost") + param(Turn, "cost"),
+    "has_unpriced_rounds": Case(
+        When(has_unpriced_rounds=True, then=True), default=Param("is_unpriced", BooleanField())
+    ),
     "usage_estimated": Case(When(usage_estimated=True, then=True), default=Param("usage_estimated", BooleanField())),
     "draft": "",
     "attempts": 1,
 }
 _MODEL = transition(last_event=NEXT_EVENT, **_REPLY)
 
+#: What a turn sums up of its model steps.
+_SUMMED = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost")
 #: The columns of a new step, by the names of their fields.
 _STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name != "id"}
 _STEPS = Insert(Step, dict.fromkeys(_STEP))
@@ -313,8 +321,9 @@ def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
 
 def _of_turn(fields: Mapping[str, Any], *, calls: int) -> dict[str, Any]:
     """What a reply with so many calls adds to its turn's counts."""
-    tokens = {name: fields[name] for name in ("input_tokens", "cached_tokens", "output_tokens")}
-    return tokens | {"usage_estimated": fields.get("usage_estimated", False), "calls": calls}
+    sums = {name: fields.get(name) or 0 for name in _SUMMED}
+    is_unpriced = fields.get("cost") is None
+    return sums | {"is_unpriced": is_unpriced, "usage_estimated": fields.get("usage_estimated", False), "calls": calls}
 
 
 def _reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **fields: Any) -> Step:

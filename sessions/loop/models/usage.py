@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.common.text import storable_json
+from capabilities.contract.pricing import PricedUse
 from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
 
@@ -63,6 +64,11 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
         min(counted.get("output_reasoning_tokens", 0), said),
         raw=storable_json(reported, MAX_RAW) or {},
     )
+
+
+def priced_use(usage: Usage) -> PricedUse:
+    """The part of it that has a price."""
+    return PricedUse(usage.input, usage.cached, usage.cache_written, usage.output, usage.reasoning)
 
 
 def says_cached(usage: Usage) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from capabilities.common.tokens import O200K
 from capabilities.models import LanguageModel
 from capabilities.providers.resolve import resolve_model
 from sessions.loop.history import (
@@ -18,7 +19,6 @@ from sessions.loop.history import (
     Conversation,
     Past,
     TooLong,
-    _most_tokens,
     _tokens,
     conversation,
     fit,
@@ -305,31 +305,49 @@ def test_what_would_go_back_unread_is_left_out_before_nothing_is_sent() -> None:
 
 
 def test_where_not_even_the_least_fits_nothing_is_sent() -> None:
-    with pytest.raises(TooLong, match="the model's window leaves 99: shorten the message"):
+    with pytest.raises(TooLong, match="the model's window leaves 100: shorten the message"):
         fit([], [], [{"role": "user", "content": WORDS * 100}], 100)
 
 
-@settings(deadline=None)
-@given(st.lists(st.lists(st.text(st.characters()), max_size=4), max_size=4))
-def test_a_conversation_has_no_more_tokens_than_it_is_said_to_have_at_most(texts: list[list[str]]) -> None:
-    blocks = [[{"role": "user", "content": text} for text in block] for block in texts]
+@pytest.mark.parametrize("room", [100_000, 900, 400])
+def test_a_conversation_says_the_tokens_of_its_results_and_of_the_rest(room: int) -> None:
+    head = [{"role": "system", "content": "Be brief."}]
+    blocks = [[ASKED, {"role": "assistant", "content": "word " * size}] for size in (300, 200)]
+    own: list[dict[str, Any]] = [ASKED]
+    for number in (1, 2):
+        own += [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": f"c{number}", "function": {"arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "sunny " * 50},
+        ]
 
-    assert sum(_tokens(blocks)) <= _most_tokens(blocks)
+    talk = fit(head, blocks, own, room)
+
+    sent_own = talk.messages[-len(own) :]
+    results = [message for message in sent_own if message["role"] == "tool"]
+    assert talk.result_tokens == sum(_tokens([[each] for each in results], O200K))
+    assert talk.tokens <= room
+    # Blocks are counted as one text each, so that each message but the first of a block is off by its brackets.
+    alone = sum(_tokens([[each] for each in talk.messages], O200K))
+    assert abs(talk.tokens - alone) <= len(talk.messages)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_fits_without_a_doubt_is_not_counted(
+def test_older_turns_are_counted_once_a_turn(
     session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table that tokens are counted with takes 60 MB of each worker that needs it."""
-    counted = []
-    monkeypatch.setattr("capabilities.common.tokens.toktok.batch_count", lambda texts, *_, **__: counted.append(texts))
+    counted: list[str] = []
+
+    def count(texts: list[str], *_: Any, **__: Any) -> list[int]:
+        counted.extend(texts)
+        return [len(text) // 4 for text in texts]
+
+    monkeypatch.setattr("capabilities.common.tokens.toktok.batch_count", count)
     provider.enqueue(Say("Good day."), Say(calls=[call("uuid")]), Say("There it is."))
 
     turns = [run(session, "hello"), run(session, "an id please")]
 
     assert [turn.status for turn in turns] == [TurnStatus.DONE, TurnStatus.DONE]
-    assert counted == []
+    assert [text.count("Good day.") for text in counted if "hello" in text] == [0, 1]
 
 
 ROUNDS = st.lists(st.tuples(st.integers(0, 3_000), st.lists(st.integers(0, 8_000), min_size=1, max_size=4)), max_size=5)
