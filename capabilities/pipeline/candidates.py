@@ -22,6 +22,8 @@ from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 
 #: As the source of a candidate: it is one of the agent's own tools.
 OWN = "agent"
+#: How the source of one from a core category begins; the category's name follows.
+CORE = "core category "
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,19 @@ class Candidate:
     spec: ToolSpec
     source: str
     bundle: Bundle | None = None
+    #: Whether it is the agent's own and sent whatever the message.
+    is_pinned: bool = False
+
+    @property
+    def is_routable(self) -> bool:
+        """Whether it may stay out where a message does not need it: no tool that loads others, and none that somebody
+        loaded."""
+        return is_routable_source(self.source)
+
+
+def is_routable_source(source: str) -> bool:
+    """The same of a candidate's source alone."""
+    return source == OWN or source.startswith(CORE)
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,12 @@ class Offer:
         for way in self.ways:
             found.setdefault(way.spec.tool_id, way)
         return tuple(found.values())
+
+    @cached_property
+    def routable(self) -> tuple[ToolSpec, ...]:
+        """The tools that a message may leave out, by name, whoever may use them."""
+        specs = (each.spec for each in self.candidates if each.is_routable)
+        return tuple(sorted(specs, key=lambda spec: spec.name))
 
     @property
     def clashes(self) -> list[Clash]:
@@ -117,6 +138,7 @@ class Row:
     place: int | None
     is_deferred: bool
     kits: dict[int, tuple[int, Overrides]] = field(default_factory=dict)
+    is_pinned: bool = False
 
 
 def toolkits_of(agent: Agent) -> list[Bundle]:
@@ -199,11 +221,12 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
         own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)), **spec_annotations()
     ).filter(pk__in=_brought_by(agent, bundles, kits, meta), current_version__isnull=False)
     found: dict[int, Row] = {}
-    for *columns, is_core, place, is_deferred, kit, kit_place, timeout, chars, knobs in tools.values_list(
+    for *columns, is_core, place, is_deferred, is_pinned, kit, kit_place, timeout, chars, knobs in tools.values_list(
         *SPEC,
         "category__is_core",
         "own__position",
         "own__is_deferred",
+        "own__is_pinned",
         "toolkit_tools__toolkit_id",
         "toolkit_tools__position",
         "toolkit_tools__timeout",
@@ -212,7 +235,9 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
     ):
         row = found.get(columns[0])
         if row is None:
-            row = found[columns[0]] = Row(spec_of(columns), is_core, place, bool(is_deferred))
+            row = found[columns[0]] = Row(
+                spec_of(columns), is_core, place, bool(is_deferred), is_pinned=bool(is_pinned)
+            )
         if kit in kits:
             row.kits[kit] = (kit_place, overrides_of(timeout, chars, knobs))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
@@ -242,10 +267,11 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
     plain = [row for row in rows if not row.spec.is_meta]
     own = [row for row in plain if row.place is not None and not row.is_deferred]
     for row in sorted(own, key=lambda row: row.place or 0):
-        yield Candidate(row.spec, OWN)
+        yield Candidate(row.spec, OWN, is_pinned=row.is_pinned)
     if agent.starts_with_core:
         core = [row for row in plain if row.is_core and not row.is_deferred]
-        yield from (Candidate(row.spec, f"core category {row.spec.category}") for row in core)
+        for row in core:
+            yield Candidate(row.spec, CORE + row.spec.category)
     by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
     yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)
     brought = _Brought(plain)

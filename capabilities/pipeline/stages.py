@@ -6,10 +6,11 @@ verdicts, so that a new one is one line in STAGES. It knows no session: what one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 from capabilities.common.tokens import O200K
 from capabilities.contract.envelope import NO_OVERRIDES
@@ -22,6 +23,7 @@ from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.policies import NO_POLICIES, Policies
+from capabilities.pipeline.routing import Routed, RoutingInputs, routed
 from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import service_title
 
@@ -44,6 +46,10 @@ class Selection:
     verdicts: tuple[Verdict, ...]
     #: What the tools' tokens are counted by.
     encoding: str = O200K
+    #: What would be sent if the message left nothing out.
+    all_tools: tuple[ToolSpec, ...] = ()
+    #: What routing decided, as the step of the model call keeps it; empty where it did not look.
+    routing: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def wire(self) -> str:
@@ -75,6 +81,14 @@ class Selection:
         """Names of the tools that fell off the end."""
         return [each.tool for each in self.verdicts if each.stage == "limit" and not each.kept]
 
+    @property
+    def lasting_verdicts(self) -> Sequence[Verdict]:
+        """Those that do not change with the message, in an order that does not either: as a VerdictSet keeps them."""
+        if not self.routing:
+            return self.verdicts
+        lasting = [each for each in self.verdicts if each.stage not in ("router", "limit")]
+        return sorted(lasting, key=lambda each: each.tool)
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -93,6 +107,8 @@ class Situation:
     left_out: frozenset[Bundle] = field(default_factory=frozenset)
     #: The organisation's policy and those of its providers.
     policies: Policies = NO_POLICIES
+    #: What the message is routed by; None where nothing may be left out, as on a page that says what may be sent.
+    routing: RoutingInputs | None = None
 
 
 Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
@@ -107,10 +123,41 @@ def select(situation: Situation, offer: Offer) -> Selection:
         for each in offer.candidates
         if each.bundle in situation.left_out
     ]
-    kept, looked_at = narrowed(situation, gathered)
+    at = STAGES.index(router)
+    permitted_ones, looked_at = narrowed(situation, gathered, STAGES[:at])
+    by_message = _routed(situation, permitted_ones)
+    needed = [each for each in permitted_ones if each.spec.name not in by_message.dropped]
+    kept, over = narrowed(situation, needed, STAGES[at + 1 :])
+    unrouted = [each for each in permitted_ones if each.spec.name not in by_message.extra]
+    everything = narrowed(situation, unrouted, STAGES[at + 1 :])[0] if by_message.dropped else kept
+    all_tools = counted_for(_readable(everything), situation.model)
+    record = by_message.record
+    if record:
+        record = {**record, "all_tokens": sum(tool.tokens for tool in all_tools)}
     tools = counted_for((each.spec for each in kept), situation.model)
-    found = Selection(tools, (*verdicts, *looked_at), situation.model.tokenizer.encoding)
+    verdicts = [*verdicts, *looked_at, *_verdicts_of(by_message), *over]
+    found = Selection(tools, tuple(verdicts), situation.model.tokenizer.encoding, all_tools, record)
     return _without_reader(found) if len(kept) == 1 and is_reader(kept[0].spec) else found
+
+
+def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
+    return routed(
+        situation.agent,
+        situation.message,
+        situation.routing,
+        candidates,
+        keeps_sent=situation.model.provider.keeps_routed_tools,
+    )
+
+
+def _verdicts_of(by_message: Routed) -> list[Verdict]:
+    kept = [Verdict(name, "router", True, reason) for name, reason in by_message.kept.items()]
+    return kept + [Verdict(name, "router", False, reason) for name, reason in by_message.dropped.items()]
+
+
+def _readable(candidates: Sequence[Candidate]) -> tuple[ToolSpec, ...]:
+    """Without the reader where nothing else is sent."""
+    return tuple(each.spec for each in candidates if len(candidates) > 1 or not is_reader(each.spec))
 
 
 def is_reader(spec: ToolSpec) -> bool:
@@ -121,9 +168,8 @@ def is_reader(spec: ToolSpec) -> bool:
 def _without_reader(selection: Selection) -> Selection:
     """Nothing is sent where nothing else is: there is no result that could be read."""
     why = Verdict(READ_RESULT, "gather", False, "no other tool is sent whose results it could read")
-    return replace(
-        selection, tools=(), verdicts=(*(each for each in selection.verdicts if each.tool != READ_RESULT), why)
-    )
+    verdicts = (*(each for each in selection.verdicts if each.tool != READ_RESULT), why)
+    return replace(selection, tools=(), verdicts=verdicts)
 
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
@@ -206,6 +252,11 @@ def _said_by(stage: str, layer: Layer | None, candidates: Sequence[Candidate]) -
     return [Verdict(name, stage, ruling.kept, f"{layer.title} {ruling.reason}") for name, ruling in found]
 
 
+def router(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What the message needs of the agent's own and the core tools."""
+    return _verdicts_of(_routed(situation, candidates))
+
+
 def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """The lowest ranked fall off. What stays keeps its place."""
     over = {each.spec.tool_id for each in sorted(candidates, key=limit_rank)[situation.model.tool_limit :]}
@@ -242,6 +293,7 @@ STAGES: tuple[Stage, ...] = (
     permitted,
     policy,
     provider_policy,
+    router,
     within_limit,
 )
 #: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.

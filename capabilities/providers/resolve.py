@@ -44,6 +44,8 @@ class ResolvedProvider:
     dialect_setting: str
     #: None where the row was read without it, as pages do: such a value shows a model, and cannot call it.
     api_key: str | None = field(default=None, repr=False)
+    #: Whether what routing sent stays in place for a session's later messages.
+    keeps_routed_tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,4 +201,5 @@ def resolve_provider(provider: Provider) -> ResolvedProvider:
         is_enabled=provider.is_enabled,
         dialect_setting=provider.dialect,
         api_key=provider.api_key if has_key else None,
+        keeps_routed_tools=provider.keeps_routed_tools,
     )

@@ -23,6 +23,7 @@ from sessions.loading.search import Hit, How, search_place
 from sessions.loading.writes import CATEGORY_REQUIRED, By
 from sessions.loop.continuations import continuations_of
 from sessions.loop.stored_results import stored_result
+from sessions.loop.wanted import COMES_WITH, NEXT_STEP
 from sessions.models import ChatSession, LoadSource
 from toolhub.tenants.models import Membership
 
@@ -179,14 +180,16 @@ def _categories(reading: LoadInputs) -> list[dict[str, Any]]:
 
 
 def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
-    """With how it is had: by waiting, where it is loaded already; where the tools never change, by `call_tool`, which
-    needs its parameters; else by loading what brings it."""
+    """With how it is had: by waiting, where it is loaded already or was left out for this message; where the tools
+    never change, by `call_tool`, which needs its parameters; else by loading what brings it."""
     spec, bundle = hit.candidate.spec, hit.candidate.bundle
     function = spec.definition["function"]
     told = {"name": spec.name, "description": function["description"], "score": hit.score}
     if hit.how == How.LOADED:
         when, words = loading.takes_effect(agent, by)
         return told | {"loaded": True, "takes_effect": when, "message": f"It is loaded, and {words}."}
+    if hit.how == How.LEFT_OUT:
+        return told | {COMES_WITH: NEXT_STEP, "message": "Call it then, by its name."}
     if hit.how == How.CATEGORY:
         return told | {"category": spec.category, "load_with": LOAD_CATEGORY}
     if agent.loading_mode != LoadingMode.CONSTANT:

@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from capabilities.models import LoadingMode, Tool, ToolVersion
 from capabilities.pipeline.candidates import Bundle, Candidate
+from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.routing.tool_search import Searched, search, words_of
@@ -28,6 +29,8 @@ class How(StrEnum):
 
     #: It is loaded, and comes later by itself.
     LOADED = "loaded"
+    #: The message did not call for it: it comes with the turn's next model call.
+    LEFT_OUT = "left_out"
     #: By a load of the toolkit or the tool that it comes with; where the tools never change, by `call_tool`.
     LOAD = "load"
     #: By a load of its whole category.
@@ -48,7 +51,9 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
     categories."""
     reading = read_place(place)
     found = {each.spec.name: (each, How.LOAD) for each in reading.to_search}
-    found |= {each.spec.name: (each, How.LOADED) for each in _not_yet_sent(reading, turn_id)}
+    is_left_out = How.LEFT_OUT if is_routed(place.agent) else How.LOADED
+    for each in _not_yet_sent(reading, turn_id):
+        found[each.spec.name] = (each, is_left_out if each.is_routable else How.LOADED)
     for each in _in_categories(reading, query):
         found.setdefault(each.spec.name, (each, How.CATEGORY))
     ranked = search(query, [_searched(each) for each, _ in found.values()], max_results)

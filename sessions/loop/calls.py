@@ -11,14 +11,16 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.candidates import Candidate
+from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.runtime_layers import in_force
 from capabilities.pipeline.specs import specs
-from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, narrowed
+from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, is_reader, narrowed
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
+from sessions.loop.wanted import COMES_WITH, NEXT_STEP
 from sessions.models import StepStatus, Turn
 from sessions.selection.queries import situation_of
 
@@ -78,6 +80,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
         return execution.inactive(name)
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
+    if _is_unread(known[0], reading):
+        return _left_out(name)
     if found is not None and found.spec.tool_id in reading.usable:
         needs_set_up = None if found.spec.is_ready else execution.refusal(turn, found.spec)
         return needs_set_up or _not_yet(found, reading)
@@ -109,12 +113,27 @@ def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
     name, bundle = found.spec.name, found.bundle
     if reading.place.agent.loading_mode == LoadingMode.CONSTANT:
         return _loadable(name, f"{name} is not called directly. Call it with {CALL_TOOL}.", call_with=CALL_TOOL)
+    if found.is_routable and is_routed(reading.place.agent):
+        return _left_out(name)
     if bundle is None or bundle in reading.holdings.bundles:
         when = "your next step" if reading.place.agent.loading_mode == LoadingMode.SAME_RUN else "the next message"
         return _loadable(name, f"{name} is loaded, but not available before {when}.")
     return _loadable(
         name, f"{name} is not loaded. Call {LOAD_TOOLS} with toolkit {bundle.name} first.", toolkit=bundle.name
     )
+
+
+def _is_unread(spec: ToolSpec, reading: LoadInputs) -> bool:
+    """Whether it is the tool that reads on in results, and was left out as the message called for no other tool."""
+    if not (is_reader(spec) and is_routed(reading.place.agent)):
+        return False
+    return spec.is_enabled and reading.permissions.decide(spec).allowed and not reading.why_not_sent(spec)
+
+
+def _left_out(name: str) -> Outcome:
+    """Routing left it out, and the model asks for it: it comes with the next model call."""
+    message = f"{name} was not sent with this message. It comes with {NEXT_STEP}: call it then."
+    return _loadable(name, message, **{COMES_WITH: NEXT_STEP})
 
 
 def _loadable(name: str, message: str, **more: Any) -> Outcome:

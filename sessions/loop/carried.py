@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.conf import settings
 
 from capabilities.models import LoadingMode
 from capabilities.pipeline.policies import policies_at
+from capabilities.pipeline.routing import Decided, integers
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.continuations import changes_in
+from sessions.loop.steps import Steps
+from sessions.loop.wanted import wanted_in
 from sessions.models import Step, StepKind, ToolSet, Turn, VerdictSet
 from sessions.selection.queries import Selection, select_tools
 from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
@@ -27,26 +31,35 @@ CONTINUATIONS_USED = (
 
 @dataclass(frozen=True)
 class Carried:
-    """A stored set of tools; the session's count of loads that it was selected at; the verdicts, where they are new;
-    whether the agent offers no tool at all, to whomever."""
+    """A stored set of tools; the session's count of loads that it was selected at; the verdicts, and what routing did,
+    where they are new; whether the agent offers no tool at all, to whomever."""
 
     tool_set: ToolSet
     load_count: int
     tool_ids: tuple[int, ...] | None = None
     verdict_set: VerdictSet | None = None
     is_pure_chat: bool = False
+    routing: Mapping[str, Any] = field(default_factory=dict)
+    #: Keys of the tools that the turn's messages called for so far; and tokens of all tools, had none been left out.
+    routed: tuple[int, ...] = ()
+    all_tool_tokens: int = 0
 
 
-def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
+def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     """What the next call carries. One query for a frozen set; a selection's for a new one."""
+    model_steps = steps.replies
     last = model_steps[-1] if model_steps else None
+    decided = _decided(model_steps, steps.calls)
     if last is None or last.tool_set is None:
-        return _selected(turn, held)
+        return _selected(turn, held, decided)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
-        return _selected(turn, held)
+        return _selected(turn, held, decided)
     if _has_other_policy(turn, last):
-        return _selected(turn, held)
-    frozen = Carried(last.tool_set, last.load_count)
+        return _selected(turn, held, decided)
+    if decided is not None and decided.wanted:
+        return _selected(turn, held, decided)
+    routed = _routed_ids(decided)
+    frozen = Carried(last.tool_set, last.load_count, routed=routed, all_tool_tokens=last.all_tool_tokens)
     if turn.agent.loading_mode != LoadingMode.SAME_RUN:
         return frozen
     turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
@@ -56,7 +69,22 @@ def carried_by(turn: Turn, held: Held, model_steps: Sequence[Step]) -> Carried:
         _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
         return frozen
     turn.has_loads = True
-    return _selected(turn, held)
+    return _selected(turn, held, decided)
+
+
+def _decided(replies: Sequence[Step], calls: Sequence[Step]) -> Decided | None:
+    """What routing decided with the turn's first call, and the names that calls asked for since the last selection."""
+    last = next((step for step in reversed(replies) if step.routing), None)
+    if last is None:
+        return None
+    since = [call for call in calls if call.round >= last.round]
+    return Decided(last.routing, wanted_in(since))
+
+
+def _routed_ids(decided: Decided | None) -> tuple[int, ...]:
+    if decided is None:
+        return ()
+    return (*integers(decided.record.get("kept")), *integers(decided.record.get("wanted")))
 
 
 def _has_other_policy(turn: Turn, last: Step) -> bool:
@@ -70,8 +98,8 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
     return before in of_providers or provider in of_providers
 
 
-def _selected(turn: Turn, held: Held) -> Carried:
-    selection = select_tools(turn)
+def _selected(turn: Turn, held: Held, decided: Decided | None) -> Carried:
+    selection = select_tools(turn, decided)
     if selection.stale or selection.new_initial:
         settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
@@ -82,8 +110,11 @@ def _selected(turn: Turn, held: Held) -> Carried:
         tool_set,
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
-        keep_verdicts(selection.verdicts, turn.organisation_id),
+        keep_verdicts(selection.lasting_verdicts, turn.organisation_id),
         is_pure_chat=not selection.verdicts,
+        routing=selection.routing,
+        routed=_routed_ids(Decided(selection.routing)),
+        all_tool_tokens=sum(tool.tokens for tool in selection.all_tools),
     )
 
 

@@ -6,7 +6,7 @@ one that differs counts as new from its first byte. Another model, and another d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +46,14 @@ def prefix_of(
     return Prefix(tools + sum(sizes), same, marks)
 
 
-def remembered(turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None) -> Prompt:
-    """What the session keeps of this call for the agent's next one: its marks, and the order of new tools. It is stored
-    with the reply; the turn's own session in memory has it at once."""
+def remembered(
+    turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None, routing: Mapping[str, Any] | None = None
+) -> Prompt:
+    """What the session keeps of this call for the agent's next one: its marks, the order of new tools, and what the
+    next turn is routed by. It is stored with the reply; the turn's own session in memory has it at once."""
     session, agent = turn.session, str(turn.agent_id)
-    session.last_prompt = {**_as_dict(session.last_prompt), agent: prefix.marks}
+    marks = {**prefix.marks, "routing": dict(routing)} if routing else prefix.marks
+    session.last_prompt = {**_as_dict(session.last_prompt), agent: marks}
     if tool_ids is not None:
         session.tool_order = {**_as_dict(session.tool_order), agent: list(tool_ids)}
     return Prompt(session.last_prompt, session.tool_order)

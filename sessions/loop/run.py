@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from capabilities.common.tokens import count_tokens
 from capabilities.kinds.builtin import display
+from capabilities.pipeline.routing import is_routed
 from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.prices import cost_of
@@ -39,6 +40,7 @@ from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
+from sessions.selection.routing import remembered_routing, routing_left
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
@@ -125,7 +127,7 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
                     continue  # a person answered meanwhile
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
-        carried = carried_by(turn, held, steps.replies)
+        carried = carried_by(turn, held, steps)
         try:
             reply = _ask_model(turn, held, carried, past, steps)
         except ModelError as error:
@@ -195,9 +197,11 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
         return {
             "started_at": started_at,
             "tool_set": tool_set,
-            "prompt": remembered(turn, prefix, carried.tool_ids),
+            "prompt": remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply)),
             "verdict_set": carried.verdict_set,
             "load_count": carried.load_count,
+            "routing": dict(carried.routing),
+            "all_tool_tokens": carried.all_tool_tokens,
             "prompt_bytes": prefix.prompt_bytes,
             "prefix_bytes": prefix.prefix_bytes,
             **_said(turn, talk, tool_set.tokens, reply, started_at),
@@ -215,6 +219,15 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
         if half is None or held.reason in ("draining", "lost"):
             raise
         raise HalfReply(stored(half)) from stopped
+
+
+def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, Any]:
+    """What the agent's next turn is routed by, where it is. A quick question changes nothing of it."""
+    if not is_routed(turn.agent):
+        return {}
+    if turn.without_tools:
+        return routing_left(turn.session, turn.agent_id)
+    return remembered_routing(turn, carried.routed, answer=reply.text, calls=[call.name for call in reply.calls])
 
 
 def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models import Agent, ToolVersion
+from capabilities.pipeline.routing import router_verdicts
 from capabilities.providers.resolve import ResolvedModel
 from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
@@ -371,9 +372,10 @@ class Step(TenantModel):
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
-        """Why each tool is or is not in the selection that this model call is the first round of; else nothing. One
-        query, unless `verdict_set` is at hand."""
-        return self.verdict_set.verdicts if self.verdict_set is not None else []
+        """Why each tool is or is not in the selection that this model call is the first round of; else nothing. What
+        its message left out is told last. One query, unless `verdict_set` is at hand."""
+        stored = self.verdict_set.verdicts if self.verdict_set is not None else []
+        return [*stored, *router_verdicts(self.routing, stored)]
 
     @property
     def result_for_model(self) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from capabilities.contract.loading import (
@@ -23,10 +23,12 @@ from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
+from capabilities.pipeline.routing import Decided, RoutingInputs, is_routed
 from capabilities.pipeline.stages import Situation, Verdict
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.holdings import Holdings, Load, holdings_of, offer_at_hand
+from sessions.selection.routing import routing_inputs
 from toolhub.tenants.models import Membership
 
 
@@ -41,10 +43,14 @@ class Selection(pipeline.Selection):
     load_count: int = 0
 
 
-def select_tools(turn: Turn) -> Selection:
+def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
-    there is, and one more where the organisation has policies; where this process has read the organisation at this
-    registry version two: the member's rights, and the loads. A quick question gets none, without a query."""
+    there is, one more where the organisation has policies, and one where the agent is routed; where this process has
+    read the organisation at this registry version two: the member's rights, and the loads. A quick question gets none,
+    without a query.
+
+    `decided` is what routing decided with the turn's first model call.
+    """
     if turn.without_tools:
         return Selection((), (), turn.model.tokenizer.encoding, load_count=turn.session.load_count)
     agent, at = turn.agent, turn.registry_version
@@ -52,24 +58,36 @@ def select_tools(turn: Turn) -> Selection:
     policies = policies_for(permissions, now)
     holdings = holdings_of(turn.session, agent, during=turn, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
+    routing = routing_inputs(turn.session, agent, offer, turn.message, at=now, decided=decided)
     return selected(
-        turn.session, agent, permissions, holdings, offer, turn.message, policies=policies, model=turn.model
+        turn.session,
+        agent,
+        permissions,
+        holdings,
+        offer,
+        turn.message,
+        policies=policies,
+        model=turn.model,
+        routing=routing,
     )
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
-    """The tools that a turn of this session would carry now. Queries as `select_tools`."""
+    """The tools that a turn of this session would carry now for this message; without one, all that it may carry.
+    Queries as `select_tools`."""
     agent = agent or session.agent
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
     policies = policies_for(permissions, at)
-    return selected(session, agent, permissions, holdings, offer, message, policies=policies)
+    routing = routing_inputs(session, agent, offer, message, at=at)
+    return selected(session, agent, permissions, holdings, offer, message, policies=policies, routing=routing)
 
 
-def starting_selection(member: Membership, agent: Agent) -> Selection:
-    """The tools that the first turn of a new session would carry for this member. Queries as `select_tools`."""
-    return selection_preview(new_session(member, agent), agent)
+def starting_selection(member: Membership, agent: Agent, message: str = "") -> Selection:
+    """The tools that the first turn of a new session would carry for this member, with this message; without one, all
+    that it may carry. Queries as `select_tools`."""
+    return selection_preview(new_session(member, agent), agent, message)
 
 
 def new_session(member: Membership, agent: Agent) -> ChatSession:
@@ -87,19 +105,22 @@ def selected(
     *,
     policies: Policies,
     model: ResolvedModel | None = None,
+    routing: RoutingInputs | None = None,
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
-    the provider. No query."""
+    the provider; without `routing`, no message leaves anything out. No query."""
     clashing = clashing_loads(holdings, offer.clashes)
     left_out = frozenset(load.bundle for load, _ in clashing)
     situation = situation_of(session, agent, permissions, message, left_out, policies=policies, model=model)
-    found = pipeline.select(situation, offer)
+    found = pipeline.select(replace(situation, routing=routing), offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
     return Selection(
         found.tools,
         found.verdicts,
         found.encoding,
+        found.all_tools,
+        found.routing,
         (*holdings.stale, *fallen, *useless_loads(holdings, gathered, found.verdicts, agent)),
         tuple(each.toolkit_id for each in holdings.new_initial if each.toolkit_id is not None),
         session.load_count,
@@ -136,8 +157,12 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 
 def meta_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
     """Which meta-tools are at the agent's hand: the ones that load others, where there is something to load; and the
-    one that reads on in results, which is sent with any other tool."""
-    return [*loading_tools(agent, holdings, permissions), READ_RESULT]
+    one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one that
+    finds what they left out is there too."""
+    names = loading_tools(agent, holdings, permissions)
+    if is_routed(agent) and SEARCH_TOOLS not in names:
+        names.append(SEARCH_TOOLS)
+    return [*names, READ_RESULT]
 
 
 def loading_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:

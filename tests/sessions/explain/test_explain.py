@@ -32,7 +32,7 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from capabilities.pipeline.stages import STAGES, permitted, within_limit
+from capabilities.pipeline.stages import STAGES, permitted, router, within_limit
 from sessions.explain.fixes import fix
 from sessions.explain.reasons import ALONE, POLICIES, TOOLS_A_PAGE, Asked, Reasons
 from sessions.explain.reasons import STAGES as ANSWERED
@@ -74,7 +74,7 @@ def explained(session: ChatSession, **asked: Any) -> Explanation:
 
 
 def test_every_stage_of_the_selection_has_a_column() -> None:
-    assert (*ALONE.values(), permitted, *POLICIES.values(), within_limit) == STAGES
+    assert (*ALONE.values(), permitted, *POLICIES.values(), router, within_limit) == STAGES
 
 
 # -- Random worlds ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""What a session gives to routing: what was said and sent before the message, and what a turn decided already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from capabilities.common.text import storable
+from capabilities.models import Agent
+from capabilities.pipeline.candidates import Offer
+from capabilities.pipeline.routing import Before, Decided, RoutingInputs, integers, is_routed, keywords_at
+from sessions.models import ChatSession, Turn
+
+#: Messages that are kept, and the characters of each; of an answer, the end.
+MESSAGES = 2
+MESSAGE_CHARACTERS = 1_000
+ANSWER_CHARACTERS = 2_000
+#: Names of calls that are kept.
+OPEN_CALLS = 20
+#: Where in the end of an answer a question mark says that something was asked.
+QUESTION_CHARACTERS = 300
+
+
+def routing_inputs(
+    session: ChatSession, agent: Agent, offer: Offer, message: str, *, at: int | None, decided: Decided | None = None
+) -> RoutingInputs | None:
+    """What the message is routed by; None where nothing was said, or messages decide nothing for this agent.
+
+    One query, none where the keywords were read before `at` this registry version of the organisation.
+    """
+    if not is_routed(agent) or not (message or decided):
+        return None
+    keywords = keywords_at(agent.organisation_id, at)
+    return RoutingInputs(offer.routable, keywords, before_of(session, agent), decided)
+
+
+def before_of(session: ChatSession, agent: Agent) -> Before:
+    """What this agent's last turn in the session left; a stored value that is none of ours counts as nothing."""
+    stored = routing_left(session, agent.pk)
+    return Before(
+        _texts(stored.get("messages")),
+        str(stored.get("answer", "")),
+        tuple(integers(stored.get("sent"))),
+        _texts(stored.get("open_calls")),
+        stored.get("unfinished") is True,
+    )
+
+
+def routing_left(session: ChatSession, agent_id: int) -> dict[str, Any]:
+    """What the session keeps for this agent's routing, as it is stored."""
+    marks = session.last_prompt.get(str(agent_id)) if isinstance(session.last_prompt, dict) else None
+    stored = marks.get("routing") if isinstance(marks, dict) else None
+    return stored if isinstance(stored, dict) else {}
+
+
+def remembered_routing(turn: Turn, sent: Sequence[int], *, answer: str, calls: Iterable[str]) -> dict[str, Any]:
+    """What a turn's model call leaves for the agent's next turn; a later call of the turn puts it in its place.
+
+    `sent` are the keys of what routing sent, `answer` and `calls` the model's words and the tools that it called.
+    """
+    last = routing_left(turn.session, turn.agent_id)
+    earlier = _texts(last.get("messages"))
+    if last.get("turn") == turn.seq:
+        earlier = earlier[1:]
+    open_calls = [storable(name, 64) for name in dict.fromkeys(calls)][:OPEN_CALLS]
+    return {
+        "turn": turn.seq,
+        "messages": [storable(turn.message[:MESSAGE_CHARACTERS]), *earlier[: MESSAGES - 1]],
+        "answer": storable(answer[-ANSWER_CHARACTERS:]),
+        "sent": list(sent),
+        "open_calls": open_calls,
+        "unfinished": bool(open_calls) or (bool(sent) and "?" in answer[-QUESTION_CHARACTERS:]),
+    }
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
