@@ -114,6 +114,7 @@ ROOMS = {
         "models",
         "access",
         "turns",
+        "rollups",
         "selection",
         "loading",
         "loop",
@@ -121,7 +122,7 @@ ROOMS = {
         "chats",
         "connections hook_trials schedules trial",
         "worker",
-        "explain previews",
+        "explain previews usage",
         "apps audit_targets builtin templatetags urls",
     ),
 }

@@ -18,6 +18,10 @@ from toolhub.tenants.models import Membership, Right
 
 #: How long a lesson stays before its opposite is kept: a provider that contradicts itself changes nothing for long.
 SETTLED_AFTER = timedelta(hours=1)
+#: Calls that what was learned before weighs like at most: a provider that changes its tokenizer is followed.
+MOST_WEIGHT = 200
+#: A factor outside these is a count of something else.
+FACTOR_RANGE = (0.2, 5.0)
 
 
 def learn(model_id: UUID, lesson: Lesson) -> None:
@@ -64,3 +68,22 @@ def forget_lesson(model: LanguageModel, key: str, *, actor: Membership) -> None:
     model.learned = [lesson.as_json() for lesson in lessons if lesson.key != key]
     model.save(update_fields=["learned"])
     record("model.forget", model, actor=actor, before={"learned": gone.summary})
+
+
+@transaction.atomic
+def learn_token_factor(model_id: UUID, *, counted: int, reported: int, calls: int) -> None:
+    """Add to a model's factor the inputs of some calls, as we counted them and as its provider did. Three statements.
+
+    A measurement: it is not on record, and changes no registry version. Nothing happens where the model is gone.
+    """
+    ratio = reported / counted
+    if not FACTOR_RANGE[0] <= ratio <= FACTOR_RANGE[1]:
+        return
+    model = LanguageModel.objects.select_for_update().only("organisation_id", "token_factor", "token_samples")
+    known = model.filter(public_id=model_id).first()
+    if known is None:
+        return
+    weight = min(known.token_samples, MOST_WEIGHT)
+    known.token_factor = (known.token_factor * weight + ratio * calls) / (weight + calls)
+    known.token_samples += calls
+    known.save(update_fields=["token_factor", "token_samples"])

@@ -7,14 +7,15 @@ from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Count, Exists, OuterRef, Sum
+from django.db.models import Count, Exists, OuterRef, Q, Sum
 from django.db.models.functions import Now
 
 from capabilities.models import Agent
 from sessions.access import Ending, may_delete
 from sessions.loading.writes import share_loads
-from sessions.models import KEPT, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
+from sessions.models import KEPT, NOT_ROLLED_UP, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
 from sessions.turns.endings import stop_turn
+from sessions.turns.fencing import from_now
 from sessions.turns.sweeping import Backoff, each_item
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
@@ -22,6 +23,8 @@ from toolhub.tenants.scope import system_scope
 
 #: Deleted sessions whose rows one sweep removes.
 AT_ONCE = 20
+#: Seconds that they wait at most for their usage to be added to the hourly sums.
+WAIT_FOR_USAGE = 24 * 3600
 removal_backoff = Backoff("removing a deleted session")
 
 
@@ -90,10 +93,17 @@ def open_turns(sessions: Sequence[UUID]) -> list[UUID]:
 
 
 def remove_deleted() -> None:
-    """Remove the rows of deleted sessions in which no turn is open any more; some at a time. Safe in any worker."""
-    is_open = Turn.objects.filter(session=OuterRef("pk"), status__in=OPEN_STATUSES)
+    """Remove the rows of deleted sessions in which no turn is open any more, and whose usage stands in the hourly sums;
+    some at a time. Safe in any worker.
+
+    Usage that cannot be added delays it by a day at most.
+    """
+    of_session = Turn.objects.filter(session=OuterRef("pk"))
+    is_open = of_session.filter(status__in=OPEN_STATUSES)
+    is_uncounted = Q(Exists(of_session.filter(NOT_ROLLED_UP))) & Q(deleted_at__gt=from_now(-WAIT_FOR_USAGE))
     with system_scope():
-        found = ChatSession.objects.filter(~KEPT).exclude(Exists(is_open)).exclude(pk__in=removal_backoff.paused())
+        found = ChatSession.objects.filter(~KEPT).exclude(Exists(is_open)).exclude(is_uncounted)
+        found = found.exclude(pk__in=removal_backoff.paused())
         # Those that agents opened first: they hang on a turn of the session above.
         found = found.order_by("-depth", "deleted_at", "pk")
         each_item(removal_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), _remove)

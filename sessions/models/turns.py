@@ -207,6 +207,9 @@ class Turn(TenantModel):
             models.Index(fields=["session", "seq"], condition=UNENDED, name="unended_turns_of_session"),
             models.Index(fields=["ended_at", "id"], condition=NOT_ROLLED_UP, name="turns_to_roll_up"),
             models.Index(
+                fields=["agent", "-ended_at"], condition=Q(ended_at__isnull=False), name="ended_turns_of_agent"
+            ),
+            models.Index(
                 fields=["organisation", "-claimed_at"],
                 condition=Q(claimed_at__isnull=False),
                 name="served_organisation",

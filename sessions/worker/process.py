@@ -28,6 +28,7 @@ from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, Turn, TurnStatus
+from sessions.rollups.sweep import roll_up
 from sessions.schedules import periodic
 from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
@@ -182,11 +183,11 @@ class Housekeeper:
             ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
 
     def sweep(self) -> None:
-        """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, and remove
-        what was deleted."""
+        """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, add what
+        ended turns used to the hourly sums, and remove what was deleted."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        each_step((reaping.reap, *clock, *calls, remove_deleted))
+        each_step((reaping.reap, *clock, *calls, roll_up, remove_deleted))
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""

@@ -9,6 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from sessions.chats.writes import delete_session, remove_deleted
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Step, StepKind, Turn, TurnStatus
+from sessions.rollups.sweep import roll_up
 from sessions.turns import accepting, ledger
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
@@ -203,6 +204,7 @@ def test_open_turns_are_stopped_first_and_the_rows_go_when_none_is_open(session:
         assert ChatSession.objects.filter(pk=session.pk).exists(), "a worker still runs one of its turns"
         Turn.objects.filter(pk=running.pk).update(status=TurnStatus.CANCELLED)
 
+    roll_up()
     remove_deleted()
     with system_scope():
         assert not ChatSession.objects.filter(pk=session.pk).exists()
