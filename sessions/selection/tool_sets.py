@@ -9,9 +9,10 @@ from capabilities.common.tokens import O200K
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.pipeline.stages import Selection, Verdict
 from sessions.models import ToolSet, VerdictSet
+from sessions.selection.schema_cache import Found, note
 
 #: Rows of tool sets are never changed, and stay as long as their organisation.
-_kept: Memory[ToolSet] = Memory(64)
+_kept: Memory[ToolSet] = Memory(256)
 
 
 def keep_tool_set(selection: Selection, organisation_id: int) -> ToolSet:
@@ -20,7 +21,16 @@ def keep_tool_set(selection: Selection, organisation_id: int) -> ToolSet:
     version_ids = [tool.version_id for tool in selection.tools]
     beside = [each for each in (selection.overrides, _other_encoding(selection)) if each]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
-    return _kept.get((organisation_id, key), lambda: _stored(selection, organisation_id, key))
+    found = Found.HERE
+
+    def stored() -> ToolSet:
+        nonlocal found
+        tool_set, found = _stored(selection, organisation_id, key)
+        return tool_set
+
+    tool_set = _kept.get((organisation_id, key), stored)
+    note(organisation_id, found)
+    return tool_set
 
 
 def _other_encoding(selection: Selection) -> str:
@@ -28,9 +38,9 @@ def _other_encoding(selection: Selection) -> str:
     return "" if selection.encoding == O200K else selection.encoding
 
 
-def _stored(selection: Selection, organisation_id: int, key: str) -> ToolSet:
+def _stored(selection: Selection, organisation_id: int, key: str) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
-    found, _ = ToolSet.objects.get_or_create(
+    tool_set, is_new = ToolSet.objects.get_or_create(
         organisation_id=organisation_id,
         key=key,
         defaults={
@@ -42,7 +52,7 @@ def _stored(selection: Selection, organisation_id: int, key: str) -> ToolSet:
             "instructions": selection.instructions,
         },
     )
-    return found
+    return tool_set, Found.NOWHERE if is_new else Found.STORED
 
 
 #: Rows of verdicts are never changed either.

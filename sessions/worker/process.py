@@ -24,12 +24,14 @@ from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from capabilities.common.tokens import make_table
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, Turn, TurnStatus
 from sessions.rollups.sweep import roll_up
 from sessions.schedules import periodic
+from sessions.selection import schema_cache
 from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
@@ -187,7 +189,7 @@ class Housekeeper:
         ended turns used to the hourly sums, and remove what was deleted."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        each_step((reaping.reap, *clock, *calls, roll_up, remove_deleted))
+        each_step((reaping.reap, *clock, *calls, roll_up, remove_deleted, schema_cache.pass_on))
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
@@ -291,6 +293,8 @@ def begin(**_: object) -> None:
     global _housekeeper
     _housekeeper = Housekeeper()
     _housekeeper.start()
+    # It takes half a second, which the first turn would wait for.
+    threading.Thread(target=make_table, name="tokens", daemon=True).start()
 
 
 @signals.worker_shutting_down.connect
