@@ -13,13 +13,13 @@ from operator import itemgetter
 from django.db.models import F, IntegerField, Q, Value
 from django.db.models.functions import Cast, Left, Now
 
-from capabilities.catalogue.tools.search import by_match, matching
 from capabilities.contract.permission import Decision, Rights
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
+from capabilities.pipeline.tool_index import search_names
 from capabilities.services.writes import service_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
@@ -35,8 +35,6 @@ LINE_CHARS = 160
 NAMED = 3
 #: `stopped`: the agent has it or could load it, and something keeps it back; `not_offered`: it has no way to it.
 STATES = ("sent", "loadable", "stopped", "not_offered")
-#: Kinds of matches with a query, as `by_match` numbers them.
-MATCHES = 3
 #: Tools that are kept back, of which it is asked whether one change would do.
 NEARLY_LOOKED_AT = 500
 
@@ -156,19 +154,25 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
 
 def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
-    """What is sent comes first, then what one change lets through, what is offered, and the rest. Two queries: the
-    names in their order, then the tools of the page."""
-    tools = matching(Tool.objects.filter(current_version__isnull=False), asked.q)
+    """What is sent comes first, then what one change lets through, what is offered, and the rest; in each part, what
+    the words find best. Before all of these, the tool whose name they are. Two queries: the names, then the tools of
+    the page; one more for words, as `search_names` sends them."""
+    tools = Tool.objects.filter(current_version__isnull=False)
     if asked.tool:
         tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
-    names = tools.annotate(match=by_match(asked.q)).values_list("pk", "name", "match")
+    places = {name: place for place, name in enumerate(search_names(asked.q))}
+    exact = "_".join(asked.q.casefold().split())
     group_of = _groups(inputs)
+
+    def place_of(key: int, name: str) -> int:
+        return 0 if name.casefold() == exact else 1 + group_of(key) * (len(places) or 1) + places.get(name, 0)
+
     found = sorted(
-        (group_of(key) * MATCHES + match, name, key)
-        for key, name, match in names
-        if not asked.state or asked.state == _state_of(inputs, key)
+        (place_of(key, name), name, key)
+        for key, name in tools.values_list("pk", "name")
+        if (name in places or not asked.q.strip()) and (not asked.state or asked.state == _state_of(inputs, key))
     )
     page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
     keys = [key for _, _, key in page.rows]

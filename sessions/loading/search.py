@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
-from operator import or_
 from uuid import UUID
-
-from django.db.models import Q
 
 from capabilities.models import LoadingMode, Tool, ToolVersion
 from capabilities.pipeline.candidates import Bundle, Candidate
 from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
-from capabilities.routing.tool_search import Searched, search, words_of
+from capabilities.pipeline.tool_index import search_names
+from capabilities.routing.tool_search import Searched, score_of, words_of
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.models import Step, StepKind
 from sessions.selection.holdings import offer_at_hand
 from sessions.selection.queries import meta_tools, selected, situation_of
+
+#: Of the tools that the words find, those that are looked up in categories.
+MOST_IN_CATEGORIES = 200
 
 
 class How(StrEnum):
@@ -47,8 +47,8 @@ class Hit:
 
 
 def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID | None) -> list[Hit]:
-    """The best matches first, at most `max_results`. Three queries; three more in a turn, one for who may load whole
-    categories."""
+    """The best matches first, at most `max_results`. Three queries and those of `search_names`; three more in a turn,
+    one for who may load whole categories."""
     reading = read_place(place)
     found = {each.spec.name: (each, How.LOAD) for each in reading.to_search}
     is_left_out = How.LEFT_OUT if is_routed(place.agent) else How.LOADED
@@ -56,8 +56,18 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
         found[each.spec.name] = (each, is_left_out if each.is_routable else How.LOADED)
     for each in _in_categories(reading, query):
         found.setdefault(each.spec.name, (each, How.CATEGORY))
-    ranked = search(query, [_searched(each) for each, _ in found.values()], max_results)
-    return [Hit(found[each.name][0], each.score, found[each.name][1]) for each in ranked]
+    ranked = _ranked(query, {name: each for name, (each, _) in found.items()})[:max_results]
+    return [Hit(found[name][0], score_of(query, _searched(found[name][0])), found[name][1]) for name in ranked]
+
+
+def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
+    """Their names as the catalogue's search ranks them; then those that only the name of what they come with finds."""
+    names = [name for name in search_names(query, floor=0) if name in candidates]
+    bundles = {each.bundle.name for each in candidates.values() if each.bundle}
+    words = set(words_of(query))
+    meant = {name for name in bundles if words.intersection(words_of(name))}
+    named = {name for name, each in candidates.items() if each.bundle and each.bundle.name in meant}
+    return [*names, *sorted(named.difference(names))]
 
 
 def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candidate]:
@@ -77,16 +87,13 @@ def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candida
 
 
 def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
-    """Tools that hold a word of the query, in categories that the member may load here, as far as the member may use
-    them."""
+    """Tools that the query finds in categories that the member may load here, as far as the member may use them."""
     place, permissions = reading.place, reading.permissions
-    words = words_of(query)
-    if not words or not reading.loads_categories:
+    names = search_names(query, floor=0)[:MOST_IN_CATEGORIES] if reading.loads_categories else ()
+    if not names:
         return []
-    fields = ("name", "category__name", "current_version__description")
-    named = reduce(or_, (Q(**{f"{field}__icontains": word}) for field in fields for word in words))
     categories = loadable_categories(place.agent, permissions.loads).order_by()
-    tools = specs(Tool.objects.filter(named, category__in=categories))
+    tools = specs(Tool.objects.filter(name__in=names, category__in=categories))
     candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
     situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
     usable, _ = narrowed(situation, candidates, LOADABLE_STAGES)

@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 from capabilities.access.roles.writes import Rule
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.models import Category, Effect, Role, RoleMode, RoleRule, Tool
+from capabilities.pipeline.tool_index import search_names
 from toolhub.tenants.models import Reach
 
 ROLES_AT_ONCE = 6
@@ -24,6 +25,8 @@ ROLES_AT_ONCE = 6
 TOOLS_OF_CATEGORY = 100
 TOOLS_A_PAGE = 125
 TOOLS_FOUND = 100
+#: The best ones of those that the words find, which are looked for.
+TOOLS_SEARCHED = 1_000
 CATEGORIES_A_PAGE = 50
 
 KINDS = {"c": "category", "t": "tool"}
@@ -213,14 +216,14 @@ def matrix_rows(
     only: str = "",
 ) -> MatrixPage:
     """A page of categories with their cells, those asked for with their tools; `only` for one of them. Three queries,
-    one more for a page that does not begin at the first.
+    one more for a page that does not begin at the first; for words those of `search_names` besides.
 
     `locked_roles`: why a role may not be changed, by its key.
     """
     categories, behind = _categories(asked, only)
     tools = Tool.objects.order_by("name")
     if asked.q:
-        tools = tools.filter(name__icontains=asked.q)
+        tools = tools.filter(name__in=search_names(asked.q)[:TOOLS_SEARCHED])
     elif not asked.is_all_open:
         tools = tools.filter(category__name__in=asked.opened)
     tools = tools.filter(category__in=[each.pk for each in categories])
@@ -257,7 +260,7 @@ def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
     if only:
         return list(categories.filter(name=only)), ""
     if asked.q:
-        found = Tool.objects.filter(name__icontains=asked.q).values("category")
+        found = Tool.objects.filter(name__in=search_names(asked.q)[:TOOLS_SEARCHED]).values("category")
         categories = categories.filter(Q(title__icontains=asked.q) | Q(pk__in=found))
     first = Category.objects.filter(name=asked.behind).first() if asked.behind else None
     if first is not None:

@@ -18,7 +18,7 @@ from capabilities.catalogue.categories.writes import (
     move_tool,
 )
 from capabilities.catalogue.tools.queries import brought_by
-from capabilities.catalogue.tools.search import by_match, by_tokens, in_order, matching
+from capabilities.catalogue.tools.search import by_tokens, found_page, in_order
 from capabilities.catalogue.tools.writes import (
     MAX_BULK,
     MAX_INSTRUCTIONS,
@@ -40,6 +40,7 @@ from toolhub.tenants.paging import (
     MAX_PAGE,
     PAGE_PARAMETERS,
     begun,
+    cursor_of,
     integer_parameter,
     only_parameters,
     page,
@@ -122,11 +123,11 @@ class ToolList(APIView):
         summary="Tools",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("q", str, description="Only tools with every word, in name, description or category."),
+            OpenApiParameter("q", str, description="Only tools that these words find, as `search_tools` ranks them."),
             OpenApiParameter("category", str, description="Only tools of this category."),
             OpenApiParameter("agent", str, description="Only tools that this agent begins with, for whatever member."),
             OpenApiParameter(
-                "sort", str, description="`name`: those that `q` names first; `tokens`: most first.", enum=SORTS
+                "sort", str, description="`name`: what `q` finds best, then by name; `tokens`: most first.", enum=SORTS
             ),
         ],
         responses=paged(ToolOut),
@@ -139,16 +140,18 @@ class ToolList(APIView):
         q, sort = wanted.get("q", "")[:MAX_QUERY], wanted.get("sort", "name")
         if sort not in SORTS:
             raise ValidationError({"sort": f"It is one of {', '.join(SORTS)}."})
-        rows = matching(shown_tools(), q)
+        rows = shown_tools()
         if "category" in wanted:
             rows = rows.filter(category=_or_unknown("category", Category.objects.filter(name=wanted["category"][:64])))
         if "agent" in wanted:
             agents = Agent.objects.filter(slug=wanted["agent"][:64])
             rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
-        place = by_tokens() if sort == "tokens" else by_match(q)
-        found = begun(request, in_order(rows.annotate(place=place))).page(
-            limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
-        )
+        order = by_tokens() if sort == "tokens" else None
+        limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
+        if q.strip():
+            found = found_page(rows, q, order, after=cursor_of(request), limit=limit)
+        else:
+            found = begun(request, in_order(rows, order)).page(limit=limit)
         return Response({"results": [ToolOut(row).data for row in found.rows], "next": found.after or None})
 
 

@@ -11,11 +11,12 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Left
 from django.http import Http404
 
-from capabilities.catalogue.tools.search import by_match, in_order, matching
+from capabilities.catalogue.tools.search import found_page
 from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, shown_and_kept
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import Agent, AgentTool, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
 from capabilities.pipeline.candidates import candidates_for
+from capabilities.pipeline.tool_index import search_names
 from capabilities.services.writes import is_ready
 from toolhub.tenants.keyset import PAGE, Page
 
@@ -66,12 +67,12 @@ def tools_page(
     before: str = "",
     limit: int = PAGE,
 ) -> Page[Tool]:
-    """The tools that match, one page of them. One query; two more for an agent's.
+    """The tools that match, one page of them. Queries as `found_page`; two more for an agent's.
 
-    Every word of `q` is looked for in names, descriptions and categories; `state` is `on`, `off` or `set-up`; of an
-    agent, the tools that it brings. Without an `order`, those come first that the words name.
+    `q` is searched as `search_tools` does; `state` is `on`, `off` or `set-up`; of an agent, the tools that it brings.
+    Without an `order`, those come first that the words find best.
     """
-    tools = matching(shown_tools(), q)
+    tools = shown_tools()
     if category:
         tools = tools.filter(category__name=category)
     if state == "set-up":
@@ -80,8 +81,7 @@ def tools_page(
         tools = tools.filter(is_enabled=state == "on")
     if agent is not None:
         tools = tools.filter(pk__in=brought_by(agent))
-    tools = tools.annotate(place=by_match(q) if order is None else order)
-    return in_order(tools).page(after, before, limit=limit)
+    return found_page(tools, q, order, after=after, before=before, limit=limit)
 
 
 def brought_by(agent: Agent) -> set[int]:
@@ -140,22 +140,22 @@ def _agents_with(tool: Tool) -> QuerySet[Agent]:
 
 
 def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:
-    """The first tools in which every word stands, those first that they name. One query."""
-    tools = _searched(search).exclude(name__in=list(without)).select_related("category", "current_version")
+    """The first tools that the words find, the best of them first. Queries as `found_page`."""
+    tools = _of_group(search).exclude(name__in=list(without)).select_related("category", "current_version")
     tools = tools.defer("current_version__wire", "current_version__parameters", "current_version__description")
-    return in_order(tools.annotate(place=by_match(search.q))).page(limit=SHOWN)
+    return found_page(tools, search.q, limit=SHOWN)
 
 
 def names_found(names: Collection[str], search: Search) -> set[str] | None:
-    """Those of these tools that a search finds; None where nothing is searched. One query."""
+    """Those of these tools that a search finds; None where nothing is searched. Two queries."""
     if not search:
         return None
-    return set(_searched(search).filter(name__in=list(names)).values_list("name", flat=True))
+    of_group = set(_of_group(search).filter(name__in=list(names)).values_list("name", flat=True))
+    return of_group.intersection(search_names(search.q)) if search.q else of_group
 
 
-def _searched(search: Search) -> QuerySet[Tool]:
-    tools = matching(Tool.objects.all(), search.q)
-    return tools.filter(category__name=search.group) if search.group else tools
+def _of_group(search: Search) -> QuerySet[Tool]:
+    return Tool.objects.filter(category__name=search.group) if search.group else Tool.objects.all()
 
 
 def tool_groups() -> list[Group]:

@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from operator import itemgetter
 
-from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models import F, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from capabilities.models import Tool
-from toolhub.tenants.keyset import Keyset
+from capabilities.pipeline.tool_index import search_names
+from toolhub.tenants.keyset import PAGE, Keyset, Page, page_of_sorted
 
-#: Words of a query that are looked for.
-MAX_WORDS = 8
-
-Row = TypeVar("Row")
-
-
-def words_of(q: str) -> list[str]:
-    return q.split()[:MAX_WORDS]
-
-
-def matching(tools: QuerySet[Tool], q: str) -> QuerySet[Tool]:
-    """The tools in which every word of `q` stands: in the name, the description or the category."""
-    for word in words_of(q):
-        tools = tools.filter(
-            Q(name__icontains=word)
-            | Q(current_version__description__icontains=word)
-            | Q(category__name__icontains=word)
-            | Q(category__title__icontains=word)
-        )
-    return tools
-
-
-def by_match(q: str) -> Combinable:
-    """0 for the tool of that name, 1 where all words stand in the name, 2 for the others; 0 for all without a word."""
-    words = words_of(q)
-    if not words:
-        return Value(0)
-    in_name = Q()
-    for word in words:
-        in_name &= Q(name__icontains=word)
-    return Case(
-        When(name__iexact="_".join(words), then=Value(0)),
-        When(in_name, then=Value(1)),
-        default=Value(2),
-        output_field=IntegerField(),
-    )
+#: Tools that are found, up to which the database is asked for them by name.
+MOST_NAMED = 1_000
 
 
 def by_tokens() -> Combinable:
@@ -54,7 +21,35 @@ def by_tokens() -> Combinable:
     return Value(0) - Coalesce(F("current_version__tokens"), Value(0))
 
 
-def in_order(tools: QuerySet[Tool, Row]) -> Keyset[Row]:
-    """These tools by the number that they are annotated with as `place`, and by name among those of one number. Rows
-    that are no tools have `name` and `place` among their columns."""
-    return Keyset(tools, ("place", "name"))
+def found_page(
+    tools: QuerySet[Tool],
+    q: str,
+    order: Combinable | None = None,
+    *,
+    after: str = "",
+    before: str = "",
+    limit: int = PAGE,
+) -> Page[Tool]:
+    """Those of these tools that the words of `q` find, one page of them: the best first, or in another order, and by
+    name among those of one place. Without words all of them, in one query.
+
+    With words three queries, two more where the catalogue has changed: its version, the names, and the page.
+    """
+    if not q.strip():
+        return in_order(tools, order).page(after, before, limit=limit)
+    places = {name: place for place, name in enumerate(search_names(q))}
+    among = tools.filter(name__in=list(places)) if len(places) <= MOST_NAMED else tools
+    if order is None:
+        names = among.order_by().values_list("name", flat=True)
+        rows = [(places[name], name) for name in names if name in places]
+    else:
+        placed = among.order_by().annotate(place=order).values_list("place", "name")
+        rows = [(place, name) for place, name in placed if name in places]
+    page = page_of_sorted(sorted(rows), itemgetter(0, 1), after, before, limit=limit)
+    by_name = {tool.name: tool for tool in tools.filter(name__in=[name for _, name in page.rows])}
+    return Page([by_name[name] for _, name in page.rows if name in by_name], page.after, page.before)
+
+
+def in_order(tools: QuerySet[Tool], order: Combinable | None) -> Keyset[Tool]:
+    """These tools by a number that is annotated as `place`, and by name among those of one number."""
+    return Keyset(tools.annotate(place=Value(0) if order is None else order), ("place", "name"))
