@@ -16,7 +16,9 @@ from rest_framework.views import APIView
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
+    MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
+    MIN_ROUTING_TOKENS,
     AgentContent,
     agent_content,
     create_agent,
@@ -25,7 +27,16 @@ from capabilities.agents.writes import (
 )
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
-from capabilities.models import Agent, AgentScope, AgentTool, AgentToolkit, LanguageModel, LoadingMode, Provider
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    AgentTool,
+    AgentToolkit,
+    LanguageModel,
+    LoadingMode,
+    Provider,
+    RoutingMode,
+)
 from capabilities.providers.api import CallsIn, CallsOut
 from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.api import api_member, checked, paged, unknown
@@ -46,10 +57,13 @@ class AgentOut(CallsOut):
     starts_with_core = serializers.BooleanField()
     tools = serializers.SerializerMethodField(help_text="Its own, in their order, beside the core categories.")
     deferred_tools = serializers.SerializerMethodField(help_text="Of its own, those that are not sent unless loaded.")
+    pinned_tools = serializers.SerializerMethodField(help_text="Of its own, those that routing never leaves out.")
     allowed_toolkits = serializers.SerializerMethodField(help_text="What its sessions may load, in their order.")
     initial_toolkits = serializers.SerializerMethodField(help_text="Of the allowed, those that are always loaded.")
     loading_mode = serializers.CharField()
     scope = serializers.CharField()
+    routing_mode = serializers.ChoiceField(choices=RoutingMode.choices)
+    routing_tokens = serializers.IntegerField(allow_null=True)
     max_rounds = serializers.IntegerField(allow_null=True)
     is_enabled = serializers.BooleanField()
 
@@ -64,6 +78,9 @@ class AgentOut(CallsOut):
 
     def get_deferred_tools(self, agent: Agent) -> list[str]:
         return [line.tool.name for line in agent.agent_tools.all() if line.is_deferred]
+
+    def get_pinned_tools(self, agent: Agent) -> list[str]:
+        return [line.tool.name for line in agent.agent_tools.all() if line.is_pinned]
 
     def get_allowed_toolkits(self, agent: Agent) -> list[str]:
         return [line.toolkit.name for line in agent.agent_toolkits.all()]
@@ -108,6 +125,12 @@ class AgentIn(CallsIn):
         default=list,
         help_text="Of its own, those that are not sent unless loaded by name.",
     )
+    pinned_tools = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        max_length=MAX_OWN_TOOLS,
+        default=list,
+        help_text="Of its own, those that are sent whatever the message.",
+    )
     allowed_toolkits = serializers.ListField(
         child=serializers.CharField(max_length=64),
         max_length=MAX_TOOLKITS,
@@ -127,6 +150,19 @@ class AgentIn(CallsIn):
         AgentScope.choices,
         default=AgentScope.ORGANISATION,
         help_text="`member`: no tool that acts with a credential that the organisation shares.",
+    )
+    routing_mode = serializers.ChoiceField(
+        RoutingMode.choices,
+        default=RoutingMode.OFF,
+        help_text="Which tools a message is sent with: all; those of the categories whose keywords stand in it; or "
+        "those that rank best for its words too. Where sent tools never change (`constant`), all.",
+    )
+    routing_tokens = serializers.IntegerField(
+        min_value=MIN_ROUTING_TOKENS,
+        max_value=MAX_ROUTING_TOKENS,
+        allow_null=True,
+        default=None,
+        help_text="Tokens of definitions that ranking fills; null: 1,000, or 2,500 above 300 tools.",
     )
     max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
     is_enabled = serializers.BooleanField(default=True)

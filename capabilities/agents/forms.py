@@ -11,15 +11,18 @@ from capabilities.agents.queries import PickedTool, PickedToolkit
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
+    MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
+    MIN_ROUTING_TOKENS,
     AgentContent,
     allowed_toolkits,
     deferred_tools,
     own_tools,
+    pinned_tools,
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
-from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode
+from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode, RoutingMode
 from capabilities.providers.forms import CallsForm
 from capabilities.providers.knobs import KNOBS
 from capabilities.providers.queries import models_by_name
@@ -38,6 +41,8 @@ FIELDS = (
     "starts_with_core",
     "loading_mode",
     "scope",
+    "routing_mode",
+    "routing_tokens",
     "is_enabled",
     *KNOBS,
 )
@@ -103,8 +108,33 @@ class AgentForm(CallsForm):
         label="Credentials",
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
+    routing_mode = forms.ChoiceField(
+        choices=[
+            (RoutingMode.OFF, "All of them: every message is sent with every tool"),
+            (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message"),
+            (
+                RoutingMode.HYBRID,
+                "Those that the message needs, by keywords and by the words of names and descriptions",
+            ),
+        ],
+        initial=RoutingMode.OFF,
+        required=False,
+        label="Tools that are sent with a message",
+        help_text="What is loaded, and pinned tools, are sent always. What a message does not bring the model finds "
+        "with search_tools, and gets with its next step. Where sent tools never change (above), all are sent.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    routing_tokens = forms.IntegerField(
+        required=False,
+        min_value=MIN_ROUTING_TOKENS,
+        max_value=MAX_ROUTING_TOKENS,
+        label="Tokens of tools for a message",
+        help_text="How many tokens of definitions are filled, the best tools first. Leave blank for 1,000, and 2,500 "
+        "where there are more than 300 tools.",
+    )
     tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
     deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
+    pinned_tools = NamesField("tool", MAX_OWN_TOOLS)
     allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
     initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
 
@@ -119,17 +149,20 @@ class AgentForm(CallsForm):
         if data is not None:
             self.own = in_places(data, "tools", MAX_OWN_TOOLS)
             self.deferred = set(data.getlist("deferred_tools"))
+            self.pinned = set(data.getlist("pinned_tools"))
             self.allowed = in_places(data, "allowed_toolkits", MAX_TOOLKITS, "toolkit-place-")
             self.initial_ones = set(data.getlist("initial_toolkits"))
         else:
             kits = allowed_toolkits(agent) if agent else {}
             self.own = tuple(own_tools(agent)) if agent else ()
             self.deferred = set(deferred_tools(agent)) if agent else set()
+            self.pinned = set(pinned_tools(agent)) if agent else set()
             self.allowed = tuple(kits)
             self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
 
     def tool_rows(self) -> Sequence[PickedTool]:
-        return [PickedTool(name, place, name in self.deferred) for place, name in enumerate(self.own, start=1)]
+        places = enumerate(self.own, start=1)
+        return [PickedTool(name, place, name in self.deferred, name in self.pinned) for place, name in places]
 
     def toolkit_rows(self) -> Sequence[PickedToolkit]:
         return [PickedToolkit(name, place, name in self.initial_ones) for place, name in enumerate(self.allowed, 1)]
@@ -147,10 +180,13 @@ class AgentForm(CallsForm):
             tools=self.own,
             # Who unticks a tool and leaves its “deferred” ticked means the tool.
             deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),
+            pinned_tools=tuple(name for name in data["pinned_tools"] if name in self.own),
             allowed_toolkits=self.allowed,
             initial_toolkits=data["initial_toolkits"],
             loading_mode=data["loading_mode"],
             scope=data["scope"],
+            routing_mode=data["routing_mode"] or RoutingMode.OFF,
+            routing_tokens=data["routing_tokens"],
             max_rounds=data["max_rounds"],
             is_enabled=data["is_enabled"],
             **self.calls(),

@@ -50,10 +50,12 @@ class PickedTool:
     name: str
     place: int
     is_deferred: bool
+    is_pinned: bool = False
 
     def fields(self) -> Fields:
-        deferred = [("deferred_tools", self.name)] if self.is_deferred else []
-        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *deferred]
+        ticked = [("deferred_tools", self.name)] if self.is_deferred else []
+        ticked += [("pinned_tools", self.name)] if self.is_pinned else []
+        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *ticked]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from capabilities.models import (
     ApprovalRule,
     LanguageModel,
     LoadingMode,
+    RoutingMode,
     Tool,
     Toolkit,
 )
@@ -36,6 +37,9 @@ TOGETHER = ("tools", "starts_with_core", "scope", "allowed_toolkits", "initial_t
 MAX_OWN_TOOLS = 1_000
 MAX_TOOLKITS = 500
 MAX_PROMPT = 100_000
+#: Tokens of definitions that routing may fill.
+MIN_ROUTING_TOKENS = 100
+MAX_ROUTING_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class AgentContent:
     its calls, leaves it to the model.
 
     `tools` are names, in the order they are sent; `deferred_tools` are those of them that are not sent before they are
-    loaded by name. `allowed_toolkits` are names in the order in which the initial ones of them are sent.
+    loaded by name, `pinned_tools` those that routing never leaves out. `allowed_toolkits` are names in the order in
+    which the initial ones of them are sent.
     """
 
     slug: str
@@ -55,10 +60,13 @@ class AgentContent:
     starts_with_core: bool = True
     tools: tuple[str, ...] | None = None
     deferred_tools: tuple[str, ...] | None = None
+    pinned_tools: tuple[str, ...] | None = None
     allowed_toolkits: tuple[str, ...] | None = None
     initial_toolkits: tuple[str, ...] | None = None
     loading_mode: str = LoadingMode.NEXT_REQUEST
     scope: str = AgentScope.ORGANISATION
+    routing_mode: str = RoutingMode.OFF
+    routing_tokens: int | None = None
     max_rounds: int | None = None
     is_enabled: bool = True
     #: Takes over where the model is overloaded, out of credit or gone.
@@ -81,6 +89,8 @@ COLUMNS = (
         "starts_with_core",
         "loading_mode",
         "scope",
+        "routing_mode",
+        "routing_tokens",
         "max_rounds",
     ),
     *("is_enabled", *KNOBS),
@@ -160,7 +170,12 @@ def own_tools(agent: Agent) -> list[str]:
 
 def deferred_tools(agent: Agent) -> list[str]:
     """Names of those of its own that are not sent before they are loaded. One query."""
-    return [name for name, is_deferred in _own_lines(agent).items() if is_deferred]
+    return [name for name, line in _own_lines(agent).items() if line.is_deferred]
+
+
+def pinned_tools(agent: Agent) -> list[str]:
+    """Names of those of its own that routing never leaves out. One query."""
+    return [name for name, line in _own_lines(agent).items() if line.is_pinned]
 
 
 def allowed_toolkits(agent: Agent) -> dict[str, bool]:
@@ -169,9 +184,18 @@ def allowed_toolkits(agent: Agent) -> dict[str, bool]:
     return dict(lines.values_list("toolkit__name", "is_initial"))
 
 
-def _own_lines(agent: Agent) -> dict[str, bool]:
+@dataclass(frozen=True)
+class OwnLine:
+    """What an agent says of one of its own tools."""
+
+    is_deferred: bool = False
+    is_pinned: bool = False
+
+
+def _own_lines(agent: Agent) -> dict[str, OwnLine]:
     lines = AgentTool.objects.filter(agent=agent).order_by("position", "tool__category__name", "tool__name")
-    return dict(lines.values_list("tool__name", "is_deferred"))
+    rows = lines.values_list("tool__name", "is_deferred", "is_pinned")
+    return {name: OwnLine(is_deferred, is_pinned) for name, is_deferred, is_pinned in rows}
 
 
 def _write(agent: Agent, content: AgentContent) -> None:
@@ -188,9 +212,14 @@ def _write(agent: Agent, content: AgentContent) -> None:
     for field, value, choices in (
         ("loading_mode", content.loading_mode, LoadingMode),
         ("scope", content.scope, AgentScope),
+        ("routing_mode", content.routing_mode, RoutingMode),
     ):
         if value not in choices.values:
             raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
+    tokens = content.routing_tokens
+    if tokens is not None and not MIN_ROUTING_TOKENS <= tokens <= MAX_ROUTING_TOKENS:
+        text = f"Give a whole number from {MIN_ROUTING_TOKENS} to {MAX_ROUTING_TOKENS:,}, or nothing."
+        raise ChangeRefused("routing_tokens", text)
     if agent.model_id != content.model.pk or any(getattr(agent, name) != getattr(content, name) for name in KNOBS):
         check_knobs(content, content.model.context_window)
     for name in COLUMNS:
@@ -200,7 +229,7 @@ def _write(agent: Agent, content: AgentContent) -> None:
 
 
 def _write_tools(agent: Agent, content: AgentContent) -> None:
-    """A tool that stays keeps whether it is deferred, unless the content says it."""
+    """A tool that stays keeps whether it is deferred or pinned, unless the content says it."""
     stored = _own_lines(agent)
     names = list(stored) if content.tools is None else list(dict.fromkeys(content.tools))
     if len(names) > MAX_OWN_TOOLS:
@@ -209,11 +238,15 @@ def _write_tools(agent: Agent, content: AgentContent) -> None:
     for name in names:
         if name not in keys:
             raise not_there("tools", "tool", name)
-    deferred = [name for name, is_deferred in stored.items() if is_deferred]
+    deferred = {name for name, line in stored.items() if line.is_deferred}
     if content.deferred_tools is not None:
-        deferred = list(content.deferred_tools)
-        _check_deferred(deferred, names)
-    wanted = {name: name in deferred for name in names}
+        deferred = set(content.deferred_tools)
+        _check_deferred(content.deferred_tools, names)
+    pinned = {name for name, line in stored.items() if line.is_pinned} - deferred
+    if content.pinned_tools is not None:
+        pinned = set(content.pinned_tools)
+        _check_pinned(content.pinned_tools, names, deferred)
+    wanted = {name: OwnLine(name in deferred, name in pinned) for name in names}
     if list(stored.items()) != list(wanted.items()):
         AgentTool.objects.filter(agent=agent).delete()
         AgentTool.objects.bulk_create(
@@ -222,9 +255,10 @@ def _write_tools(agent: Agent, content: AgentContent) -> None:
                 agent=agent,
                 tool_id=keys[name],
                 position=number,
-                is_deferred=is_deferred,
+                is_deferred=line.is_deferred,
+                is_pinned=line.is_pinned,
             )
-            for number, (name, is_deferred) in enumerate(wanted.items(), start=1)
+            for number, (name, line) in enumerate(wanted.items(), start=1)
         )
 
 
@@ -237,6 +271,16 @@ def _check_deferred(deferred: Sequence[str], names: Collection[str]) -> None:
     both = Toolkit.objects.filter(name__in=deferred).values_list("name", flat=True).first()
     if both is not None:
         raise ChangeRefused("deferred_tools", f"{both} is a toolkit too: loaded by its name, it would be that one.")
+
+
+def _check_pinned(pinned: Sequence[str], names: Collection[str], deferred: Collection[str]) -> None:
+    for name in pinned:
+        if name not in names:
+            if not Tool.objects.filter(name=name).exists():
+                raise not_there("pinned_tools", "tool", name)
+            raise ChangeRefused("pinned_tools", f"{name} is none of its own tools: only those can be pinned.")
+        if name in deferred:
+            raise ChangeRefused("pinned_tools", f"{name} is deferred: once it is loaded it is sent with each message.")
 
 
 def _write_toolkits(agent: Agent, content: AgentContent) -> None:
@@ -310,11 +354,14 @@ def _told(agent: Agent) -> dict[str, Any]:
         "fallback_model": str(agent.fallback_model) if agent.fallback_model else "",
         "starts_with_core": agent.starts_with_core,
         "tools": list(own),
-        "deferred_tools": [name for name, is_deferred in own.items() if is_deferred],
+        "deferred_tools": [name for name, line in own.items() if line.is_deferred],
+        "pinned_tools": [name for name, line in own.items() if line.is_pinned],
         "allowed_toolkits": list(toolkits),
         "initial_toolkits": [name for name, is_initial in toolkits.items() if is_initial],
         "loading_mode": str(agent.loading_mode),
         "scope": str(agent.scope),
+        "routing_mode": str(agent.routing_mode),
+        "routing_tokens": agent.routing_tokens,
         "max_rounds": agent.max_rounds,
         **{name: getattr(agent, name) for name in KNOBS},
         "is_enabled": agent.is_enabled,

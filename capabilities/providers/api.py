@@ -80,6 +80,7 @@ class ProviderOut(serializers.Serializer[Provider]):
     api_key = serializers.SerializerMethodField(help_text="Masked.")
     tool_limit = serializers.IntegerField()
     dialect = serializers.CharField()
+    keeps_routed_tools = serializers.BooleanField()
     is_enabled = serializers.BooleanField()
 
     def get_vendor(self, provider: Any) -> str:
@@ -103,6 +104,11 @@ class ProviderIn(serializers.Serializer[Any]):
         DIALECT_SETTINGS,
         default=AUTO,
         help_text="The API that its models are called with; `auto`: as is known of the vendor, and learned.",
+    )
+    keeps_routed_tools = serializers.BooleanField(
+        default=False,
+        help_text="Whether the tools that one message of a session needed stay for its later ones, so that the "
+        "provider's prompt cache holds.",
     )
     is_enabled = serializers.BooleanField(default=True)
 
@@ -210,7 +216,7 @@ class ProviderDetail(APIView):
         """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
-        fields = ("slug", "name", "base_url", "tool_limit", "dialect", "is_enabled")
+        fields = ("slug", "name", "base_url", "tool_limit", "dialect", "keeps_routed_tools", "is_enabled")
         body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
         with refusals():
             save_provider(provider, _provider_content(body), actor=member)

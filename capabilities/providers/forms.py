@@ -137,6 +137,11 @@ class ProviderForm(forms.Form):
         label="API that its models are called with",
         help_text=f"{DIALECT_HELP} A model can have its own.",
     )
+    keeps_routed_tools = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Keep the tools of earlier messages in a session, so that the provider’s prompt cache holds",
+    )
     model_name = forms.CharField(
         max_length=200,
         required=False,
@@ -178,6 +183,7 @@ class ProviderForm(forms.Form):
                 "base_url": provider.base_url,
                 "tool_limit": provider.tool_limit,
                 "dialect": provider.dialect,
+                "keeps_routed_tools": provider.keeps_routed_tools,
                 "is_enabled": provider.is_enabled,
             }
         elif vendor is not OTHER:
@@ -201,7 +207,7 @@ class ProviderForm(forms.Form):
     @property
     def shows_more(self) -> bool:
         """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
-        usual = {"tool_limit": "128", "dialect": AUTO}
+        usual = {"tool_limit": "128", "dialect": AUTO, "keeps_routed_tools": "False"}
         return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
 
     def clean_base_url(self) -> str:
@@ -233,6 +239,7 @@ class ProviderForm(forms.Form):
             is_enabled=data["is_enabled"],
             api_key=key,
             dialect=data["dialect"] or AUTO,
+            keeps_routed_tools=data["keeps_routed_tools"],
         )
 
 

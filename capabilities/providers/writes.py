@@ -48,6 +48,8 @@ class ProviderContent:
     is_enabled: bool = True
     api_key: str | None = None
     dialect: str = AUTO
+    #: Whether what routing sent stays in place for a session's later messages, for the sake of a prompt cache.
+    keeps_routed_tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,7 @@ def _write(provider: Provider, content: ProviderContent) -> None:
     _check_dialect(content.dialect)
     provider.name, provider.tool_limit, provider.dialect = content.name, content.tool_limit, content.dialect
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
+    provider.keeps_routed_tools = content.keeps_routed_tools
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
@@ -282,6 +285,7 @@ def _told(provider: Provider) -> dict[str, Any]:
         "base_url": provider.base_url,
         "tool_limit": provider.tool_limit,
         "dialect": provider.dialect,
+        "keeps_routed_tools": provider.keeps_routed_tools,
         "is_enabled": provider.is_enabled,
     }
 

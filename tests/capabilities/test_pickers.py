@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from capabilities.agents.writes import allowed_toolkits, deferred_tools, own_tools
+from capabilities.agents.writes import allowed_toolkits, deferred_tools, own_tools, pinned_tools
 from capabilities.common.picker import SHOWN
 from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitTool
 from capabilities.toolkits.writes import content_of
@@ -42,10 +42,18 @@ def tools(in_acme: Organisation) -> list[Tool]:
 
 @pytest.fixture
 def agent(in_acme: Organisation, tools: list[Tool]) -> Agent:
-    """It has every tool but one, the last one deferred, and may load more toolkits than a page shows."""
+    """It has every tool but one, the last one deferred, two pinned, and may load more toolkits than a page shows."""
     agent = make_agent(in_acme, slug="clerk")
+    pinned = (tools[0], tools[-2])
     AgentTool.objects.bulk_create(
-        AgentTool(organisation=in_acme, agent=agent, tool=tool, position=place, is_deferred=tool is tools[-1])
+        AgentTool(
+            organisation=in_acme,
+            agent=agent,
+            tool=tool,
+            position=place,
+            is_deferred=tool is tools[-1],
+            is_pinned=tool in pinned,
+        )
         for place, tool in enumerate(tools, start=1)
     )
     for number in range(SHOWN + 2):
@@ -112,6 +120,7 @@ def test_a_save_as_it_stands_changes_nothing_of_an_agent(as_alice: Client, agent
 
     assert own_tools(agent) == NAMES
     assert deferred_tools(agent) == [NAMES[-1]]
+    assert pinned_tools(agent) == [NAMES[0], NAMES[-2]]
     assert list(allowed_toolkits(agent)) == [f"kit_{number:03}" for number in range(SHOWN + 2)]
     assert [name for name, is_initial in allowed_toolkits(agent).items() if is_initial] == [f"kit_{SHOWN + 1:03}"]
 

@@ -12,6 +12,7 @@ from capabilities.agents.writes import (
     deferred_tools,
     delete_agent,
     own_tools,
+    pinned_tools,
     update_agent,
 )
 from capabilities.common.refused import ChangeRefused
@@ -250,6 +251,38 @@ def test_a_deferred_tool_that_stays_stays_deferred(alice: Membership, model: Lan
     update_agent(agent, content(model, tools=("gamma", "beta")), actor=alice)
 
     assert (own_tools(agent), deferred_tools(agent)) == (["gamma", "beta"], ["beta"])
+
+
+def test_an_own_tool_can_be_pinned_and_only_one_that_is_not_deferred(alice: Membership, model: LanguageModel) -> None:
+    agent = create_agent(content(model, tools=("alpha", "beta"), pinned_tools=("beta",)), actor=alice)
+
+    update_agent(agent, content(model, tools=("beta", "alpha")), actor=alice)
+
+    assert (own_tools(agent), pinned_tools(agent)) == (["beta", "alpha"], ["beta"])
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"pinned_tools": ("gamma",)}, "invalid"),
+        ({"pinned_tools": ("missing",)}, "unknown"),
+        ({"pinned_tools": ("beta",), "deferred_tools": ("beta",)}, "invalid"),
+    ]
+    for fields, code in wrong:
+        with pytest.raises(ChangeRefused) as refused:
+            update_agent(agent, content(model, **fields), actor=alice)
+        assert (refused.value.field, refused.value.code) == ("pinned_tools", code)
+
+
+def test_the_way_in_which_an_agent_is_routed_is_audited(alice: Membership, model: LanguageModel) -> None:
+    agent = create_agent(content(model, tools=("alpha",)), actor=alice)
+    routed = {"routing_mode": "hybrid", "routing_tokens": 600, "pinned_tools": ("alpha",)}
+
+    update_agent(agent, content(model, **routed), actor=alice)
+
+    entry = AuditEntry.objects.filter(action="agent.update").latest("pk")
+    assert [entry.before[name] for name in routed] == ["off", None, []]
+    assert [entry.after[name] for name in routed] == ["hybrid", 600, ["alpha"]]
+    for field, value in (("routing_mode", "sometimes"), ("routing_tokens", 99), ("routing_tokens", 100_001)):
+        with pytest.raises(ChangeRefused) as refused:
+            update_agent(agent, content(model, **{field: value}), actor=alice)
+        assert refused.value.field == field
 
 
 def test_mr_35_an_agent_for_the_member_alone_takes_no_tool_with_a_shared_credential(

@@ -417,6 +417,9 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "deferred_tools": ["aws_lambda"],
         "loading_mode": "same_run",
         "scope": "member",
+        "routing_mode": "hybrid",
+        "routing_tokens": 800,
+        "pinned_tools": [],
     }
 
     made = send(api, "POST", "agents", body | fields)
@@ -431,6 +434,9 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "deferred_tools": [],
         "loading_mode": "next_request",
         "scope": "organisation",
+        "routing_mode": "off",
+        "routing_tokens": None,
+        "pinned_tools": [],
     }
     wrong = {
         "allowed_toolkits": ["missing"],
@@ -438,6 +444,9 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "deferred_tools": ["missing"],
         "loading_mode": "sometimes",
         "scope": "nobody",
+        "routing_mode": "sometimes",
+        "routing_tokens": 1,
+        "pinned_tools": ["missing"],
     }
     for name, value in wrong.items():
         status, _, field = send(api, "PATCH", "agents/coder", {name: value}).error
