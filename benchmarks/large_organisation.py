@@ -43,6 +43,8 @@ from capabilities.records.kinds import kinds
 from capabilities.registry import registry
 from sessions.models import (
     Approval,
+    Budget,
+    BudgetPeriod,
     ChatSession,
     Consent,
     LoadedToolkit,
@@ -454,6 +456,8 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "approval_id": _first(Approval).public_id,
         "consent_id": _first(Consent).public_id,
         "rule_id": _first(ApprovalRule).public_id,
+        "budget_id": _first(Budget).public_id,
+        "period_id": _first(BudgetPeriod).public_id,
         "hook_id": _first(Hook).public_id,
         "profile": _first(PolicyProfile).name,
     }

@@ -7,12 +7,15 @@ from typing import Any
 
 from django.utils import timezone
 
+from capabilities.contract.budget_windows import span_of
 from capabilities.models import ApprovalRule, Hook, Policy, PolicyProfile, RuntimeConfig, Tool
-from sessions.models import Approval, Consent, Step, StepKind
+from sessions.models import Approval, Budget, BudgetPeriod, Consent, Step, StepKind
 from toolhub.tenants.models import Membership
 
 #: Rows of each kind that an operator writes, and calls that were asked for.
 RULES, ASKED = 50, 200
+#: Budgets, and weeks of windows that each member has of the first.
+BUDGETS, WEEKS = 100, 2
 
 
 def add_runtime_rows(member: Membership) -> None:
@@ -35,6 +38,23 @@ def add_runtime_rows(member: Membership) -> None:
         ApprovalRule(**own, name=f"rule-{n}", tool_pattern=f"no_tool_{n}", message="Why.") for n in range(RULES)
     )
     _ask(member, own)
+    _budgets(own)
+
+
+def _budgets(own: dict[str, Any]) -> None:
+    """As many as there may be, the first with a running window for each member, and for all of the last weeks."""
+    budgets = Budget.objects.bulk_create(
+        Budget(**own, name=f"budget {n:03}", scope="member" if n % 2 == 0 else "organisation", limit=10**12)
+        for n in range(BUDGETS)
+    )
+    day = span_of("day", "UTC", timezone.now())
+    keys = Membership.objects.filter(**own).values_list("pk", flat=True)
+    BudgetPeriod.objects.bulk_create(
+        BudgetPeriod(**own, budget=budgets[0], key=f"member:{key}", starts_at=day.starts_at - timedelta(days=back),
+                     ends_at=day.starts_at - timedelta(days=back - 1), measure="tokens", is_hard=True, limit=10**12,
+                     spent=1_000 * key)
+        for back in range(WEEKS * 7) for key in keys
+    )  # fmt: skip
 
 
 def _ask(member: Membership, own: dict[str, Any]) -> None:

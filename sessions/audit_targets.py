@@ -6,8 +6,8 @@ from django.db.models import QuerySet
 
 from sessions.access import visible_sessions, visible_to
 from sessions.approvals.queries import approvals_seen_by
-from sessions.models import Schedule, Turn
-from toolhub.tenants.models import Membership
+from sessions.models import Budget, Schedule, Turn
+from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.targets import add_target, rows_with_page
 
 
@@ -20,8 +20,13 @@ def _schedules(reader: Membership) -> QuerySet[Schedule]:
     return Schedule.objects.filter(membership=reader)
 
 
+def _budgets(reader: Membership) -> QuerySet[Budget]:
+    return Budget.objects.all()
+
+
 def add_targets() -> None:
     add_target("chatsession", rows_with_page(visible_sessions, "session_detail", "pk", key="pk"))
     add_target("turn", rows_with_page(_turns, "turn_detail", "pk", key="pk"))
     add_target("approval", rows_with_page(approvals_seen_by, "approval_detail", "public_id"))
+    add_target("budget", rows_with_page(_budgets, "budget_detail", "public_id", right=Right.BUDGETS))
     add_target("schedule", rows_with_page(_schedules, "schedule_update", "public_id"))

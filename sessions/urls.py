@@ -6,6 +6,7 @@ from django.urls import path, re_path
 
 from capabilities.urls import TOOL
 from sessions.approvals import views as approval_views
+from sessions.budgets import views as budget_views
 from sessions.chats import views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
@@ -45,6 +46,16 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/approve/", approval_views.approval_approve, name="approval_approve"),
     path("approvals/<uuid:approval_id>/deny/", approval_views.approval_deny, name="approval_deny"),
     path("approvals/<uuid:approval_id>/respond/", approval_views.approval_respond, name="approval_respond"),
+    path("budgets/", budget_views.budget_list, name="budget_list"),
+    path("budgets/mine/", budget_views.budget_mine, name="budget_mine"),
+    path("budgets/new/", budget_views.budget_create, name="budget_create"),
+    path("budgets/rules/", budget_views.budget_rules, name="budget_rules"),
+    path("budgets/<uuid:budget_id>/", budget_views.budget_detail, name="budget_detail"),
+    path("budgets/<uuid:budget_id>/edit/", budget_views.budget_update, name="budget_update"),
+    path("budgets/<uuid:budget_id>/switch/", budget_views.budget_switch, name="budget_switch"),
+    path("budgets/<uuid:budget_id>/delete/", budget_views.budget_delete, name="budget_delete"),
+    path("budgets/<uuid:budget_id>/windows/<uuid:period_id>/reset/", budget_views.budget_reset, name="budget_reset"),
+    path("budgets/<uuid:budget_id>/windows/<uuid:period_id>/top-up/", budget_views.budget_top_up, name="budget_top_up"),
     path("services/<str:service>/test/", connection_views.service_test, name="service_test"),
     path("providers/<slug:slug>/models/<uuid:model_id>/test/", connection_views.model_test, name="model_test"),
     path("providers/<slug:slug>/test/", connection_views.provider_test, name="provider_test"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +47,8 @@ from capabilities.registry import registry
 from capabilities.runtime_config import writes as runtime_config
 from capabilities.services import writes as services
 from capabilities.toolkits import writes as toolkits
+from sessions.budgets import writes as budgets
+from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants import access
 from toolhub.tenants.members import invitations, resets
 from toolhub.tenants.members import writes as members
@@ -56,7 +58,7 @@ from toolhub.tenants.tokens import writes as tokens
 T = TypeVar("T")
 
 #: Where writes of configuration are.
-ROOMS = ("capabilities", "toolhub/tenants")
+ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
@@ -96,6 +98,7 @@ NOT_IN_TABLE = {
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
+    "sessions.budgets.writes.switch_budget": "calls update_budget",
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
     "toolhub.tenants.access.revoke_token": "it only takes away; rank is checked",
@@ -193,6 +196,27 @@ class Dice:
         agents = [self.row(Agent).slug] if self.yes() else []
         entry = {"name": self.name(), "action": action, "settings": settings, "when": {"agents": agents}}
         return hooks.HookContent(entry, is_enabled=self.yes())
+
+    def budget_content(self) -> budgets.BudgetContent:
+        aims = [
+            ("organisation", ""),
+            ("role", self.row(Role).slug),
+            ("member", str(self.member().public_id)),
+            ("agent", self.row(Agent).slug),
+        ]
+        scope, target = self.one(aims)
+        return budgets.BudgetContent(self.name(), 1 + self.random.randrange(10**6), scope, target, is_hard=self.yes())
+
+    def budget(self) -> Budget:
+        """For good, of the whole organisation."""
+        found = {"scope": "organisation", "limit": 1_000, "window": "total"}
+        own = {"organisation_id": self.actor.organisation_id, "name": "for good"}
+        return Budget.objects.get_or_create(**own, defaults=found)[0]
+
+    def period(self) -> BudgetPeriod:
+        budget = self.budget()
+        own = {"organisation_id": self.actor.organisation_id, "measure": "tokens", "is_hard": True, "limit": 1_000}
+        return BudgetPeriod.objects.get_or_create(budget=budget, starts_at=budget.created_at, defaults=own)[0]
 
     def rule_content(self) -> approval_rules.RuleContent:
         names: dict[str, Any] = {
@@ -336,6 +360,17 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.runtime_config.writes.clear_runtime_config": lambda d, a: runtime_config.clear_runtime_config(
         d.runtime_layer(), actor=a
+    ),
+    "sessions.budgets.writes.create_budget": lambda d, a: budgets.create_budget(d.budget_content(), actor=a),
+    "sessions.budgets.writes.update_budget": lambda d, a: budgets.update_budget(
+        d.budget(), replace(budgets.budget_content(d.budget()), limit=5), actor=a
+    ),
+    "sessions.budgets.writes.switch_budget": lambda d, a: budgets.switch_budget(d.budget(), d.yes(), actor=a),
+    "sessions.budgets.writes.delete_budget": lambda d, a: budgets.delete_budget(d.budget(), actor=a),
+    "sessions.budgets.writes.reset_period": lambda d, a: budgets.reset_period(d.period(), actor=a),
+    "sessions.budgets.writes.top_up_period": lambda d, a: budgets.top_up_period(d.period(), 5, actor=a),
+    "sessions.budgets.writes.set_spending_rules": lambda d, a: budgets.set_spending_rules(
+        d.one(["UTC", "Asia/Tokyo"]), counts_unpriced_as_free=d.yes(), actor=a
     ),
     "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
     "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),

@@ -118,7 +118,7 @@ ROOMS = {
         "selection",
         "loading",
         "loop",
-        "approvals",
+        "approvals budgets",
         "chats",
         "connections hook_trials schedules trial",
         "worker",

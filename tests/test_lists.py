@@ -41,7 +41,7 @@ from capabilities.models import (
 from capabilities.records.kind import Kind
 from capabilities.records.kinds import kind_named, kinds
 from capabilities.runtime_config.writes import LayerOf, set_runtime_config
-from sessions.models import Approval, ChatSession, Consent, LoadedToolkit, Schedule, Step, Turn
+from sessions.models import Approval, Budget, BudgetPeriod, ChatSession, Consent, LoadedToolkit, Schedule, Step, Turn
 from tests.cast import (
     make_agent,
     make_approval,
@@ -224,6 +224,30 @@ def make_record(kind: Kind, member: Membership, number: int) -> None:
     kind.model.objects.create(**row)
 
 
+def make_budget(member: Membership, number: int) -> Budget:
+    own = {"organisation": member.organisation}
+    agent = make_agent(member.organisation, slug=f"spender-{number}")
+    return Budget.objects.create(**own, name=f"budget-{number}", scope="agent", agent=agent, limit=1_000)
+
+
+def the_budget(member: Membership) -> Budget:
+    own = {"organisation": member.organisation}
+    return Budget.objects.get_or_create(**own, name="the budget", defaults={"scope": "member", "limit": 1_000})[0]
+
+
+def make_period(member: Membership, number: int) -> None:
+    owner = make_member(member.organisation, f"spender{number}")
+    BudgetPeriod.objects.create(
+        organisation=member.organisation,
+        budget=the_budget(member),
+        key=f"member:{owner.pk}",
+        starts_at=timezone.now(),
+        measure="tokens",
+        is_hard=True,
+        limit=1_000,
+    )
+
+
 MAKERS: dict[str, Maker] = {
     "api-schedules": make_schedule,
     "api-sessions": lambda member, number: make_session(member),
@@ -250,6 +274,8 @@ MAKERS: dict[str, Maker] = {
         tool_pattern="*",
         agent=make_agent(member.organisation, slug=f"ruled-{number}"),
     ),
+    "api-budgets": make_budget,
+    "api-budget-periods": make_period,
     "api-approvals": make_asked,
     "api-consents": make_consent,
     "api-grants": make_grant,
@@ -259,8 +285,8 @@ MAKERS: dict[str, Maker] = {
     "api-invitations": lambda member, number: invite(f"guest{number}@example.com", Access.MEMBER, actor=member),
     "api-audit": lambda member, number: record("x", member, actor=member),
 } | {f"api-data-{kind.name}": partial(make_record, kind) for kind in kinds() if kind.name != "scratchpad"}
-#: As many rows as the code has services, and the one scratchpad of a member: in one page.
-WHOLE = {"api-services", "api-data-scratchpad"}
+#: As many rows as the code has services, the budgets of one member, and their one scratchpad: in one page.
+WHOLE = {"api-services", "api-budgets-mine", "api-data-scratchpad"}
 #: Lists whose cursor is of another make.
 OWN_CURSOR = {"api-sessions", "api-schedules", "api-turn-steps"}
 PAGED = [name for name in MAKERS if name not in OWN_CURSOR]
@@ -278,6 +304,7 @@ def url_of(name: str, member: Membership) -> str:
         "session_id": lambda: the_session(member).pk,
         "turn_id": lambda: the_turn(member).pk,
         "name": lambda: the_tool(member).name,
+        "budget_id": lambda: the_budget(member).public_id,
     }
 
     def row(argument: str) -> Any:

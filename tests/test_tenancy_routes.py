@@ -30,6 +30,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
+from capabilities.contract.budget_windows import span_of
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -60,6 +61,8 @@ from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.records.kinds import kinds
 from sessions.models import (
     Approval,
+    Budget,
+    BudgetPeriod,
     Consent,
     Schedule,
     Step,
@@ -176,6 +179,9 @@ class OrganisationRows:
     #: A call of the asking member's that waits, and what was remembered of one.
     approval_id: UUID = field(default_factory=uuid4)
     consent_id: UUID = field(default_factory=uuid4)
+    #: A budget that each agent has its own part of, and the running window of one.
+    budget_id: UUID = field(default_factory=uuid4)
+    period_id: UUID = field(default_factory=uuid4)
     #: A profile of tools that no policy begins with.
     profile: str = "no_profile"
     #: What was learned of the model.
@@ -250,6 +256,7 @@ KNOBS_ASKS = (
     Ask("PATCH", body=lambda side: {"profile": "zeus"}),
     Ask("DELETE", 204),
 )
+TOKYO = {"time_zone": "Asia/Tokyo"}
 INVITED = {"email": "new@example.com", "access": "member"}
 
 
@@ -300,6 +307,27 @@ def rule_body(side: OrganisationRows) -> dict[str, Any]:
 
 def rule_form(side: OrganisationRows) -> dict[str, Any]:
     return rule_body(side) | {"when": "always"}
+
+
+def budget_form(side: OrganisationRows) -> dict[str, Any]:
+    """It names a role."""
+    return {
+        "name": "Fresh",
+        "measure": "tokens",
+        "limit": "1000",
+        "window": "day",
+        "scope": "role",
+        "role": side.role,
+        "stops": "hard",
+    }
+
+
+def budget_body(scope: str, **named: str) -> Named:
+    """A budget for what these fields of the side name."""
+    return lambda side: (
+        {"name": "Fresh", "limit": "1000", "scope": scope}
+        | {name: str(getattr(side, row)) for name, row in named.items()}
+    )
 
 
 def forcing_body(side: OrganisationRows) -> dict[str, Any]:
@@ -555,6 +583,25 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("PATCH", body=lambda side: {"agent": side.agent, "toolkit": side.toolkit}), Ask("DELETE", 204)),
         right=Right.POLICIES,
     ),
+    "api-budgets": Route(
+        (
+            Ask(),
+            Ask("POST", 201, body=budget_body("role", role="role")),
+            Ask("POST", 201, body=budget_body("member", member="colleague")),
+            Ask("POST", 201, body=budget_body("agent", agent="agent")),
+        ),
+        right=Right.BUDGETS,
+    ),
+    "api-budgets-mine": Route(),
+    "api-budget-rules": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"time_zone": "Asia/Tokyo"}, right=Right.BUDGETS))
+    ),
+    "api-budget": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"limit": "5"}), Ask("DELETE", 204)), right=Right.BUDGETS
+    ),
+    "api-budget-periods": Route(right=Right.BUDGETS),
+    "api-period-reset": Route((Ask("POST"),), right=Right.BUDGETS),
+    "api-period-top-up": Route((Ask("POST", body=lambda side: {"amount": "5"}),), right=Right.BUDGETS),
     "api-runtime-config": Route(right=Right.POLICIES),
     "api-runtime-config-organisation": Route(KNOBS_ASKS, right=Right.POLICIES),
     "api-runtime-config-provider": Route(KNOBS_ASKS, right=Right.POLICIES),
@@ -736,6 +783,21 @@ ROUTES: dict[str, Route] = {
     "approval_rule_edit": Route((Ask(), Ask("POST", 302, body=rule_form, refused=422)), right=Right.POLICIES),
     "approval_rule_delete": Route((Ask("POST", 302),), right=Right.POLICIES),
     "approval_consent_revoke": Route((Ask("POST", 302),)),
+    "budget_list": Route((Ask(), Ask(query=lambda side: {"live": "3"}))),
+    "budget_mine": Route(),
+    "budget_create": Route((Ask(), Ask("POST", 302, body=budget_form, refused=422)), right=Right.BUDGETS),
+    "budget_rules": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"time_zone": "Asia/Tokyo"})), right=Right.BUDGETS
+    ),
+    "budget_detail": Route(right=Right.BUDGETS),
+    "budget_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"name": "Fresh", "limit": "5", "stops": "warn"})),
+        right=Right.BUDGETS,
+    ),
+    "budget_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),), right=Right.BUDGETS),
+    "budget_delete": Route((Ask("POST", 302),), right=Right.BUDGETS),
+    "budget_reset": Route((Ask("POST", 302),), right=Right.BUDGETS),
+    "budget_top_up": Route((Ask("POST", 302, body=lambda side: {"amount": "5"}),), right=Right.BUDGETS),
     "turn_stream": Route(),
     "step_detail": Route(),
     "schedule_list": Route(
@@ -1138,6 +1200,12 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, name=f"{word}-rule", tool_pattern=tool.name, agent=agent, toolkit=toolkits[0],
             argument=word, argument_pattern=word, message=word,
         )  # fmt: skip
+        day = span_of("day", organisation.time_zone, timezone.now())
+        budget = Budget.objects.create(**own, name=f"{word} budget", scope="agent", limit=10**12)
+        period = BudgetPeriod.objects.create(
+            **own, budget=budget, key=f"agent:{agent.pk}", starts_at=day.starts_at, ends_at=day.ends_at,
+            measure="tokens", is_hard=True, limit=10**12, spent=5,
+        )  # fmt: skip
         said = {"tools": {word: {"timeout_sec": 9}}}
         RuntimeConfig.objects.create(**own, layer="organisation", values=said)
         RuntimeConfig.objects.create(**own, layer="provider", provider=provider, values=said)
@@ -1211,6 +1279,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         rule_id=rule.public_id,
         approval_id=asked.public_id,
         consent_id=consent.public_id,
+        budget_id=budget.public_id,
+        period_id=period.public_id,
         profile=idle_profile.name,
         email=member.user.email,
         colleague_email=colleague.user.email,

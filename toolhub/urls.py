@@ -21,6 +21,7 @@ api = [
     path("", include("sessions.chats.api")),
     path("", include("sessions.chats.turns_api")),
     path("", include("sessions.approvals.api")),
+    path("", include("sessions.budgets.api")),
     path("", include("sessions.loading.api")),
     path("", include("sessions.schedules.api")),
     path("", include("sessions.explain.api")),

@@ -104,6 +104,7 @@ class BudgetPeriod(PublicModel):
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["budget", "key", "starts_at"], name="budget_period_once"),)
+        indexes = (models.Index(fields=["budget", "-starts_at"], name="budget_periods_newest"),)
 
     def __str__(self) -> str:
         return f"{self.budget_id} {self.key} {self.starts_at:%Y-%m-%d %H:%M}"

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django import template
+from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils import timezone
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
 from capabilities.common.visible import Part
+from sessions.budgets.amounts import amount_shown
+from sessions.budgets.queries import each_of, zone_shown
 from sessions.chats.markdown import render_row
 from sessions.chats.queries import SHOWN_CHARS
 from sessions.loading.queries import Line
@@ -19,9 +22,12 @@ from sessions.models import (
     Approval,
     ApprovalKind,
     ApprovalStatus,
+    Budget,
+    BudgetScope,
     Consent,
     LoadedToolkit,
     LoadSource,
+    Measure,
     Step,
     StepKind,
     StepStatus,
@@ -29,6 +35,7 @@ from sessions.models import (
     TurnStatus,
     UnloadReason,
 )
+from toolhub.tenants.models import Organisation
 
 #: Characters of the reason that a line shows.
 MAX_WHY = 400
@@ -84,6 +91,51 @@ def turn_state_label(status: str) -> str:
 def step_state(status: str) -> str:
     """The badge of a step's status."""
     return STEP_STATES.get(StepStatus(status), "off")
+
+
+@register.filter
+def budget_amount(amount: int, measure: str) -> str:
+    """An amount of a budget: $12.50; 100,000 tok; 3 turns."""
+    return amount_shown(amount, measure)
+
+
+@register.filter
+def budget_for(budget: Budget) -> str:
+    """Whose turns count on a budget."""
+    whom = {
+        BudgetScope.ORGANISATION: "the whole organisation",
+        BudgetScope.ROLE: f"role {budget.role}" if budget.role else "",
+        BudgetScope.MEMBER: str(budget.membership or ""),
+        BudgetScope.AGENT: f"agent {budget.agent}" if budget.agent else "",
+        BudgetScope.SESSION: "one session" if budget.session else "",
+    }[BudgetScope(budget.scope)]
+    each = each_of(budget)
+    if not each:
+        return whom
+    return f"each member with the {whom}" if whom else f"each {each}"
+
+
+@register.filter
+def budget_rule(budget: Budget) -> str:
+    """What it allows, in words: "100,000 tok each day", "3 turns at once"."""
+    amount = amount_shown(budget.limit, budget.measure)
+    if budget.measure == Measure.TURNS:
+        return f"{amount} at once"
+    label = str(budget.get_window_display())
+    return f"{amount} {label[:1].lower()}{label[1:]}"
+
+
+@register.simple_tag
+def zoned(organisation: Organisation, moment: datetime | None) -> SafeString | str:
+    """A moment in the organisation's time zone, with the zone's name; how long from now on hover."""
+    if moment is None:
+        return ""
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(timespec="seconds"),
+        naturaltime(moment),
+        zone_shown(organisation, moment),
+    )
 
 
 @register.filter

@@ -120,6 +120,10 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         ),
     ),
     (
+        "Spending",
+        (("Budgets", "speedometer2", "budget_list", "budget", None),),
+    ),
+    (
         "Access",
         (
             ("Members", "people", "member_list", "member", Right.MEMBERS),
