@@ -25,7 +25,6 @@ from sessions.models import KEPT, ChatSession
 from sessions.selection.active_tools import compute_definitions
 from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
-from sessions.turns.fencing import RETRY_AFTER
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
@@ -236,7 +235,9 @@ class SessionTurns(APIView):
     )
     def post(self, request: Request, session_id: UUID) -> Response:
         """Accept a message: with the 202 it is on record and will be answered. Only the session's own member writes.
-        429 `too_many_turns`, with `Retry-After`, while too many of your messages or your organisation's wait."""
+        429 with `Retry-After`: `too_many_turns` while too many of your messages or your organisation's wait,
+        `too_many_turns_at_once` while as many run as may, and `budget_exceeded` while a budget is used up; without the
+        header where that budget does not reset by itself."""
         member = api_member(request, at_least=Access.MEMBER)
         session = session_to_write(member, session_id)
         wanted = checked(TurnIn, request)
@@ -249,8 +250,8 @@ class SessionTurns(APIView):
                 idempotency_key=idempotency_key(request),
                 without_tools=wanted["without_tools"],
             )
-        except ledger.QueueFull as full:
-            raise Refused(full.code, str(full), status_code=429, wait=RETRY_AFTER) from full
+        except ledger.NoRoom as full:
+            raise Refused(full.code, str(full), status_code=429, wait=full.retry_after) from full
         except ledger.Conflict as conflict:
             code = 422 if conflict.code == "idempotency_key_reused" else 409
             raise Refused(conflict.code, str(conflict), status_code=code) from conflict

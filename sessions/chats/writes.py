@@ -16,6 +16,7 @@ from sessions.loading.writes import share_loads
 from sessions.models import KEPT, NOT_ROLLED_UP, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
 from sessions.turns.endings import stop_turn
 from sessions.turns.fencing import from_now
+from sessions.turns.spending import release_of_session
 from sessions.turns.sweeping import Backoff, each_item
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
@@ -111,4 +112,5 @@ def remove_deleted() -> None:
 
 @transaction.atomic
 def _remove(session_id: UUID) -> None:
+    release_of_session(session_id)
     ChatSession.objects.get(pk=session_id).delete()

@@ -35,6 +35,7 @@ from sessions.loop.trust import keep_trust, untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
+from sessions.turns.budget_states import charged_below
 from sessions.turns.fencing import HELD, Claim, check_may_start, fence, hold
 from sessions.turns.held import Held
 from sessions.turns.waiting import park
@@ -170,6 +171,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
         agent=order.agent,
         message=order.message,
         parent_step=step,
+        charged_above=charged_below(parent),
     )
     accepting.insert_turn(child)
     return child

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.common.tokens import count_tokens
@@ -38,8 +39,9 @@ from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
+from sessions.loop.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
 from sessions.loop.steps import Steps, read_steps, steps_of
-from sessions.models import LoadedToolkit, Turn, TurnEvent, TurnStatus
+from sessions.models import LoadedToolkit, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.selection.routing import remembered_routing, routing_left
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
@@ -63,7 +65,7 @@ _CLAIMED = Select(
     lambda: (
         owned()
         .select_related("agent__model__provider", "session")
-        .annotate(has_loads=Exists(LoadedToolkit.objects.filter(session=OuterRef("session"))))
+        .annotate(has_loads=Exists(LoadedToolkit.objects.filter(session=OuterRef("session"))), database_now=Now())
     )
 )
 
@@ -75,6 +77,7 @@ def claimed_turn(claim: ledger.Claim) -> Turn:
         raise ledger.LeaseLost(str(claim.turn_id))
     (turn,) = turns
     turn.registry_version = vars(turn)["registry"]
+    turn.clock_ahead = clock_ahead(vars(turn)["database_now"])
     turn.model = resolve_model(turn.agent.model, turn.agent)
     return turn
 
@@ -113,8 +116,8 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
     most, past, steps = 1 if turn.without_tools else turn.model.max_rounds, Past(turn), steps_of(turn)
     while True:
-        if steps.replies:
-            last = steps.replies[-1]
+        last = steps.replies[-1] if steps.replies else None
+        if last is not None and not is_cut_short(last):
             if not last.tool_calls:
                 return _final(last.text, last.finish_reason)
             at_limit = last.round >= most
@@ -166,7 +169,11 @@ def _without_calls(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> dict[str, Any]:
-    """Send the conversation; returns what `ledger.record_model_step` takes of the reply."""
+    """Send the conversation; returns what `ledger.record_model_step` takes of the reply.
+
+    One that met the cap of the agent's usual answers is asked for once more, with the model's own cap, where the
+    budgets have room for that.
+    """
     tool_set = carried.tool_set
     turn.hooks.patch_prompt()
     try:
@@ -176,11 +183,42 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     except TooLong as error:
         raise TurnFailed("context_length", past.refusal or str(error)) from error
     admit_model_call(turn, held, steps)
+    counted = talk.tokens + tool_set.tokens
+    was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
+    admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
     _tell_cut(turn, held, talk)
+    reply = _call_model(turn, held, carried, past, talk, admitted)
+    if not admitted.is_capped or reply["finish_reason"] != LENGTH:
+        return reply
+    try:
+        whole = reserve_call(turn, held.claim, counted, with_whole_answer=True)
+    except TurnFailed:  # a short answer is better than none
+        return reply
+    steps.replies.append(_record_cut_short(turn, held, reply, admitted, whole))
+    return _call_model(turn, held, carried, past, talk, whole)
+
+
+def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: Admitted, whole: Admitted) -> Step:
+    """Store a reply that met the cap of usual answers, with what it cost and without its words: it is asked for anew,
+    and nobody goes on from half of it."""
+    ledger.restart_draft(held.claim)
+    bare = reply | {"text": "", "tool_calls": [], "extras": "", "status": StepStatus.FAILED}
+    step, _, turn.registry_version = ledger.record_model_step(held.claim, **bare)
+    caps = {"tokens": admitted.model.max_output_tokens, "most": whole.model.max_output_tokens}
+    ledger.write_event(held.claim, "answer_cut_short", caps)
+    return step
+
+
+def _call_model(
+    turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted
+) -> dict[str, Any]:
+    """Make the call that was let through. What is reserved for it is settled with the reply, and given back where there
+    is none."""
+    tool_set = carried.tool_set
     draft, started_at = Draft(held), timezone.now()
     asking = Asking(
         Question(
-            model=turn.model,
+            model=admitted.model,
             messages=talk.messages,
             tools=tool_set.wire,
             cache_key=str(turn.session_id),
@@ -204,6 +242,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
             "all_tool_tokens": carried.all_tool_tokens,
             "prompt_bytes": prefix.prompt_bytes,
             "prefix_bytes": prefix.prefix_bytes,
+            "reserved": admitted.reserved,
             **_said(turn, talk, tool_set.tokens, reply, started_at),
         }
 
@@ -213,6 +252,8 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     except ModelError:
         if draft.text:
             draft.restart()
+        if admitted.reserved is not None:
+            ledger.release_reservation(held.claim)
         raise
     except CallStopped as stopped:
         half = asking.half_reply()

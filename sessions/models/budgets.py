@@ -6,11 +6,10 @@ Amounts are whole numbers: tokens, turns, or billionths of a US dollar, so that 
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
 
 from capabilities.models import Agent, Role
 from sessions.models.chats import ChatSession
-from sessions.models.turns import Turn
+from sessions.models.turns import UNENDED, Turn
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
@@ -135,11 +134,13 @@ class Reservation(TenantModel):
     used_tokens = models.PositiveBigIntegerField(default=0)
     used_money = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
+    #: None while it is held.
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["turn", "epoch", "step"], name="reservation_once"),)
-        indexes = (models.Index(fields=["turn"], condition=Q(status="held"), name="held_reservations"),)
+        # Its condition needs no value: SQLite takes such an index only where the query repeats it.
+        indexes = (models.Index(fields=["turn"], condition=UNENDED, name="held_reservations"),)
 
     def __str__(self) -> str:
         return f"{self.turn_id} {self.epoch}.{self.step}"

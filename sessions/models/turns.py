@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from django.db import models
@@ -163,7 +164,7 @@ class Turn(TenantModel):
     cost = models.PositiveBigIntegerField(default=0)
     has_unpriced_rounds = models.BooleanField(default=False)
     #: For a turn by delegation, whose budgets it counts on beside its own agent's: {"turn": id of the turn at the top,
-    #: "session": id of that turn's session, "agents": keys of the agents above}.
+    #: "session": id of that turn's session, "began": when that turn was accepted, "agents": keys of the agents above}.
     charged_above = models.JSONField(default=dict, blank=True)
     #: Whether its usage stands in the hourly sums.
     is_rolled_up = models.BooleanField(default=False)
@@ -172,6 +173,10 @@ class Turn(TenantModel):
     #: whether the session has, or had, anything loaded.
     registry_version: int | None = None
     has_loads = True
+    #: In memory only, of a turn that a worker claimed: its model calls in this epoch, and how far the database's clock
+    #: is ahead of the worker's.
+    model_calls = 0
+    clock_ahead = timedelta(0)
     #: In memory only, and only of a turn that a worker claimed: what its model calls go by; the agent's prompt as hooks
     #: patched it, None where they did not; and its `sessions/loop/hooks.TurnHooks`.
     model: ResolvedModel

@@ -9,6 +9,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import (
     Count,
+    Exists,
+    F,
     OuterRef,
     QuerySet,
     Subquery,
@@ -19,17 +21,21 @@ from capabilities.common.text import storable
 from capabilities.models import Agent
 from sessions.models import (
     KEPT,
+    Budget,
     ChatSession,
     Turn,
     TurnStatus,
 )
 from sessions.turns.bell import ring_after_commit
+from sessions.turns.budget_states import budgets_of, charged_for
 from sessions.turns.fencing import (
     Conflict,
+    NoRoom,
     QueueFull,
     from_now,
     insert_event,
 )
+from sessions.turns.spending import check_room
 from toolhub.tenants.models import Membership
 from toolhub.tenants.statements import Select, Update, param
 
@@ -65,8 +71,8 @@ def accept(
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
     Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
-    `deleted`;
-    QueueFull where too many turns of the member or of the organisation wait already.
+    `deleted`; NoRoom where too many turns of the member or of the organisation wait already, a budget that stops turns
+    has nothing left, or as many turns run as may at once.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -88,7 +94,7 @@ def accept(
             try:
                 with transaction.atomic():
                     return Accepted(_insert(new), created=True)
-            except QueueFull as error:
+            except NoRoom as error:
                 full = error
             except ChatSession.DoesNotExist as gone:
                 raise Conflict("deleted", "This session was deleted.") from gone
@@ -112,13 +118,16 @@ def _kept() -> QuerySet[ChatSession, Any]:
 
 
 def _places() -> QuerySet[ChatSession, Any]:
-    """The session's last number, and how many turns of the organisation and of the member wait."""
+    """The session's last number, how many turns of the organisation and of the member wait, whether the organisation
+    has budgets, its registry version, and the moment by the database's clock."""
     last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
     queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
     waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
     of_member = queued.filter(membership=param(Turn, "membership", "member"))
     mine = of_member.values("membership").annotate(count=Count("pk")).values("count")
-    return _kept().values_list(Coalesce(Subquery(last), 0), Coalesce(Subquery(waiting), 0), Coalesce(Subquery(mine), 0))
+    budgets = Budget.objects.filter(organisation=OuterRef("organisation"), is_enabled=True)
+    counts = (Coalesce(Subquery(each), 0) for each in (last, waiting, mine))
+    return _kept().values_list(*counts, Exists(budgets), F("organisation__registry_version"), Now())
 
 
 _PLACES = Select(_places)
@@ -126,12 +135,8 @@ _WRITTEN_TO = Update(_kept, {"active_at": Now(), "title": None}, ("id",))
 
 
 def admit_turn(waiting: int, mine: int) -> None:
-    """Let one more turn in, where `waiting` turns of the organisation and `mine` of the member wait already.
-
-    The one place where a message may still be refused for what its member or organisation has used up: inside the
-    transaction that stores its turn, so whatever is taken for it here is taken with it or not at all. Raises QueueFull.
-    Requests side by side may pass the limit by a few.
-    """
+    """Let one more turn in, where `waiting` turns of the organisation and `mine` of the member wait already. Inside the
+    transaction that stores it; requests side by side may pass the limit by a few. Raises QueueFull."""
     if waiting >= settings.TOOLHUB_QUEUED_PER_ORGANISATION:
         text = f"{waiting:,} messages of your organisation wait for an answer: try again when some have theirs."
         raise QueueFull(text)
@@ -144,8 +149,11 @@ def _insert(turn: Turn) -> Turn:
     places = _PLACES.rows(session=session.pk, member=turn.membership_id)
     if not places:
         raise ChatSession.DoesNotExist
-    last, waiting, mine = places[0]
+    last, waiting, mine, has_budgets, version, now = places[0]
     admit_turn(waiting, mine)
+    if has_budgets:
+        charged = charged_for(session, turn.membership_id, turn.agent_id, version)
+        check_room(budgets_of(turn.organisation_id, version), charged, now)
     turn.seq = last + 1
     insert_turn(turn)
     if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):

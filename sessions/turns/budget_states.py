@@ -65,16 +65,18 @@ _roles: Memory[frozenset[int]] = Memory(4_096)
 
 
 def budgets_of(organisation_id: int, version: int | None) -> OrganisationBudgets:
-    """The organisation's budgets at this registry version. No query where they are known; else two. Without a version
-    they are read."""
+    """The organisation's budgets at this registry version. No query where they are known; else one or two.
+    Without a version they are read."""
     if version is None:
         return _read_budgets(organisation_id)
     return _budgets.get((organisation_id, version), lambda: _read_budgets(organisation_id))
 
 
 def _read_budgets(organisation_id: int) -> OrganisationBudgets:
+    rows = list(Budget.objects.filter(organisation=organisation_id, is_enabled=True).order_by("pk"))
+    if not rows:
+        return OrganisationBudgets()
     organisation = Organisation.objects.only("time_zone", "counts_unpriced_as_free").get(pk=organisation_id)
-    rows = Budget.objects.filter(organisation=organisation_id, is_enabled=True).order_by("pk")
     return OrganisationBudgets(
         tuple(terms_of(row) for row in rows), organisation.time_zone, organisation.counts_unpriced_as_free
     )

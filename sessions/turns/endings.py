@@ -1,7 +1,7 @@
 """The end of a turn, and what follows from it in the same transaction.
 
-No step and no child of it stays open, and the turn that waits for it goes on. The session's next turn is rung for where
-no worker ends this one: a worker takes the next turn itself.
+No step and no child of it stays open, nothing stays reserved for it, and the turn that waits for it goes on. The
+session's next turn is rung for where no worker ends this one: a worker takes the next turn itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from sessions.models import (
     TurnStatus,
 )
 from sessions.turns.bell import ring_after_commit
-from sessions.turns.fencing import hold, insert_event, owned
+from sessions.turns.fencing import hold, insert_event
+from sessions.turns.spending import HAS_RESERVATION, has_reservation, owned_with_reservation, release_held
 from sessions.turns.waiting import open_children, resume
 
 #: Nobody runs a turn in one of these.
@@ -67,11 +68,16 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     ring_next(turn.session_id)
 
 
-#: What the end of a turn brings about: whether steps of it, or turns that it gave to others, are open.
-AFTERMATH = ("has_open_steps", "has_open_children")
+#: What the end of a turn brings about: whether steps of it, or turns that it gave to others, are open, and whether
+#: something is reserved for it.
+AFTERMATH = ("has_open_steps", "has_open_children", HAS_RESERVATION)
 
 
 def _aftermath() -> dict[str, Any]:
+    return _open_below() | {HAS_RESERVATION: has_reservation()}
+
+
+def _open_below() -> dict[str, Any]:
     return {
         "has_open_steps": Exists(Step.objects.filter(turn=OuterRef("pk"), status__in=UNANSWERED)),
         "has_open_children": Exists(Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)),
@@ -80,7 +86,7 @@ def _aftermath() -> dict[str, Any]:
 
 def ending_turn() -> QuerySet[Any, Any]:
     """`owned`, with what its end brings about."""
-    turns: QuerySet[Any, Any] = owned().annotate(**_aftermath())
+    turns: QuerySet[Any, Any] = owned_with_reservation().annotate(**_open_below())
     return turns
 
 
@@ -90,6 +96,8 @@ def follow_up(turn_id: UUID, after: Mapping[str, Any], parent_id: UUID | None, w
         close_open_steps(turn_id)
     if after["has_open_children"]:
         stop_children(turn_id, why)
+    if after[HAS_RESERVATION]:
+        release_held(turn_id)
     if parent_id is not None:
         resume(parent_id)
 

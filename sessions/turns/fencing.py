@@ -7,7 +7,9 @@ LedgerError
 ├── LeaseLost         another worker owns the turn now, or it has ended
 ├── CancelRequested   the turn is to stop, or may not go on, so nothing new may start
 └── Conflict          the request cannot be taken; `code` says why
-    └── QueueFull     too many turns of the member or of the organisation wait already
+    └── NoRoom        not now; `retry_after` says when it is worth another try
+        ├── QueueFull     too many turns of the member or of the organisation wait already
+        └── OverBudget    a budget is used up, or as many turns run as may at once
 """
 
 from __future__ import annotations
@@ -76,15 +78,30 @@ class Conflict(LedgerError):
         self.code = code
 
 
-class QueueFull(Conflict):
-    """Too many turns wait already; worth another try after `RETRY_AFTER` seconds."""
+#: Seconds after which a request is worth another try that came while too many turns waited, or ran.
+RETRY_AFTER = 10
+
+
+class NoRoom(Conflict):
+    """There is no room for the request now; worth another try after `retry_after` seconds, None: not by itself."""
+
+    def __init__(self, code: str, message: str, retry_after: int | None) -> None:
+        super().__init__(code, message)
+        self.retry_after = retry_after
+
+
+class QueueFull(NoRoom):
+    """Too many turns wait already."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("too_many_turns", message)
+        super().__init__("too_many_turns", message, RETRY_AFTER)
 
 
-#: Seconds after which a request is worth another try that came while too many turns waited.
-RETRY_AFTER = 10
+class OverBudget(NoRoom):
+    """A budget has no room for what was asked; a limit of turns at once has a `code` of its own."""
+
+    def __init__(self, message: str, retry_after: int | None = None, code: str = "budget_exceeded") -> None:
+        super().__init__(code, message, retry_after)
 
 
 @dataclass(frozen=True)

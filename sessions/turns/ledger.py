@@ -50,6 +50,7 @@ from sessions.turns.endings import AFTERMATH, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
     COUNTERS,
     EVENT,
+    HELD,
     NEXT_EVENT,
     NEXT_STEP,
     STOP_FIELDS,
@@ -58,6 +59,7 @@ from sessions.turns.fencing import (
     Conflict,
     LeaseLost,
     LedgerError,
+    NoRoom,
     QueueFull,
     add_event,
     check_may_start,
@@ -66,6 +68,14 @@ from sessions.turns.fencing import (
     hold,
     insert_events,
     transition,
+)
+from sessions.turns.spending import (
+    HAS_RESERVATION,
+    Reserved,
+    has_reservation,
+    owned_with_reservation,
+    release_held,
+    settle,
 )
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
@@ -79,6 +89,7 @@ __all__ = [
     "Conflict",
     "LeaseLost",
     "LedgerError",
+    "NoRoom",
     "QueueFull",
     "from_now",
 ]
@@ -117,7 +128,9 @@ def _free() -> QuerySet[Turn]:
     """The turn with this key, if a worker may take it now."""
     few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
     waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
-    return few.filter(seq=first_open_seq()).annotate(waiting_turn=Subquery(waiting, output_field=UUIDField()))
+    return few.filter(seq=first_open_seq()).annotate(
+        waiting_turn=Subquery(waiting, output_field=UUIDField()), **{HAS_RESERVATION: has_reservation()}
+    )
 
 
 _CLAIM = Update(
@@ -138,7 +151,7 @@ _CLAIM = Update(
         "draft": "",
         "untrusted_since": Coalesce(F("untrusted_since"), _from_the_start()),
     },
-    ("organisation_id", "epoch", "last_event", "waiting_turn"),
+    ("organisation_id", "epoch", "last_event", "waiting_turn", HAS_RESERVATION),
 )
 
 
@@ -157,6 +170,8 @@ def claim(turn_id: UUID, owner: str) -> Claim | None:
             return None
         (row,) = rows
         claim = Claim(turn_id, row["organisation_id"], row["epoch"], row["waiting_turn"])
+        if row[HAS_RESERVATION]:  # a worker died in the middle of a model call
+            release_held(turn_id)
         add_event(claim, row, "started" if claim.epoch == 1 else "attempt_restarted", {"epoch": claim.epoch})
     return claim
 
@@ -173,17 +188,27 @@ def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
 
 
 _GIVEN_BACK = {"status": TurnStatus.QUEUED, "attempts": F("attempts") - 1, "rang_at": Value(None), "draft": ""}
-_RELEASE = transition(**_GIVEN_BACK, next_attempt_at=Value(None))
-_RELEASE_UNTIL = transition(**_GIVEN_BACK, next_attempt_at=from_now(Param("wait", DurationField())))
+_RETURNED = (*COUNTERS, HAS_RESERVATION)
+_RELEASE = Update(owned_with_reservation, _GIVEN_BACK | {"next_attempt_at": Value(None)}, _RETURNED)
+_RELEASE_UNTIL = Update(
+    owned_with_reservation, _GIVEN_BACK | {"next_attempt_at": from_now(Param("wait", DurationField()))}, _RETURNED
+)
 
 
 def release(claim: Claim, *, wait: float = 0.0) -> None:
     """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
     with transaction.atomic():
-        if wait:
-            fence(claim, _RELEASE_UNTIL, wait=timedelta(seconds=wait))
-        else:  # a moment that is now would still be to come for who claims within its millisecond
-            fence(claim, _RELEASE)
+        # Without a wait no moment: one that is now would still be to come for who claims within its millisecond.
+        turn = fence(claim, _RELEASE_UNTIL, wait=timedelta(seconds=wait)) if wait else fence(claim, _RELEASE)
+        if turn[HAS_RESERVATION]:
+            release_held(claim.turn_id)
+
+
+def release_reservation(claim: Claim) -> None:
+    """Give back what is reserved for a model call that brought no reply: the turn goes on, or ends, without it."""
+    with transaction.atomic():
+        fence(claim, HELD)
+        release_held(claim.turn_id)
 
 
 # -- Record -----------------------------------------------------------------------------------------------------------
@@ -292,10 +317,16 @@ def add_note(claim: Claim, text: str) -> Step:
 
 
 def record_model_step(
-    claim: Claim, *, started_at: datetime, tool_set: ToolSet | None, prompt: Prompt | None = None, **fields: Any
+    claim: Claim,
+    *,
+    started_at: datetime,
+    tool_set: ToolSet | None,
+    prompt: Prompt | None = None,
+    reserved: Reserved | None = None,
+    **fields: Any,
 ) -> tuple[Step, list[Step], int]:
     """Store what the model said, before anything acts on it, with each call that it asks for as a pending step behind
-    it, and add its tokens to the turn's.
+    it, and add its tokens to the turn's and, in place of what was `reserved`, to those of its budgets.
 
     Returns the step, those of its calls, and the organisation's registry version at that moment.
     """
@@ -307,7 +338,22 @@ def record_model_step(
         calls = _calls_of(claim, reply, range(asked), index + 1)
         _insert_steps([reply, *calls])
         add_event(claim, turn, "model", _of_reply(reply))
+        warnings = _settled(reserved, fields)
+        _insert_more_events(claim, turn["last_event"], warnings)
     return reply, calls, turn["registry"]
+
+
+def _settled(reserved: Reserved | None, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Count the reply's tokens and cost on the budgets; returns events."""
+    tokens = fields["input_tokens"] + fields["output_tokens"]
+    return settle(reserved, tokens=tokens, money=fields.get("cost"))
+
+
+def _insert_more_events(claim: Claim, last: int, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Events that the fence has not counted, behind number `last`. The turn is held. Two queries, none for none."""
+    if events:
+        Turn.objects.filter(pk=claim.turn_id).update(last_event=last + len(events))
+        insert_events(claim.organisation_id, claim.turn_id, last + len(events), *events)
 
 
 def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
@@ -330,7 +376,8 @@ def _reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **field
     """The step of a reply, in front of those of its calls, to be inserted. One query for the prompt."""
     if prompt is not None:
         _PROMPT.rows(session=turn["session_id"], last_prompt=prompt.last_prompt, tool_order=prompt.tool_order)
-    return _new_step(claim, round=turn["rounds"], kind=StepKind.MODEL, status=StepStatus.DONE, **fields)
+    of_reply = {"round": turn["rounds"], "kind": StepKind.MODEL, "status": StepStatus.DONE}
+    return _new_step(claim, **of_reply | fields)
 
 
 def _calls_of(claim: Claim, reply: Step, places: Iterable[int], first: int) -> list[Step]:
@@ -479,21 +526,30 @@ def finish(
     """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
 
     `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle,
-    without calls: it is stored with what it cost.
+    without calls: it is stored with what it cost. Without one, what is reserved for the turn's call is released.
     """
     end = {"status": status, "answer": answer, "error_code": error_code, "error_message": storable(error_message)}
     said = {"error_code": error_code} if error_code else {}
     with transaction.atomic():
         hold(claim.parent_id)
+        events: list[tuple[str, Mapping[str, Any]]] = [(str(status), said)]
         if reply is None:
             turn = fence(claim, _ENDED, **end)
-            events = [(str(status), said)]
+            warnings = []
         else:
+            fields = dict(reply)
+            reserved: Reserved | None = fields.pop("reserved", None)
             turn = fence(claim, _ENDED_WITH_REPLY, **_of_turn(reply, calls=0), **end)
-            step = _reply(claim, turn, **{"prompt": None, "index": turn["last_step"], **reply})
+            step = _reply(claim, turn, **{"prompt": None, "index": turn["last_step"], **fields})
             _insert_steps([step])
-            events = [("model", _of_reply(step)), (str(status), said)]
-        insert_events(claim.organisation_id, claim.turn_id, turn["last_event"], *events)
+            warnings = _settled(reserved, fields)
+            events = [("model", _of_reply(step)), *warnings, *events]
+            if reserved is not None:
+                turn = {**turn, HAS_RESERVATION: False}
+        last = turn["last_event"] + len(warnings)
+        if warnings:
+            Turn.objects.filter(pk=claim.turn_id).update(last_event=last)
+        insert_events(claim.organisation_id, claim.turn_id, last, *events)
         follow_up(claim.turn_id, turn, claim.parent_id)
 
 

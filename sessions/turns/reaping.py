@@ -27,6 +27,7 @@ from sessions.turns.fencing import (
     hold,
 )
 from sessions.turns.ledger import ending_of
+from sessions.turns.spending import sweep_reservations
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from sessions.turns.waiting import resume_forgotten
 from toolhub.tenants.audit.writes import record
@@ -42,9 +43,11 @@ stops_backoff = Backoff("stop of turn")
 
 def reap() -> None:
     """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
-    on; and let those go on that wait for nobody. Each by itself. Safe in any worker."""
+    on; let those go on that wait for nobody; and release what is reserved for calls that nobody makes any more. Each by
+    itself. Safe in any worker."""
     with system_scope():
-        each_step((_stop_disallowed, _end_stopped, _end_expired, _end_crashed, expire_due, resume_forgotten))
+        ends = (_stop_disallowed, _end_stopped, _end_expired, _end_crashed)
+        each_step((*ends, expire_due, resume_forgotten, sweep_reservations))
 
 
 def _stop_disallowed() -> None:

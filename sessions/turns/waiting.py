@@ -28,8 +28,10 @@ from sessions.models import (
     TurnStatus,
 )
 from sessions.turns.bell import ring_after_commit
-from sessions.turns.fencing import HELD, Claim, add_event, check_may_start, fence, hold, insert_event
+from sessions.turns.fencing import COUNTERS, Claim, add_event, check_may_start, fence, hold, insert_event
+from sessions.turns.spending import HAS_RESERVATION, owned_with_reservation, release_held
 from sessions.turns.sweeping import Backoff, each_item
+from toolhub.tenants.statements import Update
 
 #: Turns that one sweep looks after.
 AT_ONCE = 100
@@ -75,6 +77,9 @@ def open_children(turn_id: UUID) -> QuerySet[Turn]:
     return Turn.objects.filter(parent_step__turn=turn_id, status__in=OPEN_STATUSES).order_by("created_at", "pk")
 
 
+_PARKED = Update(owned_with_reservation, {"epoch": F("epoch")}, (*COUNTERS, HAS_RESERVATION))
+
+
 def park(claim: Claim) -> bool:
     """Let the turn wait for its children and for people, held by nobody. False if nothing that it waits for is open any
     more: then it may go on at once.
@@ -82,11 +87,13 @@ def park(claim: Claim) -> bool:
     Raises CancelRequested for a turn that was stopped, or may not go on.
     """
     with transaction.atomic():
-        turn = fence(claim, HELD)
+        turn = fence(claim, _PARKED)
         check_may_start(turn)
         awaited = awaited_by(claim.turn_id)
         if not awaited:
             return False
+        if turn[HAS_RESERVATION]:
+            release_held(claim.turn_id)
         number = turn["last_event"] + 1
         add_event(claim, {"last_event": number}, awaited.status, awaited.payload)
         Turn.objects.filter(pk=claim.turn_id).update(

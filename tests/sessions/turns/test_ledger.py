@@ -275,6 +275,7 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "restart_draft": lambda claim, step: ledger.restart_draft(claim),
     "finish_step": lambda claim, step: end_call(claim, step),
     "release": lambda claim, step: ledger.release(claim),
+    "release_reservation": lambda claim, step: ledger.release_reservation(claim),
     "park": lambda claim, step: parking.park(claim),
     "open_child": lambda claim, step: delegation.open_child(claim, step, order_to(claim)),
     "finish": lambda claim, step: ledger.finish(claim, TurnStatus.DONE, answer="zombie"),

@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from capabilities.access.grants import writes as grants
 from sessions.chats import writes as chats
-from sessions.models import Approval, ChatSession, Notice, Schedule, Step, Turn, TurnStatus
+from sessions.models import Approval, ChatSession, Notice, Reservation, Schedule, Step, Turn, TurnStatus
+from sessions.rollups import sweep as rollups
 from sessions.schedules import periodic
-from sessions.turns import accepting, asked, bell, endings, reaping
+from sessions.turns import accepting, asked, bell, endings, reaping, spending
 from sessions.turns import waiting as parking
 from sessions.turns.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
 from sessions.worker import process as worker
@@ -38,6 +39,8 @@ BACKOFFS = (
     periodic.reminders_backoff,
     periodic.schedules_backoff,
     periodic.grants_backoff,
+    spending.release_backoff,
+    rollups.rollups_backoff,
 )
 
 
@@ -202,6 +205,12 @@ def deleted(session: ChatSession) -> None:
         ChatSession.objects.update(deleted_at=timezone.now())
 
 
+def reserved(session: ChatSession) -> None:
+    """What is held for a call of a turn that has ended."""
+    turn = make_turn(session, status=TurnStatus.DONE, ended_at=timezone.now())
+    Reservation.objects.create(organisation=turn.organisation, turn=turn, epoch=1, step=1, tokens=1)
+
+
 ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
     "end of a turn": (reaping, "end_unclaimed", late),
     "stop of a turn": (reaping, "stop_disallowed", left),
@@ -212,6 +221,7 @@ ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
     "schedule of a member who left": (periodic, "switch_off_schedule", left),
     "grant": (periodic, "lapse_grant", lambda session: overdue_grant(session, "tool")),
     "deleted session": (chats, "_remove", deleted),
+    "dead reservation": (spending, "_release", reserved),
 }
 
 
@@ -241,7 +251,9 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
 
 
 def test_every_pause_is_in_the_table_of_these_tests() -> None:
-    found = [value for module in (chats, reaping, parking, asked, periodic) for value in vars(module).values()]
+    found = [
+        value for module in (chats, reaping, parking, asked, periodic, spending) for value in vars(module).values()
+    ]
     kept = {id(each) for each in found if isinstance(each, Backoff)}
     written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").rglob("*.py"))
 
