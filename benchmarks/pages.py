@@ -51,6 +51,7 @@ LEFT_OUT = re.compile(
 ARGUMENTS = {
     "toolkit_": {"name": "toolkit"},
     "category_": {"name": "category"},
+    "keyword_": {"name": "category"},
     "api-category": {"name": "category"},
     "api-toolkit": {"name": "toolkit"},
     "api-session-toolkit": {"name": "toolkit"},
@@ -77,7 +78,8 @@ QUERIES = {
         "q=tool_00",
     ],
     "api-explain": ["member={member_id}", "category={category}", "agent={agent}", "limit=200", "state=stopped"],
-    "api-tools": ["limit=200", "category={category}"],
+    "api-tools": ["limit=200", "category={category}", "q=tool_00"],
+    "keyword_list": ["message=tool_00", "q=0"],
     "api-categories": ["limit=200"],
     "api-toolkits": ["limit=200"],
     "api-roles": ["limit=200"],

@@ -11,6 +11,7 @@ from sessions.chats import views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
 from sessions.hook_trials import views as hook_trials
+from sessions.keywords import views as keywords_views
 from sessions.loading import views as loads_views
 from sessions.schedules import views as schedules_views
 from sessions.trial import views as tool_views
@@ -68,6 +69,9 @@ urlpatterns = [
     path("hooks/trial/<uuid:turn_id>/", hook_trials.hook_trial, name="hook_trial"),
     path("explain/fix/", explain_views.explain_fix, name="explain_fix"),
     path("explain/", explain_views.explain_page, name="explain"),
+    path("keywords/", keywords_views.keyword_list, name="keyword_list"),
+    path("keywords/findings/", keywords_views.keyword_findings, name="keyword_findings"),
+    path("keywords/of/<str:name>/", keywords_views.keyword_update, name="keyword_update"),
     path("tools/", tool_views.tool_list, name="tool_list"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),

@@ -123,6 +123,7 @@ ROOMS = {
         "connections hook_trials schedules trial",
         "worker",
         "explain previews usage",
+        "keywords",
         "apps audit_targets builtin templatetags urls",
     ),
 }

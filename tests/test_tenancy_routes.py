@@ -845,6 +845,19 @@ ROUTES: dict[str, Route] = {
         right=Right.CATALOGUE,
     ),
     "category_delete": Route((Ask("POST", 302),), args={"name": "empty_category"}, right=Right.CATALOGUE),
+    "keyword_list": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"message": side.name, "agent": side.agent}, refused=422),
+        ),
+        right=Right.CATALOGUE,
+    ),
+    "keyword_findings": Route(right=Right.CATALOGUE),
+    "keyword_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"keywords": "fresh"})),
+        args={"name": "category"},
+        right=Right.CATALOGUE,
+    ),
     "policy_list": Route(right=Right.POLICIES),
     # What it would do is shown first.
     "policy_update": Route((Ask(), Ask("POST", body=policy_body, refused=422)), right=Right.POLICIES),

@@ -104,6 +104,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         (
             ("Tools", "tools", "tool_list", "tool", None),
             ("Categories", "tags", "category_list", "category", None),
+            ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
             ("Agents", "robot", "agent_list", "agent", None),

@@ -25,9 +25,11 @@ def categories() -> Sequence[Category]:
 
 
 def categories_page(*, q: str = "", after: str = "", before: str = "") -> Page[Category]:
-    """With how many tools each has, how many are on, and the tokens of these. `q`: part of title or name. One query."""
+    """With how many tools each has, how many are on, and the tokens of these. `q`: part of title, name or keywords. One
+    query."""
     on = Q(tools__is_enabled=True)
-    rows = Category.objects.filter(Q(title__icontains=q) | Q(name__icontains=q)).annotate(
+    found = Q(title__icontains=q) | Q(name__icontains=q) | Q(keywords__icontains=q) if q else Q()
+    rows = Category.objects.filter(found).annotate(
         tool_count=Count("tools"),
         on_count=Count("tools", filter=on),
         tokens=Sum("tools__current_version__tokens", filter=on),
