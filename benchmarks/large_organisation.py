@@ -28,6 +28,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    ModelPrice,
     PolicyProfile,
     Provider,
     Role,
@@ -223,6 +224,11 @@ def _agents(organisation: Organisation, tools: Sequence[Tool], kits: Sequence[To
     )
     language_models = LanguageModel.objects.bulk_create(
         LanguageModel(**own, provider=providers[n % 20], name=f"model-{n}") for n in range(100)
+    )
+    ModelPrice.objects.bulk_create(
+        ModelPrice(**own, model=each, valid_from=timezone.now() + timedelta(days=n - 20), input=n, output=2 * n)
+        for each in language_models
+        for n in range(25)
     )
     agents = Agent.objects.bulk_create(
         Agent(
@@ -460,6 +466,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "period_id": _first(BudgetPeriod).public_id,
         "hook_id": _first(Hook).public_id,
         "profile": _first(PolicyProfile).name,
+        "price_id": _first(ModelPrice).public_id,
     }
 
 

@@ -20,6 +20,7 @@ from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
 from capabilities.hooks.api import HookDetail, HookList
 from capabilities.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
+from capabilities.prices.api import ModelPriceDetail, ModelPriceList, PriceList
 from capabilities.providers.api import (
     LanguageModelDetail,
     LanguageModelList,
@@ -63,6 +64,9 @@ urlpatterns: list[URLPattern] = [
     path("providers/<str:slug>", ProviderDetail.as_view(), name="api-provider"),
     path("models", LanguageModelList.as_view(), name="api-models"),
     path("models/<uuid:model_id>/lessons/<str:key>", LessonDetail.as_view(), name="api-model-lesson"),
+    path("models/<uuid:model_id>/prices", ModelPriceList.as_view(), name="api-model-prices"),
+    path("models/<uuid:model_id>/prices/<uuid:price_id>", ModelPriceDetail.as_view(), name="api-model-price"),
+    path("prices", PriceList.as_view(), name="api-prices"),
     path("models/<uuid:model_id>", LanguageModelDetail.as_view(), name="api-model"),
     path("runtime-config", RuntimeConfigList.as_view(), name="api-runtime-config"),
     path("runtime-config/organisation", OrganisationConfig.as_view(), name="api-runtime-config-organisation"),

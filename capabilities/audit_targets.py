@@ -16,6 +16,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    ModelPrice,
     Policy,
     PolicyProfile,
     Provider,
@@ -55,6 +56,10 @@ def add_targets() -> None:
             "public_id",
             right=Right.PROVIDERS,
         ),
+    )
+    add_target(
+        "modelprice",
+        rows_with_page(lambda reader: ModelPrice.objects.all(), "price_model", "model__public_id", right=Right.BUDGETS),
     )
     add_target("policy", _policies)
     add_target(

@@ -16,6 +16,7 @@ from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
 from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
+from capabilities.prices import views as prices
 from capabilities.providers import views as providers
 from capabilities.runtime_config import views as runtime_config
 from capabilities.services import views as services
@@ -80,6 +81,10 @@ urlpatterns = [
     path("providers/<slug:slug>/models/<uuid:model_id>/", providers.model_update, name="model_update"),
     path("providers/<slug:slug>/models/<uuid:model_id>/forget/", providers.model_forget, name="model_forget"),
     path("providers/<slug:slug>/models/<uuid:model_id>/delete/", providers.model_delete, name="model_delete"),
+    path("prices/", prices.price_list, name="price_list"),
+    path("prices/<uuid:model_id>/", prices.price_model, name="price_model"),
+    path("prices/<uuid:model_id>/public/", prices.price_public, name="price_public"),
+    path("prices/<uuid:model_id>/<uuid:price_id>/remove/", prices.price_remove, name="price_remove"),
     path("hooks/", hooks.hook_list, name="hook_list"),
     path("hooks/new/", hooks.hook_create, name="hook_create"),
     path("hooks/<uuid:hook_id>/", hooks.hook_update, name="hook_update"),

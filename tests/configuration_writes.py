@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    ModelPrice,
     PolicyProfile,
     Provider,
     RequestStatus,
@@ -40,6 +42,7 @@ from capabilities.models import (
     Toolkit,
 )
 from capabilities.policies import writes as policies
+from capabilities.prices import writes as prices
 from capabilities.providers import environment as environment_provider
 from capabilities.providers import learning, listings
 from capabilities.providers import writes as providers
@@ -400,6 +403,10 @@ TABLE: dict[str, Write] = {
         d.row(PolicyProfile), d.profile_content(), actor=a
     ),
     "capabilities.policies.writes.delete_profile": lambda d, a: policies.delete_profile(d.row(PolicyProfile), actor=a),
+    "capabilities.prices.writes.add_price": lambda d, a: prices.add_price(
+        d.row(LanguageModel), prices.PriceContent(input=Decimal(1), output=Decimal(2)), actor=a
+    ),
+    "capabilities.prices.writes.remove_price": lambda d, a: prices.remove_price(d.row(ModelPrice), actor=a),
     "capabilities.providers.environment.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
         actor=a
     ),

@@ -103,7 +103,7 @@ ROOMS = {
         "pipeline",
         "access",
         "catalogue",
-        "policies",
+        "policies prices",
         "toolkits",
         "agents",
         "hooks approval_rules runtime_config",

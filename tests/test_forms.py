@@ -144,6 +144,9 @@ FORMS: dict[str, Form] = {
     "POST toolkit_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
     # Providers
+    "POST price_model": Form({"input": "1.5", "output": "2", "note": "Fresh"}, "has a price of its own"),
+    "POST price_public": Form(shows="the public price of"),
+    "POST price_remove": Form(shows="is taken back"),
     "POST provider_create": Form({"name": "Fresh", "model_name": "fresh-model", "context_window": "8000"}, "Fresh"),
     "POST provider_update": Form({"name": "Fresh", "base_url": ""}, "Fresh"),
     "POST provider_delete": Form(shows="is removed"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from capabilities.models import (
     GrantRequest,
     GroceryItem,
     LanguageModel,
+    ModelPrice,
     Policy,
     PolicyProfile,
     Provider,
@@ -95,6 +97,23 @@ def make_provider(member: Membership, number: int) -> Provider:
 def make_model(member: Membership, number: int) -> None:
     provider = make_provider(member, number)
     LanguageModel.objects.create(organisation=member.organisation, provider=provider, name=f"m-{number}")
+
+
+def make_priced_model(member: Membership, number: int) -> None:
+    make_model(member, number)
+    make_price(member, number, LanguageModel.objects.get(name=f"m-{number}"))
+
+
+def make_price(member: Membership, number: int, model: LanguageModel | None = None) -> None:
+    """Of the agent's model, where none is named."""
+    ModelPrice.objects.create(
+        organisation=member.organisation,
+        model=model or the_session(member).agent.model,
+        valid_from=timezone.now() + timedelta(hours=number),
+        created_by=make_member(member.organisation, f"buyer{number}"),
+        input=1,
+        output=2,
+    )
 
 
 def make_role_with_rules(member: Membership, number: int) -> None:
@@ -261,6 +280,8 @@ MAKERS: dict[str, Maker] = {
     "api-agents": make_agent_with_tool,
     "api-providers": make_provider,
     "api-models": make_model,
+    "api-prices": make_priced_model,
+    "api-model-prices": make_price,
     "api-roles": make_role_with_rules,
     "api-policies": make_policy,
     "api-policy-profiles": lambda member, number: PolicyProfile.objects.create(
@@ -305,6 +326,7 @@ def url_of(name: str, member: Membership) -> str:
         "turn_id": lambda: the_turn(member).pk,
         "name": lambda: the_tool(member).name,
         "budget_id": lambda: the_budget(member).public_id,
+        "model_id": lambda: the_session(member).agent.model.public_id,
     }
 
     def row(argument: str) -> Any:

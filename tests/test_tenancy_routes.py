@@ -42,6 +42,7 @@ from capabilities.models import (
     Hook,
     LanguageModel,
     Memory,
+    ModelPrice,
     Policy,
     PolicyProfile,
     Provider,
@@ -182,6 +183,8 @@ class OrganisationRows:
     #: A budget that each agent has its own part of, and the running window of one.
     budget_id: UUID = field(default_factory=uuid4)
     period_id: UUID = field(default_factory=uuid4)
+    #: Of the model that `model_id` names, and it has not begun.
+    price_id: UUID = field(default_factory=uuid4)
     #: A profile of tools that no policy begins with.
     profile: str = "no_profile"
     #: What was learned of the model.
@@ -566,6 +569,12 @@ ROUTES: dict[str, Route] = {
     "api-model": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"max_rounds": 3}), Ask("DELETE", 204)), right=Right.PROVIDERS
     ),
+    "api-prices": Route(right=Right.BUDGETS),
+    "api-model-prices": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"input": "1", "output": "2", "note": "fresh"})),
+        right=Right.BUDGETS,
+    ),
+    "api-model-price": Route((Ask("DELETE", 204),), right=Right.BUDGETS),
     "api-provider-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
     "api-model-lesson": Route((Ask("DELETE", 204),), args={"key": "lesson"}, right=Right.PROVIDERS),
     "api-model-test": Route((Ask(), Ask("POST", 202)), right=Right.PROVIDERS),
@@ -906,6 +915,12 @@ ROUTES: dict[str, Route] = {
     "agent_delete": Route((Ask("POST", 302),), args={"slug": "idle_agent"}, right=Right.AGENTS),
     # Switching off is shown first where others lose the tool: tests/capabilities/catalogue/test_switch.py.
     "tool_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "1"}),), right=Right.CATALOGUE),
+    "price_list": Route(right=Right.BUDGETS),
+    "price_model": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"input": "1", "output": "2"}, refused=422)), right=Right.BUDGETS
+    ),
+    "price_public": Route((Ask("POST", 302),), right=Right.BUDGETS),
+    "price_remove": Route((Ask("POST", 302),), right=Right.BUDGETS),
     "provider_list": Route(right=Right.PROVIDERS),
     "provider_create": Route((Ask(), Ask("POST", 302, body=provider_form, refused=422)), right=Right.PROVIDERS),
     "provider_update": Route(
@@ -1170,6 +1185,12 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         model_row = LanguageModel.objects.create(
             **own, provider=provider, name=f"{word}-model", learned=[lesson.as_json()]
         )
+        _, price = (
+            ModelPrice.objects.create(
+                **own, model=model_row, valid_from=timezone.now() + timedelta(days=days), input=1, output=2, note=word
+            )
+            for days in (-30, 30)
+        )
         AgentTool.objects.create(**own, agent=agent, tool=tool)
         trial = TrialRun.objects.create(
             **own,
@@ -1294,6 +1315,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         consent_id=consent.public_id,
         budget_id=budget.public_id,
         period_id=period.public_id,
+        price_id=price.public_id,
         profile=idle_profile.name,
         email=member.user.email,
         colleague_email=colleague.user.email,

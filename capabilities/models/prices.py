@@ -21,6 +21,8 @@ class ModelPrice(PublicModel):
 
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="prices")
     valid_from = models.DateTimeField()
+    #: From that moment on the public price list counts again; the prices are 0 then, and mean nothing.
+    is_public = models.BooleanField(default=False)
     input = _per_million()
     output = _per_million()
     #: Of the input, what the provider's cache was read for and written with. Empty: as other input.

@@ -59,7 +59,8 @@ class OwnPrice:
     """What an organisation says that a model costs, from a moment on."""
 
     valid_from: datetime
-    prices: Prices
+    #: None: from that moment on the public list counts again.
+    prices: Prices | None
 
     @property
     def source(self) -> str:
@@ -100,9 +101,9 @@ def price_at(model: ResolvedModel, at: datetime, version: int | None) -> PriceIn
     """The prices that count for a call at this moment: own ones before public ones. Queries as `cost_of`."""
     if model.is_offline:
         return OFFLINE
-    for own in reversed(own_prices(version).get(model.public_id, ())):
-        if own.valid_from <= at:
-            return PriceInForce(own.prices, own.source)
+    own = in_force(own_prices(version).get(model.public_id, ()), at)
+    if own is not None and own.prices is not None:
+        return PriceInForce(own.prices, own.source)
     return public_price(model, at)
 
 
@@ -117,18 +118,27 @@ def own_prices(version: int | None) -> Mapping[UUID, Sequence[OwnPrice]]:
     return _read_own() if version is None else _own.get((current_scope(), version), _read_own)
 
 
+def in_force(own: Sequence[OwnPrice], at: datetime) -> OwnPrice | None:
+    """Of a model's own prices, oldest first, the newest that has begun."""
+    return next((each for each in reversed(own) if each.valid_from <= at), None)
+
+
 def _read_own() -> dict[UUID, list[OwnPrice]]:
     found: dict[UUID, list[OwnPrice]] = {}
     for row in ModelPrice.objects.select_related("model").only(*_COLUMNS).order_by("valid_from"):
-        found.setdefault(row.model.public_id, []).append(OwnPrice(row.valid_from, prices_of(row)))
+        found.setdefault(row.model.public_id, []).append(own_price_of(row))
     return found
 
 
 _TIER = ("tier_above", "tier_input", "tier_output", "tier_cached", "tier_cache_write")
 _COLUMNS = (
-    *("organisation_id", "model__organisation_id", "model__public_id", "valid_from"),
+    *("organisation_id", "model__organisation_id", "model__public_id", "valid_from", "is_public"),
     *("input", "output", "cached", "cache_write", "reasoning", *_TIER),
 )
+
+
+def own_price_of(row: ModelPrice) -> OwnPrice:
+    return OwnPrice(row.valid_from, None if row.is_public else prices_of(row))
 
 
 def prices_of(row: ModelPrice) -> Prices:

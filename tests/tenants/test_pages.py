@@ -127,6 +127,7 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         "Runtime settings",
         "Approvals",
         "Budgets",
+        "Prices",
         "Members",
         "Roles",
         "Grants",

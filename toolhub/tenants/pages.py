@@ -122,7 +122,10 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
     ),
     (
         "Spending",
-        (("Budgets", "speedometer2", "budget_list", "budget", None),),
+        (
+            ("Budgets", "speedometer2", "budget_list", "budget", None),
+            ("Prices", "tags", "price_list", "price", Right.BUDGETS),
+        ),
     ),
     (
         "Access",

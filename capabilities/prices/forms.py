@@ -1,0 +1,86 @@
+"""The form of an own price. It shapes and checks; `add_price` writes."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django import forms
+from django.utils import timezone
+
+from capabilities.prices.writes import DECIMALS, MAX_NOTE, MAX_PRICE, MAX_TIER, PRICES, TIER_PRICES, PriceContent
+
+
+def _price(label: str, help_text: str = "") -> forms.DecimalField:
+    return forms.DecimalField(
+        required=False,
+        min_value=0,
+        max_value=MAX_PRICE,
+        decimal_places=DECIMALS,
+        label=label,
+        help_text=help_text,
+        widget=forms.NumberInput(attrs={"step": "any", "inputmode": "decimal"}),
+    )
+
+
+class PriceForm(forms.Form):
+    """US dollars for a million tokens, from a moment on."""
+
+    input = _price("Input")
+    output = _price("Output")
+    cached = _price("Input read from the provider’s cache", "Blank: as other input.")
+    cache_write = _price("Input written to the provider’s cache", "Blank: as other input.")
+    reasoning = _price("What the model thinks", "Blank: as other output.")
+    tier_above = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_TIER,
+        label="Other prices above",
+        help_text="Tokens of one input. A call with more pays the prices below for all of its tokens. Blank: one price "
+        "for every call.",
+    )
+    tier_input = _price("Input above", "Blank here and below: as beneath that many tokens.")
+    tier_output = _price("Output above")
+    tier_cached = _price("Input read from the cache above")
+    tier_cache_write = _price("Input written to the cache above")
+    begins = forms.DateTimeField(
+        required=False,
+        label="From",
+        help_text="Blank: from now on. What was called before keeps its cost.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"],
+    )
+    note = forms.CharField(
+        required=False,
+        max_length=MAX_NOTE,
+        help_text="Where the price is from, for example a contract.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    tier_fields = ("tier_above", *TIER_PRICES)
+
+    def __init__(self, *args: Any, zone: str = "UTC", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.zone = _zone(zone)
+        self.fields["begins"].label = f"From ({self.zone.key})"
+
+    @property
+    def shows_tier(self) -> bool:
+        """Whether the fields of a tier are shown: one is filled in, or wrong."""
+        return any(name in self.errors or self[name].value() not in (None, "") for name in self.tier_fields)
+
+    def clean_begins(self) -> Any:
+        """The moment, in the organisation's zone. The field was read in the zone of the service, and says none."""
+        moment = self.cleaned_data["begins"]
+        return None if moment is None else timezone.make_naive(moment).replace(tzinfo=self.zone)
+
+    def content(self) -> PriceContent:
+        data = self.cleaned_data
+        prices = {name: data[name] for name in (*PRICES, "tier_above", *TIER_PRICES)}
+        return PriceContent(valid_from=data["begins"], note=data["note"], **prices)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
