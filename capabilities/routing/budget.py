@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 
+from capabilities.routing.index import Index
 from capabilities.routing.requests import Kept, RouteRequest
 
 BUDGET = 1_000
@@ -14,24 +15,37 @@ LARGE = 300
 AT_LEAST = 3
 #: Tokens of a definition that nobody counted.
 UNCOUNTED = 100
+#: A toolkit of at most SMALL tools goes whole where WANTED of its tools are among the first AMONG.
+SMALL = 8
+AMONG = 5
+WANTED = 2
 
 
-def default_budget(tools: int) -> int:
-    """Tokens for the definitions of a catalogue of so many tools."""
-    return LARGE_BUDGET if tools > LARGE else BUDGET
+def budget_of(request: RouteRequest) -> int:
+    """Tokens for the definitions: what the caller asked for, else the default for so many allowed tools."""
+    if request.budget_tokens is not None:
+        return request.budget_tokens
+    return LARGE_BUDGET if len(request.allowed) > LARGE else BUDGET
 
 
-def fill(
-    chosen: Mapping[str, Kept], pinned: Mapping[str, Kept], request: RouteRequest, default: int
-) -> dict[str, Kept]:
+def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -> list[Kept]:
     """Those of `chosen`, in its order, that fit into the budget beside what is pinned; at least three."""
-    budget = default if request.budget_tokens is None else request.budget_tokens
-    used = sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
-    kept: dict[str, Kept] = {}
-    for name, each in chosen.items():
-        cost = request.tokens.get(name, UNCOUNTED)
-        if used + cost > budget and len(kept) >= AT_LEAST:
+    left = budget_of(request) - sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
+    kept: list[Kept] = []
+    for each in chosen:
+        left -= request.tokens.get(each.name, UNCOUNTED)
+        if left < 0 and len(kept) >= AT_LEAST:
             break
-        kept[name] = each
-        used += cost
+        kept.append(each)
     return kept
+
+
+def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:
+    """`chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its tools."""
+    first = chosen[:AMONG]
+    of = {each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers}
+    leading = [of.get(each.name, "") for each in first]
+    whole = {kit for kit in leading if kit and leading.count(kit) >= WANTED and index.toolkit_sizes[kit] <= SMALL}
+    rest = chosen[AMONG:]
+    moved = [Kept(each.name, "toolkit", each.score) for each in rest if of.get(each.name) in whole]
+    return [*first, *moved, *(each for each in rest if of.get(each.name) not in whole)]

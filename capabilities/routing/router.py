@@ -1,76 +1,162 @@
-"""Which of the allowed tools a message calls for. The one entry of this room: `route`, and `rank_names` to search."""
+"""Which of the allowed tools a message calls for. The entries of this room: `route`, and `rank_names` to search."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
-from capabilities.routing.budget import default_budget, fill
-from capabilities.routing.follow_ups import is_follow_up
-from capabilities.routing.index import Floats, Index
-from capabilities.routing.requests import Kept, Route, RouteRequest
-from capabilities.routing.words import stem, terms_of, words_of
+from capabilities.routing.budget import UNCOUNTED, fill, with_small_toolkits
+from capabilities.routing.clauses import clauses_of
+from capabilities.routing.features import Floats
+from capabilities.routing.follow_ups import is_follow_up, is_open_question
+from capabilities.routing.gate import calls_for_tools
+from capabilities.routing.index import Ids, Index
+from capabilities.routing.ranking import fields_of
+from capabilities.routing.requests import Context, Kept, Route, RouteRequest
+from capabilities.routing.words import content_words, words_of
 
 #: Names in `Route.ranked`.
 MAX_RANKED = 50
+#: What the best answer to one step of a message counts, against the answer to the whole.
+CLAUSE = np.float32(0.8)
+#: What earlier texts count: the user's last message, the one before, the assistant's last one.
+LAST_USER, USER_BEFORE, LAST_ASSISTANT = 0.35, 0.14, 0.5
+#: They count more for a short message: (SPAN - its content words) / 10, at least and at most this.
+SPAN, LEAST, MOST = 24, 0.15, 1.5
+#: What a keyword of the tool's category counts, and what it says for a message to be about tools.
+KEYWORD, SUPPORT = np.float32(0.6), 0.5
+#: An expensive definition must rank better: per doubling of its tokens.
+PRICE = np.float32(0.1)
+#: A tool that ranks lower than this share of the best one does not go, even if there is room.
+WORTH = 0.2
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """The best of the allowed tools, best first, with a share of the best score; cosine: the message's highest."""
+
+    best: list[tuple[str, float]]
+    cosine: float
 
 
 def route(index: Index, request: RouteRequest) -> Route:
     """Choose what is sent for a message: a part of `request.allowed`, in a stable order. Raises nothing, whatever the
     text; queries nothing."""
     categories = request.keywords.matches(request.message)
-    follow_up = is_follow_up(request.message) and bool(request.context.sent_before)
-    ranked = _ranked(index, request)
-    kept = {name: Kept(name, "pinned", 1.0) for name in request.allowed if name in set(request.pinned)}
-    chosen = _chosen(index, request, [name for name, _ in categories], ranked, follow_up)
+    matched = {category for category, _ in categories}
+    ranking = _rank(index, request, matched)
+    allowed = frozenset(request.allowed)
+    pinned = [name for name in dict.fromkeys(request.pinned) if name in allowed]
+    follows = bool(request.context.sent_before) and is_follow_up(request.message)
+    if follows and not matched:
+        before = dict.fromkeys(request.context.sent_before)
+        chosen = [Kept(name, "before", 1.0) for name in before if name in allowed]
+    elif request.mode == "keywords":
+        names = dict.fromkeys(request.allowed)
+        chosen = [Kept(name, "category", 1.0) for name in names if _category(index, name) in matched]
+    elif _is_about_tools(index, request, matched, ranking.cosine):
+        chosen = [Kept(name, "ranked", score) for name, score in ranking.best if score >= WORTH]
+    else:
+        chosen = []
+    chosen = [each for each in chosen if each.name not in pinned]
     is_empty = not chosen
-    chosen = {name: each for name, each in chosen.items() if name not in kept}
     if request.mode == "hybrid":
-        chosen = fill(chosen, kept, request, default_budget(len(request.allowed)))
-    kept |= chosen
-    sent = _in_order(kept, request)
-    return Route(sent, tuple(ranked[:MAX_RANKED]), categories, is_empty, follow_up, len(request.allowed) - len(sent))
+        chosen = fill(with_small_toolkits(index, chosen), pinned, request)
+    sent = _in_order([*(Kept(name, "pinned", 1.0) for name in pinned), *chosen], request.context.sent_before)
+    ranked = tuple(ranking.best[:MAX_RANKED])
+    return Route(sent, ranked, categories, is_empty, follows, len(allowed) - len(sent))
 
 
-def rank_names(index: Index, query: str, limit: int) -> list[tuple[str, float]]:
+def rank_names(
+    index: Index, query: str, limit: int, *, allowed: tuple[str, ...] | None = None
+) -> list[tuple[str, float]]:
     """The names that a search box shows, best first, at most `limit`; the last word may be the beginning of one."""
     words = words_of(query)
-    terms = [stem(word) for word in words]
-    if words:
-        terms += [term for term in index.vocabulary if term.startswith(words[-1]) and term != terms[-1]][:50]
-    scores = index.lexical(terms)
-    order = sorted(np.flatnonzero(scores).tolist(), key=lambda at: (-scores[at], index.documents[at].name))
-    return [(index.documents[at].name, float(scores[at])) for at in order[:limit]]
+    if not words or not len(index):
+        return []
+    begun = _completed(index, words[-1])
+    fields = fields_of(index, [query, " ".join([*words[:-1], *begun])])
+    totals = fields.scores(None)
+    scores = np.maximum(totals[0], np.float32(0.9) * totals[1])
+    scores[fields.lexical.max(axis=0) <= 0] = 0
+    exact = index.numbers.get(query.strip())
+    if exact is not None:
+        scores[exact] = scores.max() + 1
+    among = np.arange(len(index), dtype=np.int32) if allowed is None else index.numbers_of(allowed)
+    order = _order(index, scores, among, limit)
+    return [(index.documents[at].name, round(float(scores[at]), 4)) for at in order if scores[at] > 0]
 
 
-def _ranked(index: Index, request: RouteRequest) -> list[tuple[str, float]]:
-    """The allowed names that the message or what came before it speaks of, best first."""
-    scores: Floats = index.lexical(terms_of(request.message))
-    for text, share in zip((*request.context.last_user[:1], request.context.last_assistant), (0.35, 0.5), strict=False):
-        scores = scores + index.lexical(terms_of(text)) * np.float32(share)
-    highest = float(scores.max(initial=0.0)) or 1.0
-    allowed = [(name, index.numbers[name]) for name in request.allowed if name in index.numbers]
-    found = [(name, float(scores[number]) / highest) for name, number in allowed if scores[number] > 0]
-    return sorted(found, key=lambda each: (-each[1], each[0]))
+def _completed(index: Index, beginning: str) -> list[str]:
+    """Stems of the catalogue that begin so, the shortest first."""
+    if len(beginning) < 2:
+        return []
+    found = [term for term in index.stems.terms if isinstance(term, str) and term.startswith(beginning)]
+    return sorted(found, key=len)[:20]
 
 
-def _chosen(
-    index: Index, request: RouteRequest, categories: list[str], ranked: list[tuple[str, float]], follow_up: bool
-) -> dict[str, Kept]:
-    allowed = dict.fromkeys(request.allowed)
-    before = [name for name in request.context.sent_before if name in allowed]
-    if follow_up and not categories:
-        return {name: Kept(name, "before", 1.0) for name in before}
-    if request.mode == "keywords":
-        numbers = index.numbers
-        wanted = [name for name in allowed if name in numbers and index.documents[numbers[name]].category in categories]
-        return {name: Kept(name, "category", 1.0) for name in wanted}
-    return {name: Kept(name, "ranked", score) for name, score in ranked}
+def _rank(index: Index, request: RouteRequest, matched: Collection[str]) -> _Ranking:
+    allowed = index.numbers_of(request.allowed)
+    if not len(allowed):
+        return _Ranking([], 0.0)
+    scores, cosine = _scores(index, request.message, request.context, allowed)
+    for category in matched:
+        scores[index.by_category.get(category, [])] += KEYWORD
+    candidates = np.array(_order(index, scores, allowed, 4 * MAX_RANKED), dtype=np.int32)
+    if request.tokens:
+        tokens = [max(request.tokens.get(index.documents[at].name, UNCOUNTED), 1) for at in candidates.tolist()]
+        scores[candidates] -= PRICE * np.log2(np.array(tokens, dtype=np.float32) / UNCOUNTED)
+    best = max(float(scores[candidates].max()), 1e-6)
+    order = _order(index, scores, candidates, len(candidates))
+    return _Ranking([(index.documents[at].name, max(round(float(scores[at]) / best, 4), 0.0)) for at in order], cosine)
 
 
-def _in_order(kept: dict[str, Kept], request: RouteRequest) -> tuple[Kept, ...]:
-    """What was sent for the last turn stays first, in its old order; then what is pinned, then the others by score."""
-    before = {name: at for at, name in enumerate(request.context.sent_before)}
-    place = {name: at for at, name in enumerate(kept)}
-    return tuple(
-        sorted(kept.values(), key=lambda each: (each.name not in before, before.get(each.name, 0), place[each.name]))
-    )
+def _scores(index: Index, message: str, context: Context, allowed: Ids) -> tuple[Floats, float]:
+    """What the whole message says, or one step of it, and what came before; and the message's highest cosine."""
+    clauses = clauses_of(message)
+    earlier = _earlier(context)
+    fields = fields_of(index, [message, *clauses, *earlier])
+    all_scores = fields.scores(allowed)
+    scores: Floats = all_scores[0]
+    if clauses:
+        scores = np.maximum(scores, CLAUSE * all_scores[1 : 1 + len(clauses)].max(axis=0))
+    if earlier:
+        need = np.clip((SPAN - len(content_words(message, index.language))) / 10, LEAST, MOST)
+        shares = np.array(list(earlier.values()), dtype=np.float32) * np.float32(need)
+        scores = scores + (shares @ all_scores[1 + len(clauses) :]).astype(np.float32)
+    return scores, float(fields.cosine[0, allowed].max())
+
+
+def _earlier(context: Context) -> dict[str, float]:
+    """The earlier texts, with what each counts."""
+    texts = dict(zip(context.last_user, (LAST_USER, USER_BEFORE), strict=False))
+    texts[context.last_assistant] = LAST_ASSISTANT
+    return {text: share for text, share in texts.items() if text.strip()}
+
+
+def _is_about_tools(index: Index, request: RouteRequest, matched: Collection[str], cosine: float) -> bool:
+    if request.context.is_unfinished or is_open_question(request.context.last_assistant):
+        return True
+    supported = any(category in index.by_category for category in matched)
+    return calls_for_tools(index, request.message, cosine, support=SUPPORT if supported else 0.0)
+
+
+def _category(index: Index, name: str) -> str | None:
+    number = index.numbers.get(name)
+    return None if number is None else index.documents[number].category
+
+
+def _order(index: Index, scores: Floats, among: Ids, limit: int) -> list[int]:
+    """The numbers of the best ones, best first, at most `limit`; of those alike, by name."""
+    size = min(limit, len(among))
+    best = among[np.argpartition(-scores[among], size - 1)[:size]] if 0 < size < len(among) else among[:size]
+    return sorted(best.tolist(), key=lambda at: (-float(scores[at]), index.documents[at].name))
+
+
+def _in_order(kept: list[Kept], before: tuple[str, ...]) -> tuple[Kept, ...]:
+    """What was sent for the last turn stays first, in its old order; then the others as they come."""
+    place: Mapping[str, int] = {name: at for at, name in enumerate(before)}
+    old = sorted((each for each in kept if each.name in place), key=lambda each: place[each.name])
+    return (*old, *(each for each in kept if each.name not in place))

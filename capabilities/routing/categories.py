@@ -1,0 +1,55 @@
+"""Which categories a message speaks of: the operator's keywords first, then the words of their tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from capabilities.routing.documents import Document
+from capabilities.routing.gate import calls_for_tools
+from capabilities.routing.index import Index, build_index
+from capabilities.routing.keywords import Keywords
+from capabilities.routing.ranking import fields_of
+
+#: What a matched keyword counts beside the ranking, whose best has 1; and each further word of it.
+MATCHED = 0.5
+FURTHER_WORD = 0.25
+#: What a matched keyword says for a message to be about tools at all.
+SUPPORT = 0.7
+
+
+@dataclass(frozen=True)
+class RankedCategory:
+    name: str
+    score: float
+    matched: tuple[str, ...]
+
+
+def category_index(keywords: Keywords, tools: Iterable[Document] = ()) -> Index:
+    """An index with one document for each category: its keywords, and the names and descriptions of its tools."""
+    texts: dict[str, list[str]] = {category: [] for category, _ in keywords.categories}
+    for tool in tools:
+        if tool.category in texts:
+            texts[tool.category].append(f"{tool.name} {tool.description[:200]}")
+    return build_index(
+        [Document(name, ", ".join(phrases), " ".join(texts[name])) for name, phrases in keywords.categories]
+    )
+
+
+def rank_categories(index: Index, keywords: Keywords, message: str, limit: int = 3) -> Sequence[RankedCategory]:
+    """The categories that a message speaks of, best first, at most `limit`; none where it calls for no tool."""
+    matched = dict(keywords.matches(message))
+    if not len(index):
+        return ()
+    fields = fields_of(index, [message])
+    if not calls_for_tools(index, message, float(fields.cosine.max()), support=SUPPORT if matched else 0.0):
+        return ()
+    scores = fields.scores(None)[0]
+    best = max(float(scores.max()), 1e-6)
+    found = []
+    for document, score in zip(index.documents, scores.tolist(), strict=True):
+        phrases = matched.get(document.name, ())
+        longest = max((len(phrase.split()) for phrase in phrases), default=0)
+        extra = MATCHED + FURTHER_WORD * (longest - 1) if phrases else 0.0
+        found.append(RankedCategory(document.name, round(score / best + extra, 4), phrases))
+    return tuple(sorted(found, key=lambda each: (-each.score, each.name))[:limit])

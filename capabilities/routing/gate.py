@@ -1,0 +1,120 @@
+"""Whether a message calls for any tool at all: what it says of the catalogue, against how like small talk it is.
+
+The threshold is a catalogue's own: most of the stored small talk stays below it. Nothing is learnt from messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from capabilities.routing.embedding import Floats, table
+from capabilities.routing.index import Index
+from capabilities.routing.ranking import cosines, look_up, near_terms
+from capabilities.routing.words import content_words, stem, words_of
+
+#: Sentences of our own, a line each, in several languages.
+SMALL_TALK = Path(__file__).with_name("small_talk.txt")
+#: Share of them that the threshold leaves below it.
+SHARE = 0.95
+#: Words of a message that count, the most telling ones; and what each part of the figure counts.
+TELLING = 3
+UNKNOWN = 0.5
+MOST_UNKNOWN = 2
+COSINE = 2.0
+ALIKE = 2.0
+MAX_WORDS = 60
+#: Below this a word has no near word in the catalogue.
+FAR = 0.1
+
+
+@dataclass(frozen=True)
+class SmallTalk:
+    """sentences: as sets of words. vectors: one for each, None without a table. found: sentences that have a stem."""
+
+    sentences: tuple[frozenset[str], ...]
+    texts: tuple[str, ...]
+    vectors: Floats | None
+    found: Counter[str]
+
+
+@lru_cache(maxsize=1)
+def small_talk() -> SmallTalk:
+    texts = tuple(line for line in SMALL_TALK.read_text(encoding="utf-8").splitlines() if line)
+    sentences = tuple(frozenset(words_of(text)) for text in texts)
+    found = Counter(root for each in sentences for root in {stem(word) for word in each})
+    return SmallTalk(sentences, texts, _vectors(texts), found)
+
+
+@lru_cache(maxsize=256)
+def threshold(index: Index) -> float:
+    """The figure that a message must reach in this catalogue: above SHARE of the small talk, each measured as if it
+    were not stored."""
+    talk = small_talk()
+    best = _best_cosines(index, talk.texts)
+    alike = _alike(talk.texts)
+    np.fill_diagonal(alike, -1.0)
+    figures = [
+        _figure(index, text, float(cosine), float(row.max()), 1)
+        for text, cosine, row in zip(talk.texts, best, alike, strict=True)
+    ]
+    return float(np.quantile(figures, SHARE))
+
+
+def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0) -> bool:
+    """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
+    tools beside the message's own words."""
+    figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
+    return figure + support >= threshold(index)
+
+
+def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> float:
+    """own: 1 where the text itself is one of the stored sentences."""
+    words = list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
+    found = small_talk().found
+    telling, unknown = [], 0
+    look_up(index, words)
+    for word in words:
+        times = max(found[stem(word)] - own, 0)
+        known = _known(index, word)
+        telling.append(known / (times + 1))
+        unknown += known < FAR and not times
+    told = sum(sorted(telling)[-TELLING:])
+    return told + UNKNOWN * min(unknown, MOST_UNKNOWN) + COSINE * cosine - ALIKE * alike
+
+
+def _known(index: Index, word: str) -> float:
+    """1 for a word of the catalogue, less for one that is near to such a word."""
+    if stem(word, index.language) in index.stems.terms:
+        return 1.0
+    return max(near_terms(index, {word: 1}).values(), default=0.0)
+
+
+def _best_cosines(index: Index, texts: Sequence[str]) -> Floats:
+    best = np.zeros(len(texts), dtype=np.float32)
+    for first in range(0, len(texts), 64):
+        best[first : first + 64] = cosines(index, texts[first : first + 64]).max(axis=1, initial=0.0)
+    return best
+
+
+def _alike(texts: Sequence[str]) -> Floats:
+    """How much each text is like each stored sentence: the cosine, or without a table the share of words in common."""
+    talk = small_talk()
+    vectors = _vectors(texts)
+    if talk.vectors is not None and vectors is not None:
+        found: Floats = np.maximum(vectors @ talk.vectors.T, 0)
+        return found
+    sets = [frozenset(words_of(text)[:MAX_WORDS]) for text in texts]
+    shares = [[2 * len(each & other) / max(len(each) + len(other), 1) for other in talk.sentences] for each in sets]
+    return np.array(shares, dtype=np.float32)
+
+
+def _vectors(texts: Sequence[str]) -> Floats | None:
+    """Vectors of whole texts, their small words included: "who are you" has no others."""
+    read = table()
+    return None if read is None else read.text_vectors([" ".join(words_of(text)[:MAX_WORDS]) for text in texts])
