@@ -6,7 +6,7 @@ FOLDER has catalogs/NAME.json and queries/SET.jsonl. A catalogue is a list of to
 "x_toolkit"; or an object {"tools": {category: [name]}, "keywords...": {category: [phrase]}}, whose categories are
 asked for. A row of a set has "id", "query", "catalogue", "tools_needed", "no_tool", and where it applies "alternatives"
 (other tools that do), "scope" (the only tools allowed), "context" (earlier messages), "tools_used_before",
-"conversation", "categories_ok". A row of the catalogue "*" needs no tool of any; the catalogues take turns with such rows.
+"conversation", "categories_ok". A row of the catalogue "*" needs no tool of any; the catalogues take turns with these.
 
 Prints a table with a line for each set, and at the end one line of JSON, the macro means of the sets. A set whose rows
 have a scope is shown but is not in the mean of recalls: to rank a handful of tools proves little.
