@@ -92,6 +92,7 @@ def shown_turns() -> QuerySet[Turn]:
             model_forced=Subquery(_last_event("model_forced")),
             prompt_patched=Subquery(_last_event("prompt_patched")),
             hook_warning=Subquery(_last_event("hook_warning")),
+            budget_warning=Subquery(_last_event("budget_warning")),
         )
         .prefetch_related(Prefetch("steps", steps))
     )

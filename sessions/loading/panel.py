@@ -6,16 +6,19 @@ from typing import Any
 
 from capabilities.contract.loading import LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.models import Agent
+from capabilities.pipeline.routing import is_routed
 from sessions.access import may_change_loads
 from sessions.loading.queries import Around, LoadablePart, around, loads_of
 from sessions.models import ChatSession
+from sessions.turns.budget_states import budgets_for_session, tightest
 from toolhub.tenants.models import Membership
 
 
 def panel_of(
     member: Membership, session: ChatSession, agent: Agent, beside: Around | None = None, q: str = ""
 ) -> dict[str, Any]:
-    """The context of `_loads.html`. Four queries, or three where what stands around is read already.
+    """The context of `_loads.html`, with the tightest budget of the next turn. Four queries, or three where what stands
+    around is read already; with budgets one more, and two where they are not known yet at this registry version.
 
     `q`: what toolkits that could be loaded are called; the first of them are shown.
     """
@@ -27,6 +30,8 @@ def panel_of(
         "agent": agent,
         "loads": loads,
         "selection": loads.selection,
+        "is_routed": is_routed(agent),
+        "budget": tightest(budgets_for_session(session, agent, version=member.organisation.registry_version)),
         "find_toolkit": q,
         "loaders": beside.loaders,
         "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from django import template
@@ -35,6 +36,7 @@ from sessions.models import (
     TurnStatus,
     UnloadReason,
 )
+from sessions.turns.budget_states import BudgetState
 from toolhub.tenants.models import Organisation
 
 #: Characters of the reason that a line shows.
@@ -281,22 +283,73 @@ def over_limit_told(names: list[str], count: int | None = None) -> str:
     return f"{number:,} {fits} not fit into what one request may carry: {shown}{more}."
 
 
+@dataclass(frozen=True)
+class RoundBar:
+    """What one model call sent, as a bar: widths in percent of the turn's widest round."""
+
+    cached: int
+    fresh: int
+    saved: int
+    #: Tokens of tools that were allowed and not sent.
+    saved_tokens: int
+    tool_tokens: int
+
+    @property
+    def saved_from(self) -> int:
+        return self.cached + self.fresh
+
+
 @register.filter
-def rounds_told(turn: Turn) -> str:
-    """What each model call of the turn carried of tools, and how much of it began as the call before."""
-    rounds = [step for step in turn.steps.all() if step.kind == StepKind.MODEL]
-    return " · ".join(each for each in map(_round_told, rounds) if each)
+def round_bar(step: Step, turn: Turn) -> RoundBar | None:
+    """None for a model call of which no tokens are known."""
+    widest = max((_sent_and_saved(each) for each in turn.steps.all() if each.kind == StepKind.MODEL), default=0)
+    if not widest or not _sent_and_saved(step):
+        return None
+    cached = 100 * min(step.cached_tokens, step.input_tokens) // widest
+    sent, saved = 100 * step.input_tokens // widest, _saved_tokens(step)
+    return RoundBar(cached, sent - cached, 100 * saved // widest, saved, _tool_tokens(step))
 
 
-def _round_told(step: Step) -> str:
-    parts = [step.model_name] if step.model_name else []
-    if step.tool_set is not None:
-        parts.append(f"{step.tool_set.tokens:,} tok of tools")
-    if step.prefix_bytes and step.prompt_bytes:
-        parts.append(f"{100 * step.prefix_bytes // step.prompt_bytes} % as in the call before")
-    if step.reasoning_tokens:
-        parts.append(f"{step.reasoning_tokens:,} tok of reasoning")
-    return f"Round {step.round}: {', '.join(parts)}" if parts else ""
+def _tool_tokens(step: Step) -> int:
+    return step.tool_tokens or (step.tool_set.tokens if step.tool_set is not None else 0)
+
+
+def _saved_tokens(step: Step) -> int:
+    return max(0, step.all_tool_tokens - _tool_tokens(step))
+
+
+def _sent_and_saved(step: Step) -> int:
+    return step.input_tokens + _saved_tokens(step)
+
+
+@register.filter
+def same_prefix(step: Step) -> int | None:
+    """How much of a model call began as the call before, in percent; None where that is not known."""
+    return 100 * step.prefix_bytes // step.prompt_bytes if step.prefix_bytes and step.prompt_bytes else None
+
+
+@register.filter
+def matched_words(step: Step) -> str:
+    """The keywords by which routing chose the tools of a model call, with their categories; empty for none."""
+    found = step.routing.get("categories") if isinstance(step.routing, dict) else None
+    if not isinstance(found, dict):
+        return ""
+    return "; ".join(f"{name}: {', '.join(str(word) for word in words)}" for name, words in found.items() if words)
+
+
+@register.filter
+def percent_left(state: BudgetState) -> int:
+    """How much of a budget is left, in whole percent."""
+    return int(100 * state.amounts.share_left)
+
+
+@register.filter
+def budget_warnings(turn: Turn) -> str:
+    """That a budget is nearly spent, as the turn's last event of that kind says; empty for none."""
+    payload = getattr(turn, "budget_warning", None)
+    if not isinstance(payload, dict):
+        return ""
+    return f"{payload.get('percent', payload.get('share'))} % of the budget “{payload.get('budget')}” is spent."
 
 
 @register.filter
