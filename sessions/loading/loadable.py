@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from capabilities.contract.loading import LOAD_CATEGORY, META_CATEGORY
 from capabilities.contract.policy import PolicyTool
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
+from capabilities.pipeline.counts import tool_tokens
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
@@ -57,14 +58,12 @@ class Loadable:
     bundle: Bundle
     tools: tuple[Candidate, ...]
     is_loaded: bool
+    #: Of the definitions, as the family of the agent's model counts them.
+    tokens: int
 
     @property
     def needs_set_up(self) -> list[str]:
         return [each.spec.name for each in self.tools if not each.spec.is_ready]
-
-    @property
-    def tokens(self) -> int:
-        return sum(each.spec.tokens for each in self.tools)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,13 @@ class LoadInputs:
         return LOAD_CATEGORY in names and not self.why_not_sent(tool)
 
     def loadable_of(self, bundle: Bundle) -> Loadable:
-        return Loadable(bundle, self.usable_of(bundle), bundle in self.holdings.bundles)
+        tools = self.usable_of(bundle)
+        return Loadable(bundle, tools, bundle in self.holdings.bundles, self.tokens_of(tools))
+
+    def tokens_of(self, tools: Iterable[Candidate]) -> int:
+        """Of their definitions, as the family of the agent's model counts them."""
+        agent = self.place.agent
+        return tool_tokens((each.spec for each in tools), self.place.model or resolve_model(agent.model, agent))
 
     def usable_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
         return tuple(each for each in self.offer.tools_of(bundle) if each.spec.tool_id in self.usable)

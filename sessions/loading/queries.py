@@ -181,14 +181,15 @@ def _with_tools(reading: LoadInputs, bundles: Iterable[Bundle]) -> list[Line]:
 
 
 def _line(reading: LoadInputs, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> Line:
-    specs = [each.spec for each in reading.usable_of(bundle)]
+    candidates = reading.usable_of(bundle)
+    specs = [each.spec for each in candidates]
     return Line(
         name=bundle.name,
         title=next((spec.category_title for spec in specs if bundle.kind == "category"), bundle.name),
         kind=bundle.kind,
         description=bundle.description,
         tools=tuple(spec.name for spec in specs),
-        tokens=sum(spec.tokens for spec in specs),
+        tokens=reading.tokens_of(candidates),
         needs_set_up=tuple(spec.name for spec in specs if not spec.is_ready),
         is_sticky=bundle.is_initial,
         is_loaded=is_loaded or load is not None,
