@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
 
-from capabilities.contract.pricing import Prices, Tier
+from capabilities.contract.price_words import PriceLine, price_lines
 from capabilities.models import LanguageModel, ModelPrice
 from capabilities.providers.prices import OFFLINE, OwnPrice, PriceInForce, in_force, own_price_of, public_price
 from capabilities.providers.queries import models_by_name
@@ -20,15 +19,6 @@ from capabilities.providers.resolve import resolve_model
 from toolhub.tenants.keyset import Keyset, Page
 
 ORDER = ("provider__name", "name", "pk")
-
-
-@dataclass(frozen=True)
-class PriceLine:
-    """The prices of one tier in words, each with its name."""
-
-    #: Tokens of input above which it counts; None for the first tier.
-    above: int | None
-    prices: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -56,35 +46,8 @@ class PricedModel:
         return self.own is not None and self.own.prices is not None
 
     @property
-    def public_lines(self) -> list[PriceLine]:
-        return price_lines(self.public.prices) if self.public else []
-
-    @property
     def own_lines(self) -> list[PriceLine]:
         return price_lines(self.own.prices) if self.own and self.own.prices else []
-
-
-def price_lines(prices: Prices) -> list[PriceLine]:
-    """A line for each tier, the first first."""
-    return [PriceLine(None if tier is prices.tiers[0] else tier.above, _in_words(tier)) for tier in prices.tiers]
-
-
-def _in_words(tier: Tier) -> list[tuple[str, str]]:
-    named = (
-        ("in", tier.input),
-        ("out", tier.output),
-        ("cached", tier.cached),
-        ("written", tier.cache_write),
-        ("thought", tier.reasoning),
-    )
-    return [(name, per_million(price)) for name, price in named if price is not None]
-
-
-def per_million(price: Decimal) -> str:
-    """$10.00, $0.05, $0.0833: two digits behind the point, or as many more as it has, six at most."""
-    digits = f"{round(price, 6):,.6f}"
-    whole, part = digits.split(".")
-    return f"${whole}.{part[:2]}{part[2:].rstrip('0')}"
 
 
 def priced_models(models: Sequence[LanguageModel], at: datetime | None = None) -> list[PricedModel]:

@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.common.secrets import masked_stored
+from capabilities.common.tokens import tokenizer_of
 from capabilities.models import AUTO, DIALECT_SETTINGS, LanguageModel, Provider
 from capabilities.providers.knobs import MAX_TEMPERATURE
 from capabilities.providers.learning import forget_lesson
@@ -153,6 +154,12 @@ class LanguageModelOut(CallsOut):
     spoken = serializers.SerializerMethodField(help_text="The dialect of its calls: `chat` or `responses`.")
     spoken_because = serializers.SerializerMethodField()
     lessons = serializers.SerializerMethodField(help_text="What the provider's refusals taught.")
+    tokenizer = serializers.SerializerMethodField(help_text="What its tokens are counted by: o200k, cl100k or Qwen.")
+    token_factor = serializers.FloatField(help_text="Tokens of input that the provider counts for each of ours.")
+    token_samples = serializers.IntegerField(help_text="Calls that the factor was learned from; 0: not known yet.")
+
+    def get_tokenizer(self, model: LanguageModel) -> str:
+        return tokenizer_of(model.name).name
 
     def get_spoken(self, model: LanguageModel) -> str:
         return str(resolve_model(model).dialect)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from capabilities.common.memory import Memory
+from capabilities.contract.price_words import PriceLine, price_lines
 from capabilities.contract.pricing import PricedUse, Prices, Tier
 from capabilities.models import ModelPrice
 from capabilities.providers.resolve import ResolvedModel
@@ -52,6 +53,11 @@ class PriceInForce:
 
     prices: Prices
     source: str
+
+    @property
+    def lines(self) -> list[PriceLine]:
+        """In words, a line for each tier."""
+        return price_lines(self.prices)
 
 
 @dataclass(frozen=True)

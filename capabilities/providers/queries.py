@@ -11,10 +11,14 @@ from uuid import UUID
 
 from django.db.models import BooleanField, Case, Exists, OuterRef, Prefetch, Q, QuerySet, Value, When
 from django.http import Http404
+from django.utils import timezone
 
 from capabilities.common.secrets import SecretUnreadable, masked
+from capabilities.common.tokens import Tokenizer
 from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.lessons import Lesson, lessons_of
+from capabilities.providers.prices import ENOUGH_SAMPLES, PriceInForce, price_at
+from capabilities.providers.resolve import resolve_model
 
 #: Models that Home names.
 MAX_MISSING = 5
@@ -104,6 +108,32 @@ def missing_models() -> list[MissingModel]:
         MissingModel(model.provider, model.name, [name for name, *used in rows if model.pk in used][:4])
         for model in models
     ]
+
+
+@dataclass(frozen=True)
+class CountedBy:
+    """How a model's tokens are counted, and what its calls cost now."""
+
+    tokenizer: Tokenizer
+    #: Tokens of the provider for a hundred of ours, and the calls that this was learned from; None before the first.
+    percent: int | None
+    calls: int
+    #: Whether these calls are enough to go by.
+    is_learned: bool
+    price: PriceInForce | None
+
+
+def counted_by(model: LanguageModel) -> CountedBy:
+    """One query, for the organisation's own prices."""
+    resolved = resolve_model(model)
+    percent = round(resolved.token_factor * 100) if resolved.token_samples else None
+    return CountedBy(
+        resolved.tokenizer,
+        percent,
+        resolved.token_samples,
+        resolved.token_samples >= ENOUGH_SAMPLES,
+        price_at(resolved, timezone.now(), None),
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from capabilities.providers.environment import agents_left_behind, back_to_offli
 from capabilities.providers.forms import ModelForm, ProviderForm
 from capabilities.providers.learning import forget_lesson
 from capabilities.providers.queries import (
+    counted_by,
     lessons_shown,
     listed_models_shown,
     model_or_404,
@@ -146,6 +147,8 @@ def _model_form(
         "provider": provider,
         "model": model,
         "spoken": resolve_model(model).chosen_dialect if model else None,
+        "counted": counted_by(model) if model else None,
+        "sees_prices": member.has_right(Right.BUDGETS),
         "lessons": lessons_shown(model) if model else [],
         "test": ConnectionTest.objects.filter(language_model=model).first() if model else None,
     }

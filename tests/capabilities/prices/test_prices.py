@@ -15,8 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
+from capabilities.contract.price_words import per_million
 from capabilities.models import LanguageModel, ModelPrice
-from capabilities.prices.queries import per_million, priced_models
+from capabilities.prices.queries import priced_models
 from capabilities.prices.writes import PriceContent, add_price, remove_price
 from capabilities.providers.prices import PricedUse, cost_of
 from capabilities.providers.resolve import resolve_model
@@ -298,3 +299,18 @@ class TestRest:
 )
 def test_a_price_has_two_digits_or_as_many_as_it_needs(price: str, text: str) -> None:
     assert per_million(Decimal(price)) == text
+
+
+def test_a_models_page_says_how_it_is_counted_and_what_it_costs(as_alice: Client, model: LanguageModel) -> None:
+    page = f"/o/acme/providers/priced/models/{model.public_id}/"
+
+    before = text_of(as_alice.get(page))
+    with organisation_scope(model.organisation_id):
+        LanguageModel.objects.update(token_factor=1.084, token_samples=12, name="claude-opus-5")
+    after = text_of(as_alice.get(page))
+
+    assert "Tokens are counted by o200k The provider counts not known yet" in before
+    assert "A call costs $10.00 in $50.00 out" in before
+    assert "o200k it stands in: the vendor keeps its own tokenizer to itself" in after
+    assert "108 tokens of input for each 100 of ours learned from 12 calls, too few to go by" in after
+    assert "A call costs no price is known" in after
