@@ -9,5 +9,6 @@ from capabilities.common.provided import Provided
 
 #: What saving an agent's content changes: `(agent, content, actor=...)`.
 impact_of_agent: Provided[..., Impact] = Provided("previews of agents")
-#: The tools that a member's new session with an agent begins with: `(agent, member)`.
+#: The tools that a member's new session with an agent begins with, and those that a message brings: `(agent, member,
+#: message)`.
 start_of: Provided[..., Any] = Provided("starts of agents")

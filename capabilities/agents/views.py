@@ -29,6 +29,9 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
+#: Characters of a message that is tried on an agent's page.
+MAX_EXAMPLE = 2_000
+
 
 @require_GET
 @signed_in
@@ -50,7 +53,7 @@ def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     agent = agent_or_404(slug)
     context = {
         "agent": agent,
-        "start": start_of(agent, member),
+        "start": start_of(agent, member, request.GET.get("message", "")[:MAX_EXAMPLE]),
         "model": resolve_model(agent.model, agent),
         "toolkits": toolkits_of_agent(agent),
         "may_change": member.has_right(Right.AGENTS),

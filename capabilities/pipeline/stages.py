@@ -66,6 +66,11 @@ class Selection:
         return sum(tool.tokens for tool in self.tools)
 
     @property
+    def all_tokens(self) -> int:
+        """Of what would be sent if the message left nothing out."""
+        return sum(tool.tokens for tool in self.all_tools)
+
+    @property
     def overrides(self) -> dict[str, dict[str, float | int]]:
         """As a ToolSet keeps them."""
         return {str(tool.version_id): tool.overrides.values for tool in self.tools if tool.overrides != NO_OVERRIDES}

@@ -15,7 +15,8 @@ from rest_framework.views import APIView
 
 from capabilities.agents.queries import agent_or_404
 from capabilities.common.api import checked_part
-from capabilities.models import Agent
+from capabilities.models import Agent, RoutingMode
+from capabilities.pipeline.routing import is_routed
 from sessions.access import check_may_touch, session_or_404
 from sessions.chats.queries import MAX_SEARCH, sessions_page
 from sessions.chats.turns_api import TurnOut, shown
@@ -93,8 +94,16 @@ class ActiveToolsOut(serializers.Serializer[Any]):
         "with the registry's own version."
     )
     load_count = serializers.IntegerField(help_text="Rises with each load and unload in this session.")
+    routing = serializers.CharField(help_text="The agent's `routing_mode`, `off` where messages change nothing.")
+    all_tokens = serializers.IntegerField(help_text="What would be sent if the message left nothing out.")
     verdicts = VerdictOut(many=True)
 
+
+MESSAGE_PARAMETER = OpenApiParameter(
+    "message",
+    {"type": "string", "maxLength": accepting.MAX_MESSAGE},
+    description="What would be said; without it, all that a message may bring.",
+)
 
 _OWN = Select(
     lambda: ChatSession.objects.select_related("agent", "membership").filter(
@@ -264,40 +273,52 @@ class SessionTools(APIView):
     @extend_schema(
         operation_id="session_tools_list",
         summary="Active tools",
-        parameters=[AGENT_PARAMETER],
+        parameters=[AGENT_PARAMETER, MESSAGE_PARAMETER],
         responses={200: ActiveToolsOut, 400: ErrorOut, 404: ErrorOut},
     )
     def get(self, request: Request, session_id: UUID) -> Response:
-        """The definitions that the session's next turn would carry, and why each tool is or is not among them."""
+        """The definitions that the session's next turn would carry for a message, and why each tool is or is not among
+        them."""
         member = api_member(request)
         session = session_or_404(member, session_id)
-        only_parameters(request, "agent")
-        return _active_tools(member, session, agent_of(session, request.query_params.get("agent")))
+        only_parameters(request, "agent", "message")
+        agent = agent_of(session, request.query_params.get("agent"))
+        return _active_tools(member, session, agent, _message_of(request))
 
 
 class AgentTools(APIView):
     @extend_schema(
         operation_id="agent_tools_list",
         summary="Tools that an agent begins with",
-        responses={200: ActiveToolsOut, 404: ErrorOut},
+        parameters=[MESSAGE_PARAMETER],
+        responses={200: ActiveToolsOut, 400: ErrorOut, 404: ErrorOut},
     )
     def get(self, request: Request, slug: str) -> Response:
-        """The definitions that the first turn of a new session of yours with the agent would carry, and why each tool
-        is or is not among them."""
+        """The definitions that the first turn of a new session of yours with the agent would carry for a message, and
+        why each tool is or is not among them."""
         member = api_member(request)
-        only_parameters(request)
+        only_parameters(request, "message")
         agent = agent_or_404(slug)
-        return _active_tools(member, new_session(member, agent), agent)
+        return _active_tools(member, new_session(member, agent), agent, _message_of(request))
 
 
-def _active_tools(member: Membership, session: ChatSession, agent: Agent) -> Response:
-    active = compute_definitions(session, agent=agent)
+def _message_of(request: Request) -> str:
+    message = request.query_params.get("message", "")
+    if len(message) > accepting.MAX_MESSAGE:
+        raise ValidationError({"message": f"At most {accepting.MAX_MESSAGE:,} characters."})
+    return message
+
+
+def _active_tools(member: Membership, session: ChatSession, agent: Agent, message: str) -> Response:
+    active = compute_definitions(session, agent=agent, message=message)
     body = {
         "tools": active.defs,
         "tokens": active.selection.tokens,
         "sha256": active.selection.sha256,
         "version": member.organisation.registry_version + session.load_count,
         "load_count": session.load_count,
+        "routing": agent.routing_mode if is_routed(agent) else RoutingMode.OFF,
+        "all_tokens": active.selection.all_tokens,
         "verdicts": active.selection.verdicts,
     }
     return Response(ActiveToolsOut(body).data)

@@ -21,7 +21,6 @@ from capabilities.providers.environment import agents_left_behind
 from capabilities.providers.queries import missing_models
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.approvals.cards import show_cards
-from sessions.chats.examples import examples_for
 from sessions.chats.first_steps import first_steps
 from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.chats.live import watch_turn
@@ -41,6 +40,7 @@ from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.panel import panel_of
 from sessions.loading.queries import around
 from sessions.models import ChatSession, Schedule, Turn
+from sessions.selection.examples import examples_for
 from sessions.turns import accepting, ledger
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right

@@ -16,7 +16,7 @@ from capabilities.common.api import refusals
 from capabilities.models import Category
 from sessions.explain.reasons import STAGES, STATES, TOOLS_A_PAGE, Asked
 from sessions.explain.remedies.ways import Change
-from sessions.explain.why import MAX_MESSAGE, ROUTING, Explained, explain, subject_of
+from sessions.explain.why import MAX_MESSAGE, Explained, explain, subject_of
 from toolhub.tenants.api import ErrorOut, api_member, unknown
 from toolhub.tenants.models import Membership
 from toolhub.tenants.paging import (
@@ -75,7 +75,8 @@ class ExplanationOut(serializers.Serializer[Any]):
     sent = serializers.IntegerField(help_text="Tools that are sent, whatever this page shows.")
     tokens = serializers.IntegerField(help_text="Of all that are sent.")
     tool_limit = serializers.IntegerField()
-    routing = serializers.ChoiceField(choices=[ROUTING], help_text="`off`: what a message says changes nothing.")
+    routing = serializers.CharField(help_text="An agent's `routing_mode`, `off` where messages change nothing.")
+    all_tokens = serializers.IntegerField(help_text="Of all that would be sent if the message left nothing out.")
 
 
 def parameter(name: str, kind: type, description: str, **more: Any) -> OpenApiParameter:
@@ -91,7 +92,7 @@ class Explain(APIView):
             parameter("member", UUID, "Id of a member; you, if left out. Another one takes the right `roles`."),
             parameter("agent", str, "Slug of an agent; the session's, or the first one, if left out."),
             parameter("session", str, "A session of that member; a new one, if left out."),
-            parameter("message", str, "What would be said. Agents have no routing: it changes nothing."),
+            parameter("message", str, "What would be said; without it, all that a message may bring."),
             parameter("q", str, "Looked for in names, descriptions and categories."),
             parameter("category", str, "Name of a category."),
             parameter("state", str, "Only these tools.", enum=[*STATES, "all"]),
@@ -116,7 +117,8 @@ class Explain(APIView):
         if category and not Category.objects.filter(name=category).exists():
             raise unknown("category", "There is no such category; GET /api/v1/categories lists them.")
         state = query.get("state", "all")
-        asked = Asked(query.get("q", ""), category, "" if state == "all" else state, after, limit=limit)
+        message, state = query.get("message", ""), "" if state == "all" else state
+        asked = Asked(query.get("q", ""), category, state, after, limit=limit, message=message)
         found = explain(subject, asked)
         return Response(
             {
@@ -128,7 +130,8 @@ class Explain(APIView):
                 "sent": found.sent,
                 "tokens": found.tokens,
                 "tool_limit": found.tool_limit,
-                "routing": ROUTING,
+                "routing": found.routing,
+                "all_tokens": found.all_tokens,
             }
         )
 

@@ -15,11 +15,13 @@ from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
-from capabilities.pipeline.stages import Situation, limit_rank
+from capabilities.pipeline.routing import RoutingInputs, is_routed
+from capabilities.pipeline.stages import Situation, Verdict, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
+from sessions.selection.routing import routing_inputs
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Inputs:
     rows: Mapping[int, Row]
     #: Every way to these tools; None where it is to be found anew, of rows that were changed.
     offer: Offer | None = None
+    #: What would be said, empty for all that may be sent; and what it is routed by, where messages decide.
+    message: str = ""
+    routing: RoutingInputs | None = None
 
     @cached_property
     def is_constant(self) -> bool:
@@ -49,7 +54,17 @@ class Inputs:
     @cached_property
     def selection(self) -> Selection:
         own = (self.session, self.agent, self.permissions, self.holdings)
-        return selected(*own, self.at_hand, policies=self.policies)
+        return selected(*own, self.at_hand, self.message, policies=self.policies, routing=self._routing)
+
+    @property
+    def _routing(self) -> RoutingInputs | None:
+        """With what a change brings: the ranking is among all that the agent has."""
+        if self.routing is None or not is_routed(self.agent):
+            return None
+        known = {spec.tool_id for spec in self.routing.specs}
+        new = [spec for spec in self.at_hand.routable if spec.tool_id not in known]
+        specs = sorted((*self.routing.specs, *new), key=lambda spec: spec.name)
+        return replace(self.routing, specs=tuple(specs))
 
     @cached_property
     def sent(self) -> frozenset[int]:
@@ -75,7 +90,12 @@ class Inputs:
 
     @cached_property
     def situation(self) -> Situation:
-        return situation_of(self.session, self.agent, self.permissions, policies=self.policies)
+        return situation_of(self.session, self.agent, self.permissions, self.message, policies=self.policies)
+
+    @cached_property
+    def by_router(self) -> dict[str, Verdict]:
+        """What routing says of a tool, by its name; of what was stopped before, nothing."""
+        return {each.tool: each for each in self.selection.verdicts if each.stage == "router"}
 
     @cached_property
     def gathered(self) -> dict[str, Candidate]:
@@ -158,13 +178,15 @@ class Inputs:
         return any(is_same(side, bundle) for side in sides)
 
 
-def read_inputs(session: ChatSession, agent: Agent) -> Inputs:
-    """Queries as `select_tools`. `agent` comes with its model and provider at hand."""
+def read_inputs(session: ChatSession, agent: Agent, message: str = "") -> Inputs:
+    """For a turn with this message, or for any. Queries as `select_tools`. `agent` comes with its model and provider at
+    hand."""
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     reach = in_reach(agent, holdings, at=at)
     policies = policies_for(permissions, at)
-    return Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer)
+    found = Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer, message)
+    return replace(found, routing=routing_inputs(session, agent, found.at_hand, message, at=at))
 
 
 def is_same(one: Bundle | None, other: Bundle) -> bool:

@@ -48,13 +48,13 @@ ALONE: Mapping[str, stages.Stage] = {
 }
 #: The same of policies, which are asked after what the member may use.
 POLICIES: Mapping[str, stages.Stage] = {"policy": stages.policy, "provider_policy": stages.provider_policy}
-STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, "limit")
+STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, "router", "limit")
 
 
 @dataclass(frozen=True)
 class Asked:
     """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
-    empty for all, `tool` is a name.
+    empty for all, `tool` is a name; `message` is what would be said, empty for any.
 
     `after` and `before` are places, where a page begins or ends; `capabilities.catalogue.tools.search` says their form.
     """
@@ -66,6 +66,7 @@ class Asked:
     before: str = ""
     limit: int = TOOLS_A_PAGE
     tool: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
     `agent` comes with its model and provider at hand.
     """
-    inputs = read_inputs(session or new_session(member, agent), agent)
+    inputs = read_inputs(session or new_session(member, agent), agent, asked.message)
     page = _page(inputs, asked)
     return ReasonsPage(
         inputs, [reasons_of(inputs, each) for each in _noted(member, page.rows)], page.after, page.before
@@ -244,7 +245,8 @@ def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
     own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
     alone = [_alone(inputs, stage, own) for stage in ALONE]
     policies = [_by_policy(inputs, stage, own) for stage in POLICIES]
-    cells = (_loaded(inputs, listed, row), *alone, *_permitted(inputs, spec), *policies, _limit(inputs, spec))
+    permitted, last = _permitted(inputs, spec), (_router(inputs, spec), _limit(inputs, spec))
+    cells = (_loaded(inputs, listed, row), *alone, *permitted, *policies, *last)
     return Reasons(listed, cells, _state_of(inputs, spec.tool_id))
 
 
@@ -336,6 +338,15 @@ def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
         tool_grants=rest(rights.tool_grants, spec.tool_id),
         category_grants=rest(rights.category_grants, spec.category_id),
     )
+
+
+def _router(inputs: Inputs, spec: ToolSpec) -> Cell:
+    """What the message needs. Of what is loaded, and of what was stopped before, there is nothing to say."""
+    verdict = inputs.by_router.get(spec.name)
+    if verdict is None:
+        return Cell("router", True, "", "")
+    short = "needed" if verdict.kept else "not needed"
+    return Cell("router", verdict.kept, verdict.reason, short, stops=not verdict.kept)
 
 
 def _limit(inputs: Inputs, spec: ToolSpec) -> Cell:

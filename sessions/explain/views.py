@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Agent, AgentScope
+from capabilities.models import Agent, AgentScope, RoutingMode
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from sessions.access import kept_sessions_of
@@ -44,10 +44,11 @@ TITLES = {
     "role": "Role",
     "policy": "Policy",
     "provider_policy": "Provider’s policy",
+    "router": "Message",
     "limit": "Limit",
 }
 #: What of the address stays after a change; the last two are the place in the list.
-KEPT = ("member", "agent", "session", "q", "category", "state", "after", "before")
+KEPT = ("member", "agent", "session", "message", "q", "category", "state", "after", "before")
 STATE_CHOICES = [
     ("", "All tools"),
     ("sent", "Sent"),
@@ -71,7 +72,8 @@ class ExplainForm(forms.Form):
     before = forms.CharField(required=False, max_length=MAX_PLACE)
 
     def asked(self) -> Asked:
-        return Asked(**{name: self.cleaned_data[name] for name in ("q", "category", "state", "after", "before")})
+        names = ("q", "category", "state", "after", "before", "message")
+        return Asked(**{name: self.cleaned_data[name] for name in names})
 
     @property
     def kept(self) -> dict[str, str]:
@@ -184,11 +186,12 @@ def _sessions(subject: Subject | None) -> list[ChatSession]:
 
 
 def _hidden(subject: Subject | None, found: Explanation | None) -> set[str]:
-    """Stages that can say nothing here: a policy that is not there has no reason for any tool."""
+    """Stages that can say nothing here: a policy that is not there has no reason for any tool, nor has routing without
+    a message."""
     if subject is None:
         return set()
     cells = [cell for each in found.tools for cell in each.reasons.cells] if found is not None else []
-    hidden = set(POLICIES) - {cell.stage for cell in cells if cell.reason}
+    hidden = {*POLICIES, "router"} - {cell.stage for cell in cells if cell.reason}
     if subject.agent.scope != AgentScope.MEMBER:
         hidden.add("scope")
     if not subject.session or subject.session.delegated_tools is None:
@@ -225,6 +228,8 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
             {},
         ),
     }
+    if subject.agent.routing_mode != RoutingMode.OFF:
+        pages["router"] = (f"pin it for {agent}", Right.AGENTS, "agent_update", (agent.slug,), {})
     if service is not None and service.is_available:
         set_up = f"set up {service_title(spec.service)}"
         pages["set-up"] = (set_up, Right.CATALOGUE, "service_update", (spec.service,), {})

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.rights import require
-from capabilities.models import Agent
+from capabilities.models import Agent, RoutingMode
+from capabilities.pipeline.routing import is_routed
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
 from sessions.explain.reasons import Asked, Reasons, reasons_page
@@ -19,8 +20,6 @@ from toolhub.tenants.models import Membership, Right
 
 #: Characters of a message that may be asked about.
 MAX_MESSAGE = 100_000
-#: What a message says decides nothing yet.
-ROUTING = "off"
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,9 @@ class Explanation:
     sent: int
     tokens: int
     tool_limit: int
+    #: How messages decide what is sent, one of RoutingMode; and tokens of all tools, had the message left none out.
+    routing: str
+    all_tokens: int
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
@@ -66,6 +68,8 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         len(page.inputs.selection.tools),
         page.inputs.selection.tokens,
         page.inputs.situation.model.tool_limit,
+        str(subject.agent.routing_mode if is_routed(subject.agent) else RoutingMode.OFF),
+        page.inputs.selection.all_tokens,
     )
 
 
@@ -137,7 +141,8 @@ def _sentence(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> s
     told = [cell.reason for cell in tool.stops]
     if tool.is_sent:
         allowed = next(cell.reason for cell in tool.cells if cell.stage in ("grants", "role") and cell.kept)
-        return f"{subject.agent} sends {name} for {subject.member}: {tool.cells[0].reason}; {allowed}."
+        needed = next((f"; {cell.reason}" for cell in tool.cells if cell.stage == "router" and cell.reason), "")
+        return f"{subject.agent} sends {name} for {subject.member}: {tool.cells[0].reason}; {allowed}{needed}."
     if len(told) == 1:
         end = "" if changes else " No single change of the configuration would let it through."
         return f"{subject.agent} does not send {name} for {subject.member}: {told[0]}.{end}"

@@ -114,7 +114,7 @@ def _selected(turn: Turn, held: Held, decided: Decided | None) -> Carried:
         is_pure_chat=not selection.verdicts,
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
-        all_tool_tokens=sum(tool.tokens for tool in selection.all_tools),
+        all_tool_tokens=selection.all_tokens,
     )
 
 

@@ -35,13 +35,13 @@ class ActiveTools:
 
 
 def compute_definitions(
-    session: ChatSession, member: Membership | None = None, agent: Agent | None = None
+    session: ChatSession, member: Membership | None = None, agent: Agent | None = None, message: str = ""
 ) -> ActiveTools:
     """Queries as `select_tools`. `member` is the session's own, and need not be said; for anybody else there is a
-    ValueError. `agent` is the session's first where none is given."""
+    ValueError. `agent` is the session's first where none is given. Without a message: all that one may bring."""
     if member is not None and member.pk != session.membership_id:
         raise ValueError("A session's tools are those of its own member.")
-    selection = selection_preview(session, agent)
+    selection = selection_preview(session, agent, message)
     return ActiveTools(
         [tool.definition for tool in selection.tools],
         {tool.name: partial(_is_permitted, session.membership_id, tool) for tool in selection.tools},

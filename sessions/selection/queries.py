@@ -85,8 +85,8 @@ def selection_preview(session: ChatSession, agent: Agent | None = None, message:
 
 
 def starting_selection(member: Membership, agent: Agent, message: str = "") -> Selection:
-    """The tools that the first turn of a new session would carry for this member, with this message; without one, all
-    that it may carry. Queries as `select_tools`."""
+    """The tools that the first turn of a new session would carry for this member and message; without one, all that it
+    may carry. Queries as `select_tools`."""
     return selection_preview(new_session(member, agent), agent, message)
 
 

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from capabilities.agents.queries import deferred_tools_of
+from capabilities.contract.loading import SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
 from capabilities.pipeline.candidates import OWN
+from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.stages import Verdict
-from sessions.selection.queries import starting_selection
+from sessions.selection.examples import examples_for
+from sessions.selection.queries import Selection, starting_selection
 from toolhub.tenants.models import Membership
 
 
@@ -38,15 +41,42 @@ class Start:
     tokens: int
     #: Names of the agent's own tools that are not sent before they are loaded.
     deferred: Sequence[str]
+    #: Where messages decide what is sent: one, and what it brings; None where it brings everything.
+    message: str = ""
+    needed: Needed | None = None
 
 
-def start_of(agent: Agent, member: Membership) -> Start:
-    """One query, and those of `select_tools`. `agent` comes with its model and provider at hand."""
-    selection = starting_selection(member, agent)
+@dataclass(frozen=True)
+class Needed:
+    """What one message brings: tools in the order in which they are sent, each with why, and their tokens."""
+
+    tools: Sequence[tuple[ToolSpec, str]]
+    tokens: int
+    keywords: Sequence[tuple[str, Sequence[str]]]
+
+
+def start_of(agent: Agent, member: Membership, message: str = "") -> Start:
+    """With what a message brings, by itself one that suits the tools. One query, and those of `select_tools`; where
+    messages decide, those twice. `agent` comes with its model and provider at hand."""
+    selection, needed = starting_selection(member, agent), None
+    if is_routed(agent):
+        message = message or next(iter(examples_for(tool.name for tool in selection.tools)), "Hello")
+        needed = needed_of(starting_selection(member, agent, message))
     sources = {each.tool: each.reason for each in selection.verdicts if each.stage == "gather"}
     return Start(
         [StartingTool(spec, sources[spec.name]) for spec in selection.tools],
-        [each for each in selection.verdicts if not each.kept],
+        [each for each in selection.verdicts if not each.kept and each.stage != "router"],
         selection.tokens,
         deferred_tools_of(agent),
+        message,
+        needed,
     )
+
+
+def needed_of(selection: Selection) -> Needed:
+    """What a message brings, of its selection. No query."""
+    why = {each.tool: each.reason for each in selection.verdicts if each.stage == "router" and each.kept}
+    why |= {each.name: "finds what was left out" for each in selection.tools if each.name == SEARCH_TOOLS}
+    keywords = selection.routing.get("categories", {})
+    tools = [(tool, why.get(tool.name, "always sent")) for tool in selection.tools]
+    return Needed(tools, selection.tokens, list(keywords.items()))

@@ -8,8 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from capabilities.agents.writes import agent_content, allowed_toolkits, deferred_tools, own_tools, update_agent
-from capabilities.models import Agent, AgentScope
+from capabilities.agents.writes import (
+    agent_content,
+    allowed_toolkits,
+    deferred_tools,
+    own_tools,
+    pinned_tools,
+    update_agent,
+)
+from capabilities.models import Agent, AgentScope, RoutingMode
 from capabilities.pipeline.candidates import Bundle, Row
 from sessions.explain.inputs import Inputs
 from sessions.explain.remedies.ways import Blocked, Page, Way, bundles_with
@@ -92,11 +99,51 @@ def add_tool(blocked: Blocked) -> Iterator[Way]:
         )
 
 
-def _with_own(blocked: Blocked, place: int | None) -> Inputs | None:
+def pin(blocked: Blocked) -> Iterator[Way]:
+    """Send it with every message."""
+    spec = blocked.tool.spec
+    row = blocked.inputs.rows.get(spec.tool_id)
+    place = blocked.inputs.last_place + 1 if row is None or row.place is None else row.place
+    yield _of_agent(
+        blocked,
+        f"the agent {blocked.inputs.agent} sends it with every message: it is pinned",
+        partial(_with_own, blocked, place, is_pinned=True),
+        partial(_pinned_with, spec.name),
+    )
+
+
+def _pinned_with(name: str, stored: Agent) -> dict[str, Any]:
+    own = dict.fromkeys([*own_tools(stored), name])
+    return {"tools": tuple(own), "pinned_tools": tuple(dict.fromkeys([*pinned_tools(stored), name]))}
+
+
+def route_nothing(blocked: Blocked) -> Iterator[Way]:
+    """Send all tools with every message."""
+    agent = blocked.inputs.agent
+    yield _of_agent(
+        blocked,
+        f"messages leave out no tool of the agent {agent}",
+        partial(_unrouted, blocked),
+        lambda stored: {"routing_mode": RoutingMode.OFF},
+        "off",
+    )
+
+
+def _unrouted(blocked: Blocked) -> Inputs:
+    agent = copy(blocked.inputs.agent)
+    agent.routing_mode = RoutingMode.OFF
+    left_out = (name for name, verdict in blocked.inputs.by_router.items() if not verdict.kept)
+    gathered = blocked.inputs.gathered
+    keys = frozenset(gathered[name].spec.tool_id for name in left_out if name in gathered)
+    return blocked.inputs.changed(keys, agent=agent)
+
+
+def _with_own(blocked: Blocked, place: int | None, *, is_pinned: bool = False) -> Inputs | None:
     spec, inputs = blocked.tool.spec, blocked.inputs
     if spec.is_meta:
         return None
-    row = replace(inputs.rows.get(spec.tool_id) or Row(spec, False, None, False), place=place, is_deferred=False)
+    row = inputs.rows.get(spec.tool_id) or Row(spec, False, None, False)
+    row = replace(row, place=place, is_deferred=False, is_pinned=is_pinned or row.is_pinned)
     found = inputs.changed()
     return replace(found, rows={**found.rows, spec.tool_id: row}, offer=None)
 

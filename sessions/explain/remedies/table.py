@@ -77,6 +77,8 @@ REMEDIES = (
         Right.POLICIES,
         partial(policies.let_through, of_provider=True),
     ),
+    Remedy("router", "pin_tool", Right.AGENTS, agent.pin),
+    Remedy("router", "route_nothing", Right.AGENTS, agent.route_nothing),
     Remedy("limit", "raise_limit", Right.PROVIDERS, model.raise_limit),
     Remedy("limit", "unload", None, session.unload),
 )

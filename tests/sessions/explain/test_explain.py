@@ -213,6 +213,8 @@ CODES = {
     "raise_limit",
     "let_through",
     "let_through_to_provider",
+    "pin_tool",
+    "route_nothing",
 }
 
 
@@ -400,6 +402,7 @@ def test_the_api_tells_verdicts_changes_and_numbers(alice: Membership, agent: Ag
         "tokens": 0,
         "tool_limit": 128,
         "routing": "off",
+        "all_tokens": 0,
     }
     assert (row["tool"], row["state"], row["first_stop"]) == ("deploy", "stopped", "role")
     assert [each["stage"] for each in row["verdicts"] if each["stops"]] == ["role"]

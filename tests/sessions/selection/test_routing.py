@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
 
-from capabilities.models import RoutingMode
-from sessions.models import ChatSession
+import pytest
+from django.test import Client
+
+from capabilities.agents.queries import agent_or_404
+from capabilities.approval_rules.writes import RuleContent, create_rule
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import AgentTool, LanguageModel, LoadingMode, Provider, RoutingMode
+from capabilities.pipeline.routing import NEVER_CHANGES
+from sessions.approvals.writes import approve
+from sessions.explain.reasons import Asked
+from sessions.explain.why import Subject, explain
+from sessions.loop import run as run_room
+from sessions.models import Approval, ChatSession, Turn, TurnStatus
+from sessions.selection.queries import select_tools, selection_preview
+from sessions.turns import accepting
 from tests.cast import make_role
+from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.loads import carried
+from tests.sessions.loads import carried, reread
 from tests.sessions.routed import HA, WEB, first_step, make_routed_session, set_routing
-from tests.sessions.run_turns import run, tool_steps_of
+from tests.sessions.run_turns import run, tool_steps_of, work
+from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -166,3 +185,219 @@ def test_a_tool_that_is_called_by_its_name_comes_with_the_next_round(
     first, second, third = (carried(request) for request in provider.requests)
     assert (first, second) == ([SEARCH], [SEARCH, "git_log"])
     assert third == [SEARCH, "git_log", "task_list"]
+
+
+# -- Decided once a turn ----------------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_crashed_keeps_what_was_decided(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.enqueue(Say(calls=[call("git_status", {})]), Say("Nothing."))
+    with monkeypatch.context() as patch:
+        patch.setattr(run_room, "answer_calls", killed)
+        with pytest.raises(KilledError):
+            run(session, "Show the git status of the repository")
+    set_routing(session, routing_mode=RoutingMode.KEYWORDS, routing_tokens=100)
+    turn = last_turn(session)
+    expire_lease(turn.pk)
+
+    turn = work(turn)
+
+    assert turn.status == TurnStatus.DONE
+    first, second = (carried(request) for request in provider.requests)
+    assert first == second
+    assert {"git_status", SEARCH} <= set(first)
+
+
+class KilledError(BaseException):
+    """The worker died here."""
+
+
+def killed(*args: Any, **more: Any) -> None:
+    raise KilledError
+
+
+def last_turn(session: ChatSession) -> Turn:
+    with organisation_scope(session.organisation_id):
+        return Turn.objects.filter(session=session).latest("seq")
+
+
+def test_a_tool_that_was_found_stays_after_a_crash(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.enqueue(
+        Say(calls=[call(SEARCH, {"query": "create a task"})]), Say(calls=[call("task_list", {}, id="b")]), Say("Ok.")
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("sessions.loop.carried.select_tools", killed_the_second_time(select_tools))
+        with pytest.raises(KilledError):
+            run(session, "Good morning")
+    turn = last_turn(session)
+    expire_lease(turn.pk)
+
+    work(turn)
+
+    first, second, third = (carried(request) for request in provider.requests)
+    assert first == [SEARCH]
+    assert "task_create" in second
+    assert third == second
+
+
+def killed_the_second_time(select: Callable[..., Any]) -> Callable[..., Any]:
+    times = iter([False, True])
+    return lambda *args: killed() if next(times) else select(*args)
+
+
+def test_a_wait_for_a_person_keeps_what_was_decided(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    with organisation_scope(session.organisation):
+        create_rule(RuleContent("asks", tool_pattern="task_create"), actor=alice)
+    provider.enqueue(Say(calls=[call("task_create", {"title": "milk"})]), Say("Done."))
+
+    turn = run(session, "Create a task: buy milk")
+    assert turn.status == TurnStatus.WAITING_APPROVAL
+    with organisation_scope(session.organisation):
+        approve(Approval.objects.get(), actor=session.membership)
+    turn = work(turn)
+
+    assert turn.status == TurnStatus.DONE
+    first, second = (carried(request) for request in provider.requests)
+    assert "task_create" in first
+    assert first == second
+
+
+# -- What stays -------------------------------------------------------------------------------------------------------
+
+
+def test_pinned_tools_and_tools_of_open_calls_stay(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation):
+        AgentTool.objects.filter(tool__name="git_diff").update(is_pinned=True)
+        touch_registry(session.organisation_id)
+        LanguageModel.objects.update(max_rounds=1)
+    set_routing(session, routing_mode=RoutingMode.KEYWORDS)
+    provider.enqueue(Say(calls=[call("task_list", {})]))
+
+    run(session, "What is on my todo list?")
+
+    assert set(sent_for(session, provider, "Good morning")) == {"git_diff", "task_list", SEARCH}
+    assert sent_for(session, provider, "Good evening") == ["git_diff", SEARCH]
+
+
+def test_tools_of_earlier_messages_stay_where_the_provider_keeps_them(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation):
+        Provider.objects.update(keeps_routed_tools=True)
+
+    lights = sent_for(session, provider, "Turn off the kitchen lights")
+    again = sent_for(session, provider, "Turn on the bedroom light")
+    more = sent_for(session, provider, "Show the git log")
+    talk = sent_for(session, provider, "Good morning")
+
+    assert again == lights
+    assert more[: len(lights)] == lights
+    assert "git_log" in more[len(lights) :]
+    assert talk == more
+    assert first_step(last_turn(session)).prefix_bytes > 0
+
+
+def test_the_tools_that_stay_stand_where_they_stood(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    lights = sent_for(session, provider, "Turn off the kitchen lights")
+
+    both = sent_for(session, provider, "Turn off the kitchen lights and show the git log")
+
+    kept = [name for name in lights if name in both]
+    assert both[: len(kept)] == kept
+
+
+def test_messages_decide_nothing_where_tools_never_change(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    set_routing(session, loading_mode=LoadingMode.CONSTANT)
+    with organisation_scope(session.organisation):
+        touch_registry(session.organisation_id)
+
+    sent = sent_for(session, provider, "Good morning")
+
+    assert len(sent) > 20
+    step = first_step(last_turn(session))
+    assert step.routing == {}
+    with organisation_scope(session.organisation):
+        preview = selection_preview(reread(session), message="Good morning")
+    assert {each.reason for each in preview.verdicts if each.stage == "router"} == {NEVER_CHANGES}
+
+
+def test_a_quick_question_leaves_what_is_known_of_the_conversation(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say("Shall I turn them off?"))
+    before = sent_for(session, provider, "The kitchen lights are on")
+    with organisation_scope(session.organisation_id):
+        work(accepting.accept(session, "What is a lumen?", member=session.membership, without_tools=True).turn)
+
+    assert sent_for(session, provider, "yes, do it") == before
+
+
+# -- One answer -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("message", ["Turn off the kitchen lights", "Good morning", "search journals for ideas"])
+def test_every_page_says_what_the_turn_does(
+    session: ChatSession, provider: ScriptedOpenAI, client: Client, message: str
+) -> None:
+    client.force_login(session.membership.user)
+    rest = Rest(session.membership)
+    query = urlencode({"message": message})
+
+    before = rest.get(f"sessions/{session.pk}/tools?{query}").json
+    fresh = rest.get(f"agents/{session.agent.slug}/tools?{query}").json
+    explained = rest.get(f"explain?{query}&session={session.pk}&state=sent").json
+    page = client.get(f"/o/acme/agents/{session.agent.slug}/?{query}").content.decode()
+    turn = run(session, message)
+
+    sent = carried(provider.requests[0])
+    step = first_step(turn)
+    assert [tool["function"]["name"] for tool in before["tools"]] == sent
+    assert before["sha256"] == fresh["sha256"]
+    assert (before["tokens"], before["all_tokens"]) == (step.tool_tokens, step.all_tool_tokens)
+    assert (explained["sent"], explained["tokens"], explained["all_tokens"]) == (
+        len(sent),
+        step.tool_tokens,
+        step.all_tool_tokens,
+    )
+    assert {each["tool"] for each in explained["results"]} == set(sent)
+    assert {each["tool"] for each in step.verdicts if each["stage"] == "router" and each["kept"]} == set(sent) - {
+        SEARCH
+    }
+    part = page.split('id="message"')[1].split("Tools that a message may bring")[0]
+    assert re.findall(r'class="mono"[^>]*>([^<]+)</a>', part) == sent
+    assert all(each["stops"] is False for each in explained["results"][0]["verdicts"])
+
+
+def test_explain_says_what_would_bring_a_tool_that_was_left_out(session: ChatSession, client: Client) -> None:
+    rest = Rest(session.membership)
+
+    (tool,) = rest.get("explain?message=Good%20morning&q=git_log&state=stopped").json["results"][:1]
+
+    assert tool["tool"] == "git_log"
+    assert tool["first_stop"] == "router"
+    assert tool["sentence"] == f"Starter does not send git_log for {session.membership}: not needed for this message."
+    assert [each["code"] for each in tool["changes"]] == ["pin_tool", "route_nothing"]
+
+
+@pytest.mark.parametrize("code", ["pin_tool", "route_nothing"])
+def test_what_explain_says_of_a_tool_that_was_left_out_is_so(
+    session: ChatSession, alice: Membership, code: str
+) -> None:
+    with organisation_scope(session.organisation):
+        subject = Subject(session.membership, agent_or_404(session.agent.slug), None)
+        asked = Asked(tool="git_log", message="Good morning")
+        (before,) = explain(subject, asked).tools
+        write = next(each.write for each in before.changes if each.code == code)
+        assert write is not None
+        write(alice)
+
+        subject = Subject(session.membership, agent_or_404(session.agent.slug), None)
+        (after,) = explain(subject, asked).tools
+
+    assert (before.reasons.is_sent, after.reasons.is_sent) == (False, True)

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from capabilities.registry import registry
-from sessions.chats.examples import EXAMPLES, examples_for
 from sessions.models import ChatSession, Turn
+from sessions.selection.examples import EXAMPLES, examples_for
 from tests.cast import PASSWORD, make_turn
 from toolhub.offline_model.replies import reply
 from toolhub.tenants.models import Membership
