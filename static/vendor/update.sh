@@ -6,13 +6,14 @@ set -eu
 BOOTSTRAP=5.3.9
 HTMX=2.0.11
 HTMX_SSE=2.2.4
+UPLOT=1.6.32
 ICONS=1.13.2
 # The icons that templates name; a template that needs another adds it here.
 ICON_NAMES="
 archive arrow-clockwise arrow-left arrow-right arrow-repeat arrow-up-short bell box-arrow-right building chat-left-text
 check-circle-fill chevron-down chevron-right circle-half cpu dash-circle exclamation-circle exclamation-triangle-fill
 globe2 graph-up hourglass-split house journal-text key lightning-charge-fill list moon-stars pencil people person-circle person-plus plus-lg question-circle
-robot search send sliders stop-circle sun tools x-circle-fill x-lg eye tags plug shield-check person-check trash play check-lg
+robot search send sliders stop-circle sun tools x-circle-fill x-lg eye tags plug shield-check person-check trash play check-lg bar-chart-line
 speedometer2 cash-coin
 "
 
@@ -29,6 +30,7 @@ unpack() { # package, version, short name
 unpack bootstrap "$BOOTSTRAP" bootstrap
 unpack htmx.org "$HTMX" htmx
 unpack htmx-ext-sse "$HTMX_SSE" htmx-ext-sse
+unpack uplot "$UPLOT" uplot
 unpack bootstrap-icons "$ICONS" bootstrap-icons
 
 # Source maps are not shipped, so nothing may point to them.
@@ -37,6 +39,8 @@ strip_map "$work/bootstrap/dist/css/bootstrap.min.css" "$here/bootstrap.min.css"
 strip_map "$work/bootstrap/dist/js/bootstrap.bundle.min.js" "$here/bootstrap.bundle.min.js"
 cp "$work/htmx/dist/htmx.min.js" "$here/htmx.min.js"
 cp "$work/htmx-ext-sse/sse.js" "$here/htmx-ext-sse.js"
+cp "$work/uplot/dist/uPlot.iife.min.js" "$here/uplot.min.js"
+cp "$work/uplot/dist/uPlot.min.css" "$here/uplot.min.css"
 
 {
   printf '<svg xmlns="http://www.w3.org/2000/svg">\n'
@@ -58,5 +62,6 @@ Written by \`update.sh\`; the licence texts are in \`licences/\`.
 | bootstrap.min.css, bootstrap.bundle.min.js | bootstrap | $BOOTSTRAP | MIT |
 | htmx.min.js | htmx.org | $HTMX | 0BSD |
 | htmx-ext-sse.js | htmx-ext-sse | $HTMX_SSE | 0BSD |
+| uplot.min.js, uplot.min.css | uplot | $UPLOT | MIT |
 | icons.svg (a sprite of the icons in use) | bootstrap-icons | $ICONS | MIT |
 END
