@@ -130,7 +130,9 @@ def walk(page: Page) -> dict[str, str]:
             continue
         found[kind] = path
         page.goto(path)
-        links = page.eval_on_selector_all("a[href]", "links => links.map(link => link.getAttribute('href'))")
+        links = page.eval_on_selector_all(
+            "a[href]:not([download])", "links => links.map(link => link.getAttribute('href'))"
+        )
         waiting += [link for link in links if link.startswith("/") and kind_of(link)]
     return found
 

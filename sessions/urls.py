@@ -15,6 +15,7 @@ from sessions.keywords import views as keywords_views
 from sessions.loading import views as loads_views
 from sessions.schedules import views as schedules_views
 from sessions.trial import views as tool_views
+from sessions.usage import views as usage_views
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -65,6 +66,9 @@ urlpatterns = [
     path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
     path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),
     path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
+    path("usage/", usage_views.usage_page, name="usage"),
+    path("usage/unused/", usage_views.usage_unused, name="usage_unused"),
+    path("usage/csv/", usage_views.usage_csv, name="usage_csv"),
     path("hooks/trial/", hook_trials.hook_trials, name="hook_trials"),
     path("hooks/trial/<uuid:turn_id>/", hook_trials.hook_trial, name="hook_trial"),
     path("explain/fix/", explain_views.explain_fix, name="explain_fix"),

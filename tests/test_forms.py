@@ -222,6 +222,7 @@ FORMS: dict[str, Form] = {
     "GET explain": Form(shows="word agent sends"),
     # Chats
     "POST session_list": Form(),
+    "GET usage": Form(shows="Nothing was used in the last 30 days"),
     "GET session_list": Form({"q": "talk"}, "talk"),
     "POST session_update": Form({"title": "Fresh"}, "Fresh"),
     "POST session_delete": Form(shows="is deleted"),
@@ -266,7 +267,16 @@ ELSEWHERE = {
 }
 
 #: Pages that are no HTML, or never end.
-NO_PAGES = {"account_logout", "healthz", "readyz", "api-schema", "api-docs", "calendar_feed", "turn_stream"}
+NO_PAGES = {
+    "usage_csv",
+    "account_logout",
+    "healthz",
+    "readyz",
+    "api-schema",
+    "api-docs",
+    "calendar_feed",
+    "turn_stream",
+}
 
 HOW = """
 {key} is on the page {page} and has no entry. Add one line to FORMS in tests/test_forms.py, such as

@@ -500,6 +500,7 @@ ROUTES: dict[str, Route] = {
             Ask(query=lambda side: {"category": side.category}),
         )
     ),
+    "api-usage": Route((Ask(), Ask(query=lambda side: {"group_by": "tool"}, right=Right.BUDGETS))),
     # REST: the catalogue
     "api-categories": Route(
         (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh", "title": "Fresh"}, right=Right.CATALOGUE))
@@ -970,6 +971,9 @@ ROUTES: dict[str, Route] = {
     ),
     "hook_update": Route((Ask(), Ask("POST", 302, body=lambda side: hook_form(side), refused=422)), right=Right.HOOKS),
     "hook_delete": Route((Ask("POST", 302),), right=Right.HOOKS),
+    "usage": Route((Ask(), Ask(query=lambda side: {"by": "model", "range": "12m"}))),
+    "usage_csv": Route((Ask(),)),
+    "usage_unused": Route((Ask(),), right=Right.BUDGETS),
     "hook_trials": Route((Ask(), Ask(query=lambda side: {"hook": side.hook_id}, refused=404)), right=Right.HOOKS),
     "hook_trial": Route(  # of a turn of one's own, or with the right `sessions` of anybody's
         (

@@ -26,6 +26,7 @@ api = [
     path("", include("sessions.schedules.api")),
     path("", include("sessions.explain.api")),
     path("", include("sessions.connections.api")),
+    path("", include("sessions.usage.api")),
     path("", include("capabilities.api")),
     path("", include("capabilities.records.api")),
     path("", include("toolhub.tenants.routes")),

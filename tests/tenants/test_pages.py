@@ -114,8 +114,8 @@ def test_members_see_only_the_entries_that_would_let_them_in(
 
     open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Tools", "Categories", "Toolkits", "Agents"]
     catalogue = ["Tools", "Categories", "Keywords", "Toolkits", "Set-up", "Agents", "Providers"]
-    assert plain == [*open_to_all, "Approvals", "Budgets", "Requests", "Explain"]
-    assert delegated == [*open_to_all, "Providers", "Approvals", "Budgets", "Requests", "Explain"]
+    assert plain == [*open_to_all, "Approvals", "Budgets", "Usage", "Requests", "Explain"]
+    assert delegated == [*open_to_all, "Providers", "Approvals", "Budgets", "Usage", "Requests", "Explain"]
     assert admin == [
         "Home",
         "Sessions",
@@ -127,6 +127,7 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         "Runtime settings",
         "Approvals",
         "Budgets",
+        "Usage",
         "Prices",
         "Members",
         "Roles",

@@ -124,6 +124,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
         "Spending",
         (
             ("Budgets", "speedometer2", "budget_list", "budget", None),
+            ("Usage", "bar-chart-line", "usage", "usage", None),
             ("Prices", "tags", "price_list", "price", Right.BUDGETS),
         ),
     ),

@@ -1,0 +1,160 @@
+"""Tools and toolkits that an agent was sent in many rounds and never called: what could be unloaded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Sum
+
+from capabilities.contract.loading import META_CATEGORY
+from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitCategory, ToolkitTool
+from sessions.models import ToolUsageHour
+from toolhub.tenants.models import Membership
+
+#: Days that are looked at, rounds that a tool must have been sent in, and tools that are proposed.
+DAYS = 30
+FEWEST_ROUNDS = 20
+MOST = 50
+
+
+@dataclass(frozen=True)
+class UnusedTool:
+    """A tool that one agent was sent and never called, and what it comes with."""
+
+    agent: Agent
+    tool: Tool
+    rounds: int
+    tokens: int
+    #: The tool is one of the agent's own.
+    is_own: bool
+    #: The agent starts with the tool's category.
+    is_core: bool
+    #: Names of the agent's toolkits that bring it.
+    toolkits: Sequence[str]
+
+
+@dataclass(frozen=True)
+class UnusedToolkit:
+    """A toolkit of an agent of which no tool that was sent was called."""
+
+    agent: Agent
+    name: str
+    is_initial: bool
+    tools: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Unused:
+    """Those that cost most first."""
+
+    tools: Sequence[UnusedTool]
+    toolkits: Sequence[UnusedToolkit]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.tools)
+
+
+Pair = tuple[int, int]
+
+
+def unused_of(member: Membership, now: datetime) -> Unused:
+    """What the member's organisation was sent in vain in the last 30 days. At most eight queries."""
+    rows = ToolUsageHour.objects.filter(hour__gte=now - timedelta(days=DAYS)).exclude(category_name=META_CATEGORY)
+    by_tool = rows.values("agent_key", "tool_key").annotate(
+        rounds=Sum("sent_rounds"), tokens=Sum("sent_tokens"), called=Sum("calls")
+    )
+    idle = list(by_tool.filter(called=0, rounds__gte=FEWEST_ROUNDS).order_by("-tokens", "agent_key", "tool_key")[:MOST])
+    agents = Agent.objects.in_bulk({row["agent_key"] for row in idle})
+    tools = {
+        tool.pk: tool
+        for tool in Tool.objects.filter(pk__in={row["tool_key"] for row in idle}).select_related("category")
+    }
+    own = set(AgentTool.objects.filter(agent__in=agents, tool__in=tools).values_list("agent_id", "tool_id"))
+    allowed = list(AgentToolkit.objects.filter(agent__in=agents).select_related("toolkit").order_by("position", "pk"))
+    members = _tools_of({each.toolkit_id for each in allowed}, tools)
+    bringing: dict[Pair, list[AgentToolkit]] = defaultdict(list)
+    for each in allowed:
+        for tool_id in members.get(each.toolkit_id, ()):
+            bringing[each.agent_id, tool_id].append(each)
+    found = []
+    for row in idle:
+        agent, tool = agents.get(row["agent_key"]), tools.get(row["tool_key"])
+        if agent is None or tool is None:
+            continue
+        pair = (agent.pk, tool.pk)
+        found.append(
+            UnusedTool(
+                agent,
+                tool,
+                row["rounds"],
+                row["tokens"],
+                is_own=pair in own,
+                is_core=agent.starts_with_core and tool.category.is_core,
+                toolkits=[each.toolkit.name for each in bringing[pair]],
+            )
+        )
+    return Unused(found, _toolkits(found, bringing, now))
+
+
+def _tools_of(toolkits: set[int], tools: Mapping[int, Tool]) -> dict[int, set[int]]:
+    """Which of these tools each toolkit brings, by itself or with a category. Two queries."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for toolkit, tool in ToolkitTool.objects.filter(toolkit__in=toolkits, tool__in=tools).values_list(
+        "toolkit_id", "tool_id"
+    ):
+        found[toolkit].add(tool)
+    by_category: dict[int, set[int]] = defaultdict(set)
+    for each in tools.values():
+        by_category[each.category_id].add(each.pk)
+    rows = ToolkitCategory.objects.filter(toolkit__in=toolkits, category__in=by_category)
+    for toolkit, category in rows.values_list("toolkit_id", "category_id"):
+        found[toolkit] |= by_category[category]
+    return found
+
+
+def _toolkits(
+    idle: Sequence[UnusedTool], bringing: Mapping[Pair, Sequence[AgentToolkit]], now: datetime
+) -> list[UnusedToolkit]:
+    """Toolkits that bring one of these tools, and of which the agent called none. Two queries."""
+    of_toolkit: dict[Pair, list[UnusedTool]] = defaultdict(list)
+    rows: dict[Pair, AgentToolkit] = {}
+    for each in idle:
+        for row in bringing[each.agent.pk, each.tool.pk]:
+            of_toolkit[each.agent.pk, row.toolkit_id].append(each)
+            rows[each.agent.pk, row.toolkit_id] = row
+    if not rows:
+        return []
+    used = set(
+        ToolUsageHour.objects.filter(
+            hour__gte=now - timedelta(days=DAYS), agent_key__in={agent for agent, _ in rows}, calls__gt=0
+        ).values_list("agent_key", "tool_key")
+    )
+    used_toolkits = {
+        (agent, toolkit)
+        for toolkit, tool in _used_members({toolkit for _, toolkit in rows}, {tool for _, tool in used})
+        for agent in {agent for agent, each in used if each == tool}
+    }
+    found = [
+        UnusedToolkit(
+            each[0].agent,
+            rows[pair].toolkit.name,
+            rows[pair].is_initial,
+            len(each),
+            sum(tool.tokens for tool in each),
+        )
+        for pair, each in of_toolkit.items()
+        if pair not in used_toolkits
+    ]
+    return sorted(found, key=lambda each: (-each.tokens, each.name))
+
+
+def _used_members(toolkits: set[int], tools: set[int]) -> set[Pair]:
+    """(toolkit, tool) of these that belong together. Two queries."""
+    by_tool = ToolkitTool.objects.filter(toolkit__in=toolkits, tool__in=tools).values_list("toolkit_id", "tool_id")
+    by_category = ToolkitCategory.objects.filter(toolkit__in=toolkits, category__tools__in=tools)
+    return {*by_tool, *by_category.values_list("toolkit_id", "category__tools")}
