@@ -46,15 +46,27 @@ def budget_id(name: str) -> str:
         return str(Budget.objects.get(name=name).public_id)
 
 
-def of_race(turn_ids: Sequence[str], *, room: int) -> dict[str, int]:
+def of_race(turn_ids: Sequence[str], limit: int) -> dict[str, int]:
     with system_scope():
         turns = Turn.objects.filter(pk__in=turn_ids)
+        rows = list(Reservation.objects.filter(turn__in=turns).order_by("pk"))
         return {
             "started": turns.filter(epoch__gt=0).count(),
             "let_through": turns.filter(status="done").count(),
-            "overrun_reservations": max(0, Reservation.objects.filter(turn__in=turns).count() - room),
+            "overrun_reservations": sum(taken_before(row, rows) + row.tokens > limit for row in rows),
             "refused": turns.filter(error_code="budget_exceeded").count(),
         }
+
+
+def taken_before(reservation: Reservation, others: Sequence[Reservation]) -> int:
+    """Tokens of a limit that were reserved or spent when this reservation was made. What a dead worker held is free as
+    soon as its turn is taken over."""
+    taken = 0
+    for row in others:
+        if row.pk < reservation.pk:
+            is_over = row.ended_at is not None and row.ended_at <= reservation.created_at
+            taken += row.used_tokens if is_over else row.tokens
+    return taken
 
 
 def leaked() -> int:

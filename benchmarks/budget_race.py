@@ -13,7 +13,7 @@ The last line of standard output is a JSON object of integers; the exit code is 
 
 started               turns of the race that a worker began: 50
 let_through           those whose model call was made: 1
-overrun_reservations  reservations beyond those that there was room for: 0
+overrun_reservations  reservations that were made when there was no room for them: 0
 charged               tokens that the wide budget says were spent, by all turns of the run
 used                  tokens that these turns used, by their own count: the same
 leaked                tokens that are still reserved when every turn has ended: 0
@@ -101,13 +101,14 @@ def race(house: House, turns: int) -> dict[str, int]:
     (first,) = post_each(house, open_sessions(house, 1), lambda _: "hold 00")
     wait_until(lambda: account.ended([first]) == 1, "the first turn ended")
     amount = account.reserved_by(first)
-    make_budget(house, "Room for one", amount + amount // 4)
+    limit = amount + amount // 4
+    make_budget(house, "Room for one", limit)
     sessions = open_sessions(house, turns)
     say(f"a call reserves {amount:,} tokens; {turns} turns begin")
     begun = post_each(house, sessions, lambda number: f"hold {number + 1:02}")
     wait_until(lambda: account.ended(begun) == turns, "the race over")
     house.ask("PATCH", f"/api/v1/budgets/{account.budget_id('Room for one')}", {"is_enabled": False})
-    return account.of_race(begun, room=1)
+    return account.of_race(begun, limit)
 
 
 def mishaps(house: House) -> dict[str, int]:

@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(3600)]
 FILES = {
     "tests/sessions/turns/test_ledger.py": 45,
     "tests/sessions/turns/test_ledger_machine.py": 1,
+    "tests/sessions/turns/test_spending.py": 40,
+    "tests/sessions/turns/test_spending_machine.py": 1,
+    "tests/sessions/loop/test_reserving.py": 30,
     "tests/test_query_plans.py": 3,
     "tests/sessions/loop/test_delegation.py": 38,
     "tests/sessions/selection/test_selection.py": 25,
