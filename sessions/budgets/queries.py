@@ -108,6 +108,8 @@ class BudgetLine:
     #: Where each has its own: how many used it in the running window, and the highest share that one spent, in percent.
     users: int = 0
     fullest: int = 0
+    #: When its running window ends; None where that does not end by itself.
+    resets_at: datetime | None = None
 
     @property
     def each(self) -> str:
@@ -205,7 +207,8 @@ def _line(budget: Budget, span: Span | None, sums: dict[str, Any] | None, runnin
     if span is None:
         return BudgetLine(budget, None)
     if each_of(budget):
-        return BudgetLine(budget, None, *((sums["users"], int(sums["fullest"] or 0)) if sums else (0, 0)))
+        used = (sums["users"], int(sums["fullest"] or 0)) if sums else (0, 0)
+        return BudgetLine(budget, None, *used, resets_at=span.ends_at)
     added, spent, reserved = (int(sums[f"all_{name}"]) if sums else 0 for name in ("added", "spent", "reserved"))
     if budget.measure == TURNS:
         spent, reserved = running or 0, 0
