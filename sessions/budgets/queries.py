@@ -207,8 +207,8 @@ def _line(budget: Budget, span: Span | None, sums: dict[str, Any] | None, runnin
     if span is None:
         return BudgetLine(budget, None)
     if each_of(budget):
-        used = (sums["users"], int(sums["fullest"] or 0)) if sums else (0, 0)
-        return BudgetLine(budget, None, *used, resets_at=span.ends_at)
+        users, fullest = (sums["users"], int(sums["fullest"] or 0)) if sums else (0, 0)
+        return BudgetLine(budget, None, users, fullest, span.ends_at)
     added, spent, reserved = (int(sums[f"all_{name}"]) if sums else 0 for name in ("added", "spent", "reserved"))
     if budget.measure == TURNS:
         spent, reserved = running or 0, 0

@@ -121,8 +121,10 @@ def _detail(
     """`at_fault`: the window whose form was refused."""
     address = ListAddress(request.GET)
     (line,) = lines_of([budget], member.organisation)
+    page = periods_page(member, budget, **address.place)
     context = {
-        **address.context(periods_page(member, budget, **address.place)),
+        **address.context(page),
+        "has_running": any(each.is_running for each in page.rows),
         "budget": budget,
         "line": line,
         "form": form,

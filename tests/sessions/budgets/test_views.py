@@ -97,6 +97,8 @@ def test_the_list_counts_those_who_have_their_own(as_alice: Client, alice: Membe
 
     assert "1,000 tok each day for each member" in page
     assert "2 members the fullest has spent 81 %" in page
+    a_budget(alice, name="Unused", scope="agent")
+    assert "no agent has used it in this window" in text_of(as_alice.get(PAGE))
 
 
 def test_the_list_says_how_many_turns_run(as_alice: Client, alice: Membership, bob: Membership) -> None:
@@ -324,7 +326,7 @@ def test_a_window_is_reset_and_topped_up(as_alice: Client, alice: Membership) ->
         period.refresh_from_db()
     assert (period.spent, period.spent_before_reset, period.added) == (0, 900, 250)
     page = text_of(as_alice.get(f"{PAGE}{budget.public_id}/"))
-    assert "1,250 tok left of 1,250 tok" in page
+    assert page.count("1,250 tok left of 1,250 tok") == 1
     assert "900 tok had been spent" in page
 
 

@@ -79,7 +79,7 @@ def test_home_tells_the_catalogue_in_numbers_and_the_latest_sessions(as_bob: Cli
 
     page = text_of(as_bob.get("/o/acme/").content)
 
-    assert "1 tool · 1 on · " in page
+    assert "1 tool · all on · " in page
     assert "1 agent" in page
     assert "Buy milk" in page
 
