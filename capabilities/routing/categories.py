@@ -16,6 +16,11 @@ MATCHED = 0.5
 FURTHER_WORD = 0.25
 #: What a matched keyword says for a message to be about tools at all.
 SUPPORT = 0.7
+#: Share of the small talk that is kept out: less than for tools, a category costs little.
+SHARE = 0.87
+#: A category with two of these keywords searches in general: it may answer what no other one knows.
+GENERAL = frozenset({"search", "look up", "what is", "who is", "google", "find", "find on", "research", "browse"})
+FALLBACK = 1.2
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,17 @@ def rank_categories(index: Index, keywords: Keywords, message: str, limit: int =
     if not len(index):
         return ()
     fields = fields_of(index, [message])
-    if not calls_for_tools(index, message, float(fields.cosine.max()), support=SUPPORT if matched else 0.0):
+    cosine, support = float(fields.cosine.max()), SUPPORT if matched else 0.0
+    if not calls_for_tools(index, message, cosine, support=support, share=SHARE):
         return ()
     scores = fields.scores(None)[0]
     best = max(float(scores.max()), 1e-6)
+    general = {name for name, phrases in keywords.categories if len(GENERAL.intersection(phrases)) >= 2}
     found = []
     for document, score in zip(index.documents, scores.tolist(), strict=True):
         phrases = matched.get(document.name, ())
         longest = max((len(phrase.split()) for phrase in phrases), default=0)
         extra = MATCHED + FURTHER_WORD * (longest - 1) if phrases else 0.0
+        extra += FALLBACK if document.name in general else 0.0
         found.append(RankedCategory(document.name, round(score / best + extra, 4), phrases))
     return tuple(sorted(found, key=lambda each: (-each.score, each.name))[:limit])

@@ -24,13 +24,11 @@ SMALL_TALK = Path(__file__).with_name("small_talk.txt")
 SHARE = 0.95
 #: Words of a message that count, the most telling ones; and what each part of the figure counts.
 TELLING = 3
-UNKNOWN = 0.5
-MOST_UNKNOWN = 2
+#: A word that no small talk has counts so much at least, whether the catalogue knows it or not.
+FOREIGN = 0.5
 COSINE = 2.0
 ALIKE = 2.0
 MAX_WORDS = 60
-#: Below this a word has no near word in the catalogue.
-FAR = 0.1
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ def small_talk() -> SmallTalk:
 
 
 @lru_cache(maxsize=256)
-def threshold(index: Index) -> float:
-    """The figure that a message must reach in this catalogue: above SHARE of the small talk, each measured as if it
-    were not stored."""
+def threshold(index: Index, share: float = SHARE) -> float:
+    """The figure that a message must reach in this catalogue: above that share of the small talk, each measured as if
+    it were not stored."""
     talk = small_talk()
     best = _best_cosines(index, talk.texts)
     alike = _alike(talk.texts)
@@ -63,29 +61,27 @@ def threshold(index: Index) -> float:
         _figure(index, text, float(cosine), float(row.max()), 1)
         for text, cosine, row in zip(talk.texts, best, alike, strict=True)
     ]
-    return float(np.quantile(figures, SHARE))
+    return float(np.quantile(figures, share))
 
 
-def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0) -> bool:
+def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
     """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
     tools beside the message's own words."""
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
-    return figure + support >= threshold(index)
+    return figure + support >= threshold(index, share)
 
 
 def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> float:
     """own: 1 where the text itself is one of the stored sentences."""
     words = list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
     found = small_talk().found
-    telling, unknown = [], 0
+    telling = []
     look_up(index, words)
     for word in words:
         times = max(found[stem(word)] - own, 0)
         known = _known(index, word)
-        telling.append(known / (times + 1))
-        unknown += known < FAR and not times
-    told = sum(sorted(telling)[-TELLING:])
-    return told + UNKNOWN * min(unknown, MOST_UNKNOWN) + COSINE * cosine - ALIKE * alike
+        telling.append(known / (times + 1) if times else max(known, FOREIGN))
+    return sum(sorted(telling)[-TELLING:]) + COSINE * cosine - ALIKE * alike
 
 
 def _known(index: Index, word: str) -> float:

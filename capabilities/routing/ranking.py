@@ -93,7 +93,7 @@ def look_up(index: Index, words: Iterable[str]) -> None:
         missing = words
     asked = vectors.table.vectors(missing)[:, :NEAR_SIZE]
     asked = asked / np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-9)
-    for word, row in zip(missing, asked @ vectors.words.T, strict=True):
+    for word, row in zip(missing, asked @ vectors.words, strict=True):
         found = np.flatnonzero(row > NEAR)
         if len(found) > NEAR_WORDS:
             found = found[np.argpartition(-row[found], NEAR_WORDS)[:NEAR_WORDS]]
@@ -137,7 +137,7 @@ def _counted(index: Index, text: str) -> Counter[str]:
 
 
 def _cosines(index: Index, vectors: Vectors, words: list[Counter[str]]) -> Floats:
-    texts = np.zeros((len(words), vectors.documents.shape[1]), dtype=np.float32)
+    texts = np.zeros((len(words), vectors.documents.shape[0]), dtype=np.float32)
     unknown = UNKNOWN * index.rarity.max(initial=1.0)
     for row, each in enumerate(words):
         if each:
@@ -146,7 +146,7 @@ def _cosines(index: Index, vectors: Vectors, words: list[Counter[str]]) -> Float
             often = np.sqrt(np.fromiter(each.values(), dtype=np.float32))
             texts[row] = (rarity * often) @ vectors.table.vectors(list(each))
     lengths = np.maximum(np.linalg.norm(texts, axis=1, keepdims=True), 1e-9)
-    found: Floats = (texts / lengths) @ vectors.documents.T
+    found: Floats = (texts / lengths) @ vectors.documents
     return found
 
 

@@ -13,12 +13,14 @@ from capabilities.routing.features import Floats
 from capabilities.routing.follow_ups import is_follow_up, is_open_question
 from capabilities.routing.gate import calls_for_tools
 from capabilities.routing.index import Ids, Index
-from capabilities.routing.ranking import fields_of
+from capabilities.routing.ranking import NAMED, fields_of
 from capabilities.routing.requests import Context, Kept, Route, RouteRequest
 from capabilities.routing.words import content_words, words_of
 
 #: Names in `Route.ranked`.
 MAX_RANKED = 50
+#: Tools whose price is looked at, those that rank best without it.
+CANDIDATES = 100
 #: What the best answer to one step of a message counts, against the answer to the whole.
 CLAUSE = np.float32(0.8)
 #: What earlier texts count: the user's last message, the one before, the assistant's last one.
@@ -31,6 +33,9 @@ KEYWORD, SUPPORT = np.float32(0.6), 0.5
 PRICE = np.float32(0.1)
 #: A tool that ranks lower than this share of the best one does not go, even if there is room.
 WORTH = 0.2
+#: In a search box: words that the last one may be the beginning of, and what such a word counts.
+MAX_COMPLETED = 10
+COMPLETED = np.float32(0.95)
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ def route(index: Index, request: RouteRequest) -> Route:
         chosen = [Kept(name, "ranked", score) for name, score in ranking.best if score >= WORTH]
     else:
         chosen = []
-    chosen = [each for each in chosen if each.name not in pinned]
     is_empty = not chosen
+    chosen = [each for each in chosen if each.name not in pinned]
     if request.mode == "hybrid":
         chosen = fill(with_small_toolkits(index, chosen), pinned, request)
     sent = _in_order([*(Kept(name, "pinned", 1.0) for name in pinned), *chosen], request.context.sent_before)
@@ -76,25 +81,25 @@ def rank_names(
     words = words_of(query)
     if not words or not len(index):
         return []
-    begun = _completed(index, words[-1])
-    fields = fields_of(index, [query, " ".join([*words[:-1], *begun])])
-    totals = fields.scores(None)
-    scores = np.maximum(totals[0], np.float32(0.9) * totals[1])
-    scores[fields.lexical.max(axis=0) <= 0] = 0
+    fields = fields_of(index, [query, *(" ".join([*words[:-1], word]) for word in _completed(index, words[-1]))])
+    best = max(float(fields.lexical.max()), 1e-6)
+    figures = fields.lexical / np.float32(best) + NAMED * fields.named + np.maximum(fields.cosine, 0)
+    figures[1:] *= COMPLETED
+    scores: Floats = np.where(fields.lexical > 0, figures, 0).max(axis=0)
     exact = index.numbers.get(query.strip())
     if exact is not None:
         scores[exact] = scores.max() + 1
     among = np.arange(len(index), dtype=np.int32) if allowed is None else index.numbers_of(allowed)
     order = _order(index, scores, among, limit)
-    return [(index.documents[at].name, round(float(scores[at]), 4)) for at in order if scores[at] > 0]
+    return [(index.documents[at].name, round(float(scores[at]), 4)) for at in order.tolist() if scores[at] > 0]
 
 
 def _completed(index: Index, beginning: str) -> list[str]:
-    """Stems of the catalogue that begin so, the shortest first."""
+    """Words of the catalogue that begin so, the shortest first."""
     if len(beginning) < 2:
         return []
-    found = [term for term in index.stems.terms if isinstance(term, str) and term.startswith(beginning)]
-    return sorted(found, key=len)[:20]
+    found = [word for word in index.words if word.startswith(beginning) and word != beginning]
+    return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
 
 def _rank(index: Index, request: RouteRequest, matched: Collection[str]) -> _Ranking:
@@ -104,13 +109,15 @@ def _rank(index: Index, request: RouteRequest, matched: Collection[str]) -> _Ran
     scores, cosine = _scores(index, request.message, request.context, allowed)
     for category in matched:
         scores[index.by_category.get(category, [])] += KEYWORD
-    candidates = np.array(_order(index, scores, allowed, 4 * MAX_RANKED), dtype=np.int32)
+    candidates = _order(index, scores, allowed, CANDIDATES)
     if request.tokens:
         tokens = [max(request.tokens.get(index.documents[at].name, UNCOUNTED), 1) for at in candidates.tolist()]
         scores[candidates] -= PRICE * np.log2(np.array(tokens, dtype=np.float32) / UNCOUNTED)
     best = max(float(scores[candidates].max()), 1e-6)
     order = _order(index, scores, candidates, len(candidates))
-    return _Ranking([(index.documents[at].name, max(round(float(scores[at]) / best, 4), 0.0)) for at in order], cosine)
+    shares = np.maximum(scores[order] / np.float32(best), 0).tolist()
+    names = (index.documents[at].name for at in order.tolist())
+    return _Ranking([(name, round(share, 4)) for name, share in zip(names, shares, strict=True)], cosine)
 
 
 def _scores(index: Index, message: str, context: Context, allowed: Ids) -> tuple[Floats, float]:
@@ -148,11 +155,12 @@ def _category(index: Index, name: str) -> str | None:
     return None if number is None else index.documents[number].category
 
 
-def _order(index: Index, scores: Floats, among: Ids, limit: int) -> list[int]:
+def _order(index: Index, scores: Floats, among: Ids, limit: int) -> Ids:
     """The numbers of the best ones, best first, at most `limit`; of those alike, by name."""
     size = min(limit, len(among))
     best = among[np.argpartition(-scores[among], size - 1)[:size]] if 0 < size < len(among) else among[:size]
-    return sorted(best.tolist(), key=lambda at: (-float(scores[at]), index.documents[at].name))
+    ordered: Ids = best[np.lexsort((index.name_order[best], -scores[best]))]
+    return ordered
 
 
 def _in_order(kept: list[Kept], before: tuple[str, ...]) -> tuple[Kept, ...]:
