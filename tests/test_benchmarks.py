@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks import fill, instant_model, large_organisation, pages, prefix, scenes, turn_cost
+from benchmarks import fill, instant_model, large_organisation, pages, prefix, scenes, tokens, turn_cost
 from benchmarks.large_organisation import Size
 from benchmarks.many_tools.tally import Tally, Watch, read
 from benchmarks.prefix import Row
@@ -45,6 +45,38 @@ def check_modes(modes: prefix.Modes) -> None:
         assert 0 <= prefix.share(rows) - prefix.stored_share(rows) <= prefix.TOLERANCE
     assert changes_of_tools(modes["constant"]) == 0
     assert changes_of_tools(modes["same_run"]) == changes_of_tools(modes["next_request"]) == 4
+
+
+@pytest.mark.django_db
+def test_cx_40_each_step_sends_fewer_tokens_of_definitions() -> None:
+    found = tokens.table()
+    costs = tokens.session_costs(found)
+    told = tokens.summary(found, costs)
+
+    assert len(tokens.NAMES) == told["tools"] == 63
+    assert list(found) == list(tokens.MESSAGES)
+    for by_step in found.values():
+        before, role, keywords, whole = (by_step[step].tokens for step in tokens.SHOWN)
+        assert before > role > max(keywords, whole)
+        assert {name for name, _ in by_step["before"].tools} >= tokens.NAMES
+    assert found["Good morning"]["+ keywords"].tokens < 200
+    assert {"web_search", "ae_journal_search"} <= {
+        name for name, _ in found["Search journals for X"]["+ keywords"].tools
+    }
+    assert costs["before"].input_tokens > costs["+ all"].input_tokens
+    assert costs["before"].with_cache < costs["before"].without_cache
+    text = tokens.as_text(found, costs)
+    assert "Simulated, not measured" in text
+    assert json.loads(json.dumps(told))["session"]["+ all"]["without_cache"] == costs["+ all"].without_cache
+
+
+def test_a_simulated_cache_reads_what_begins_as_the_prompt_before() -> None:
+    a, b, c = ("a", 10), ("b", 20), ("c", 30)
+
+    assert tokens.common(([a, b], 100), ([a, b], 150)) == 130
+    assert tokens.common(([a, b], 100), ([a, c], 150)) == 10
+    assert tokens.common(([a, b], 100), ([a, b, c], 150)) == 30
+    assert tokens.common(([], 0), ([a], 150)) == 0
 
 
 def changes_of_tools(rows: Sequence[Row]) -> int:
