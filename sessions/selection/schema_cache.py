@@ -3,7 +3,8 @@
 They are kept by a hash of what is in them: the versions of the tools in their order, what toolkits say of these, and
 what counts their tokens. Equal content has an equal key in every worker, so that there is nothing to invalidate: a tool
 that is edited has another version, and with it another key. Each process keeps the last ones, all share the stored
-rows. Counted are calls of models, by organisation and day; a count that is lost with the cache is not made up for.
+rows. Counted is each time that tools are selected for a turn, by organisation and day; its further calls have the
+same bytes. A count that is lost with the cache is not made up for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from django.utils import timezone
 logger = logging.getLogger(__name__)
 
 #: What pages say beside the numbers.
-SAVES = "This saves time, not tokens: the definitions go to the provider with each call all the same."
+SAVES = "This saves time, not tokens: the definitions go to the provider with each model call all the same."
 #: Days for which the counts are kept.
 DAYS = 31
 
@@ -39,14 +40,14 @@ class Found(StrEnum):
 
 @dataclass(frozen=True)
 class SchemaCacheNumbers:
-    """Calls of models over some days, by where the bytes of their definitions were."""
+    """Selections of tools over some days, by where the bytes of their definitions were."""
 
     here: int = 0
     stored: int = 0
     nowhere: int = 0
 
     @property
-    def calls(self) -> int:
+    def selections(self) -> int:
         return self.here + self.stored + self.nowhere
 
     @property
@@ -55,8 +56,12 @@ class SchemaCacheNumbers:
 
     @property
     def hit_percent(self) -> int:
-        """Of a hundred calls, those that found them; 0 where there was no call."""
-        return self.hits * 100 // self.calls if self.calls else 0
+        """Of a hundred selections, those that found them; 0 where there was none."""
+        return self.hits * 100 // self.selections if self.selections else 0
+
+    @property
+    def saves(self) -> str:
+        return SAVES
 
 
 #: What this process counted and has not passed on yet.
@@ -65,7 +70,7 @@ _lock = threading.Lock()
 
 
 def note(organisation_id: int, found: Found) -> None:
-    """Count one call. No query; `pass_on` shows it to others."""
+    """Count one selection. No query; `pass_on` shows it to others."""
     with _lock:
         _counted[organisation_id, timezone.now().date(), found] += 1
 

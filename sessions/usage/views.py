@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from sessions.selection.schema_cache import schema_cache_numbers
 from sessions.usage.charts import DEFAULT_SHOWN, SHOWN, chart_of
 from sessions.usage.queries import (
     Grouping,
@@ -29,6 +30,8 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
+#: Days of which the hits of the schema cache are shown.
+SCHEMA_DAYS = 7
 #: Groups of one file.
 MOST_LINES = 20_000
 
@@ -89,6 +92,8 @@ def usage_page(request: MemberRequest, org: str) -> HttpResponse:
         "grouping": grouping,
         "is_of_tools": grouping.sums is ToolSums,
         "sees_all": sees_all(member),
+        "schemas": schema_cache_numbers(member.organisation_id, SCHEMA_DAYS) if sees_all(member) else None,
+        "schema_days": SCHEMA_DAYS,
         "counted_from": counted_from(),
         "zone": member.organisation.time_zone,
         "choices": {"range": span.key, "by": address.grouped_by, "show": address.shown},

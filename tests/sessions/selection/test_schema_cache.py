@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 import time_machine
 from django.core.cache import cache
+from django.test import Client
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.models import Tool
@@ -18,6 +19,7 @@ from sessions.selection.queries import selection_preview
 from sessions.selection.schema_cache import SchemaCacheNumbers, pass_on, schema_cache_numbers
 from sessions.selection.tool_sets import _kept, keep_tool_set
 from tests.cast import make_agent, make_role, make_session, make_tool
+from tests.sessions.chats.test_views import text_of
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -53,7 +55,7 @@ def test_the_same_tools_are_written_once_then_found(acme: Organisation, bob: Mem
     assert first.pk == second.pk == third.pk
     numbers = schema_cache_numbers(acme.pk)
     assert numbers == SchemaCacheNumbers(here=1, stored=1, nowhere=1)
-    assert (numbers.calls, numbers.hits, numbers.hit_percent) == (3, 2, 66)
+    assert (numbers.selections, numbers.hits, numbers.hit_percent) == (3, 2, 66)
 
 
 def test_an_edited_tool_has_another_key_so_that_nothing_is_invalidated(
@@ -103,3 +105,21 @@ def test_no_more_sets_are_kept_here_than_the_bound() -> None:
 
         assert len(_kept._values) == 2
     _kept.clear()
+
+
+def test_the_page_of_usage_says_that_it_saves_time_and_not_tokens(
+    client: Client, acme: Organisation, alice: Membership, bob: Membership
+) -> None:
+    for found in (*[schema_cache.Found.HERE] * 2, schema_cache.Found.STORED, schema_cache.Found.NOWHERE):
+        schema_cache.note(acme.pk, found)
+    pass_on()
+
+    pages = []
+    for member in (alice, bob):
+        client.force_login(member.user)
+        pages.append(text_of(client.get("/o/acme/usage/").content))
+
+    assert "tools were selected 4 times" in pages[0]
+    assert "at hand in 75 % of these: 2 in the worker, 1 in the database; 1 had to be written." in pages[0]
+    assert "This saves time, not tokens" in pages[0]
+    assert "Schema cache" not in pages[1]
