@@ -6,6 +6,7 @@ is never left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -20,12 +21,15 @@ from capabilities.routing.index import Index, build_index, index_key
 from capabilities.routing.keywords import Keywords
 from capabilities.routing.requests import Context, Kept, Route, RouteRequest
 from capabilities.routing.router import route
+from capabilities.routing.words import MAX_CHARACTERS
 
 NOT_NEEDED = "not needed for this message"
 ALL_NEEDED = "every tool is sent, there is nothing to search"
 NOTHING_TO_READ = "no tool is sent whose results it could read"
 NEVER_CHANGES = "not routed: the tools of this agent never change"
 FOUND_LATER = "asked for in this turn"
+#: A name of several words, as tools have them: one word alone may just be a word.
+_WRITTEN = re.compile(r"\b[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+\b")
 #: Ranked tools that a step keeps.
 MOST_RANKED = 20
 #: The best ones, of which one must be missing before a provider that keeps what was sent gets others too.
@@ -136,7 +140,7 @@ def _anew(
     before = inputs.before
     names = {each.spec.tool_id: each.spec.name for each in looked_at}
     sent_before = tuple(names[key] for key in before.sent if key in names)
-    pinned = {each.spec.name for each in looked_at if each.is_pinned} | (set(before.open_calls) & set(names.values()))
+    pinned = _pinned(message, before, looked_at)
     request = RouteRequest(
         message,
         tuple(names.values()),
@@ -149,7 +153,7 @@ def _anew(
     )
     found = route(index_of(inputs.specs, inputs.keywords), request)
     categories = {each.spec.name: each.spec.category for each in looked_at}
-    reasons = {each.name: _reason(each, found, categories[each.name]) for each in found.kept}
+    reasons = {each.name: pinned.get(each.name) or _reason(each, found, categories[each.name]) for each in found.kept}
     if keeps_sent:
         reasons = _with_sent(reasons, found, sent_before, pinned)
     keys = {name: key for key, name in names.items()}
@@ -165,6 +169,21 @@ def _anew(
         "wanted": [],
     }
     return reasons, record
+
+
+def _pinned(message: str, before: Before, looked_at: Sequence[Candidate]) -> dict[str, str]:
+    """Names of the tools that go whatever the message needs, each with why."""
+    written = set(_WRITTEN.findall(message[:MAX_CHARACTERS]))
+    found: dict[str, str] = {}
+    for each in looked_at:
+        name = each.spec.name
+        if each.is_pinned:
+            found[name] = "pinned"
+        elif name in before.open_calls:
+            found[name] = "its call was left open"
+        elif name in written:
+            found[name] = "named in the message"
+    return found
 
 
 def _with_sent(
@@ -187,8 +206,6 @@ def _reason(kept: Kept, found: Route, category: str) -> str:
         place = next((number for number, (name, _) in enumerate(found.ranked, 1) if name == kept.name), 0)
         return f"ranked {_ordinal(place)} ({kept.score:.2f})" if place else f"ranked ({kept.score:.2f})"
     reasons = {
-        "pinned": "pinned, or its call is still open",
-        "named": "named in the message",
         "before": "as in the last turn",
         "toolkit": "the others of its category are needed",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from capabilities.common.memory import Memory
-from capabilities.contract.envelope import Envelope
+from capabilities.contract.envelope import NO_OVERRIDES, Envelope
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Tool, ToolVersion
 from capabilities.services.writes import acts_as_organisation, is_ready
@@ -98,6 +99,12 @@ def current_specs(
         return specs(Tool.objects.filter(current_version__in=version_ids))
 
     return read() if at is None else _current.get((organisation_id, at, tuple(version_ids)), read)
+
+
+def remember_specs(tools: Sequence[ToolSpec], *, organisation_id: int, at: int) -> None:
+    """Keep what was selected at this registry version, so that its calls need not read it again. No query."""
+    plain = [replace(each, overrides=NO_OVERRIDES, envelope=each.own_envelope, version_envelope=None) for each in tools]
+    _current.get((organisation_id, at, tuple(each.version_id for each in tools)), lambda: plain)
 
 
 def specs(tools: QuerySet[Tool]) -> list[ToolSpec]:

@@ -11,6 +11,7 @@ from django.conf import settings
 from capabilities.models import LoadingMode
 from capabilities.pipeline.policies import policies_at
 from capabilities.pipeline.routing import Decided, integers
+from capabilities.pipeline.specs import remember_specs
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
@@ -104,6 +105,8 @@ def _selected(turn: Turn, held: Held, decided: Decided | None) -> Carried:
         settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
     tool_set = keep_tool_set(selection, turn.organisation_id)
+    if selection.routing and turn.registry_version is not None:  # a message's tools are seldom those of another
+        remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)
     if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
         return Carried(tool_set, selection.load_count)
     return Carried(

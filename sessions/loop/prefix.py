@@ -12,6 +12,7 @@ from typing import Any
 
 from capabilities.contract.wire import sha256_hex
 from sessions.models import ToolSet, Turn
+from sessions.selection.tool_sets import wire_of
 from sessions.turns.ledger import Prompt
 
 
@@ -28,7 +29,8 @@ def prefix_of(
     turn: Turn, tool_set: ToolSet, messages: Sequence[str], first_turn: int, *, tools_of: Callable[[str], str]
 ) -> Prefix:
     """`messages` are as they went out, each as JSON; `first_turn` is the number of the oldest turn in them; `tools_of`
-    makes stored definitions as they go out. One query where the tools changed, else none."""
+    makes stored definitions as they go out. One query where the tools changed and this process does not know the
+    last ones, else none."""
     sizes = [len(text.encode()) for text in messages]
     hashes = [sha256_hex(text)[:16] for text in messages]
     sent_tools = tools_of(tool_set.wire)
@@ -40,7 +42,7 @@ def prefix_of(
     elif last_set == tool_set.pk:
         same = tools + _same_messages(sizes, hashes, last_hashes)
     else:
-        last = ToolSet.objects.filter(pk=last_set).values_list("wire", flat=True).first() if last_set else None
+        last = wire_of(last_set, turn.organisation_id) if last_set else None
         same = _common_bytes(tools_of(last), sent_tools) if last else 0
     marks = {"model": model, "tool_set": tool_set.pk, "messages": hashes, "first_turn": first_turn}
     return Prefix(tools + sum(sizes), same, marks)
@@ -78,7 +80,10 @@ def _same_messages(sizes: Sequence[int], hashes: Sequence[str], last: Sequence[s
 
 
 def _common_bytes(one: str, other: str) -> int:
-    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        half = (same + most + 1) // 2
+        same, most = (half, most) if one[same:half] == other[same:half] else (same, half - 1)
     return len(one[:same].encode())
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from capabilities.models import Agent, LoadingMode, Provider, ServiceSetting
+from capabilities.models import Agent, LoadingMode, Provider, RoutingMode, ServiceSetting
 from capabilities.registry import registry
 from capabilities.services.writes import save_service
 from capabilities.starter import FirstAdmin, create_organisation
@@ -103,6 +103,28 @@ def test_mr_29_the_assistant_starts_with_its_own_tools_and_research(
     said = {each["tool"]: each["reason"] for each in step.verdicts if not each["kept"]}
     assert set(said) == {"shell_exec"}
     assert said["shell_exec"].startswith("needs set-up")
+
+
+def test_cx_26_mr_38_what_was_loaded_stays_where_messages_decide_what_is_sent(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation):
+        Agent.objects.filter(pk=session.agent_id).update(routing_mode=RoutingMode.HYBRID)
+    research(session, provider)
+    provider.enqueue(
+        Say(calls=[call("list_toolkits")]),
+        Say(calls=[call("load_tools", {"toolkit": "devops"})]),
+        Say("They will be available with your next message."),
+    )
+    run(session, DEMO)
+    provider.enqueue(Say(calls=DEPLOY), Say("Deployed."))
+
+    third = run(session, "Go ahead")
+
+    assert set(RESEARCH) <= set(carried(provider.requests[0]))
+    assert set(carried(provider.requests[5])) >= {*RESEARCH, *DEVOPS, "load_tools", "search_tools"}
+    assert carried(provider.requests[5]) == carried(provider.requests[6])
+    assert statuses(third) == [(name, StepStatus.DONE) for name in DEVOPS]
 
 
 def test_mr_36_mr_37_mr_38_the_conversation_where_a_load_comes_with_the_next_message(

@@ -15,7 +15,18 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from capabilities.models import Agent, AgentScope, AgentTool, LanguageModel, Policy, Provider, RoleMembership, Tool
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    AgentTool,
+    Category,
+    LanguageModel,
+    Policy,
+    Provider,
+    RoleMembership,
+    Tool,
+)
 from sessions.loop import delegation
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns import ledger, reaping
@@ -23,7 +34,7 @@ from sessions.turns import waiting as parking
 from sessions.turns.endings import NOT_RUN
 from sessions.turns.held import HeldTurns
 from sessions.worker import process as worker
-from tests.cast import hold_credential, make_agent, make_category, make_role, make_session, make_tool
+from tests.cast import hold_credential, make_agent, make_category, make_meta_tools, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, check_request, events_of, steps_of, tool_steps_of, work, work_all
 from tests.sessions.steps import change, expire_lease, reread
@@ -146,6 +157,30 @@ def test_an_agent_gives_a_part_to_another_and_goes_on_with_its_answer(
         *("attempt_restarted", "tool_done", "model", "done"),
     ]
     assert events_of(child) == ["accepted", "started", "model", "done"]
+
+
+def test_an_agent_whose_message_leaves_tools_out_still_hands_on_all_that_it_reaches(
+    session: ChatSession, boss: Agent, coder: Agent, provider: ScriptedOpenAI, coder_says: ScriptedOpenAI
+) -> None:
+    """The child is routed by its own task, among what its parent reaches, not among what the parent's message needs."""
+    with organisation_scope(session.organisation):
+        Agent.objects.update(routing_mode="keywords")
+        Category.objects.filter(name="utility").update(keywords=["add up"])
+        AgentTool.objects.filter(agent=boss, tool__name="spawn_agent").update(is_pinned=True)
+        make_meta_tools(session.organisation)
+        touch_registry(session.organisation_id)
+    provider.enqueue(Say(calls=[ask(message="Add up one and one.")]), Say("Two."))
+    coder_says.enqueue(Say(calls=[call("calculator", SUM)]), Say("Two."))
+
+    turn = work(accept(session, "Have it done"))
+    work_all()
+
+    (child,) = children_of(turn)
+    assert (reread(turn).status, child.status) == (TurnStatus.DONE, TurnStatus.DONE)
+    assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == ["spawn_agent", "search_tools"]
+    assert provider.requests[0]["tools"] == provider.requests[1]["tools"]
+    assert [tool["function"]["name"] for tool in coder_says.requests[0]["tools"]] == ["calculator", "search_tools"]
+    assert [step.status for step in tool_steps_of(child)] == [StepStatus.DONE]
 
 
 def test_what_came_unread_stays_with_the_model_that_it_came_from(

@@ -9,8 +9,10 @@ from django.db import connection
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 
-from capabilities.models import Dialect, Provider
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import Agent, Category, Dialect, Provider
 from sessions.models import ChatSession, TurnStatus
+from tests.cast import make_meta_tools
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work
@@ -55,6 +57,29 @@ def test_a_turn_of_two_rounds_and_one_call_is_20_statements_and_6_commits(
     assert len(sent) - 1 <= 20, "\n".join(sent)
     assert commits(captured) <= 6
     assert not [sql for sql in sent if "INSERT" in sql and "savepoint" in sql]
+
+
+@pytest.mark.parametrize("mode", ["keywords", "hybrid"])
+def test_a_turn_whose_message_decides_its_tools_costs_no_statement_more(
+    session: ChatSession, provider: ScriptedOpenAI, mode: str
+) -> None:
+    make_meta_tools(session.organisation)
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(routing_mode=mode)
+        Category.objects.filter(name="utility").update(keywords=["uuid"])
+        touch_registry(session.organisation_id)
+    messages = ["Make a uuid", "Make a uuid and a task", "Make a uuid", "Make a uuid"]
+    counts = []
+    for message in messages:
+        provider.enqueue(Say(calls=[call("uuid")]), Say("Here."))
+        turn = accept(session, message)
+        with CaptureQueriesContext(connection) as captured:
+            work(turn)
+        counts.append((len(statements(captured)) - 1, commits(captured)))
+
+    # A set of tools that nobody was sent before is looked for and stored.
+    assert counts[1] <= (22, 7)
+    assert all(sent <= 20 and written <= 6 for sent, written in counts[2:]), counts
 
 
 def test_a_session_with_longer_history_costs_no_statement_more(session: ChatSession, provider: ScriptedOpenAI) -> None:
