@@ -51,7 +51,7 @@ def document_of(
 
 def parameter_text(schema: object) -> str:
     """The names, descriptions and choices of the parameters of a JSON schema."""
-    text = " ".join(_texts(schema, MAX_DEPTH))
+    text = " ".join(filter(None, _texts(schema, MAX_DEPTH)))
     return text[:MAX_PARAMETER_CHARACTERS]
 
 

@@ -67,6 +67,8 @@ def threshold(index: Index, share: float = SHARE) -> float:
 def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
     """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
     tools beside the message's own words."""
+    if not content_words(message, index.language):
+        return False
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
     return figure + support >= threshold(index, share)
 

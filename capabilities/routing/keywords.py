@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from os.path import commonprefix
+from itertools import takewhile
 
 from capabilities.routing.words import ENGLISH, stem, words_of
 
@@ -66,7 +66,7 @@ def _is_form(one: str, other: str, languages: tuple[str, ...]) -> bool:
     """Whether the two are forms of one word in any of the languages."""
     if one == other:
         return True
-    shared = len(commonprefix([one, other]))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     for language in languages:
         if stem(one, language) == stem(other, language):
             ends = one[shared:], other[shared:]
