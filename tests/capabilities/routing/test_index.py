@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -22,7 +23,8 @@ def test_the_key_is_of_the_content_and_of_its_order() -> None:
     assert index_key([A, B]) == build_index([A, B]).key == index_key([replace(A), B])
     assert len({index_key(each) for each in ([A, B], [B, A], [A], [])}) == 4
     for field in ("name", "description", "parameters", "toolkit", "category", "title"):
-        assert index_key([replace(A, **{field: "other"})]) != index_key([A])
+        changed: dict[str, Any] = {field: "other"}
+        assert index_key([replace(A, **changed)]) != index_key([A])
 
 
 def test_a_changed_catalogue_reads_only_the_changed_document_again() -> None:
