@@ -42,8 +42,8 @@ class KeywordsForm(forms.Form):
         required=False,
         max_length=MAX_KEYWORDS * 61,
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
-        help_text="One a line, or with commas between. Whole words match, in any form: “commit” finds “commits”, and "
-        "not “commitment”.",
+        help_text="One a line, or with commas between. Whole words match, in any form: “light” finds “lights”, and not "
+        "“highlight”.",
     )
 
     def content(self, category: Category) -> CategoryContent:

@@ -37,12 +37,14 @@ HOW = {
 
 @dataclass(frozen=True)
 class MatchedCategory:
-    """A category of which keywords stand in the message, with these, and how many of its tools are sent."""
+    """A category of which keywords stand in the message, with these; how many of its tools are sent, and where none is,
+    why."""
 
     name: str
     title: str
     words: tuple[str, ...]
     sent: int
+    why_none: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,19 +90,18 @@ class Tried:
 
 def try_message(subject: Subject, message: str, mode: str = "") -> Tried:
     """What the next turn of the subject would send for the message: the same selection as the turn's. With a `mode`,
-    as if the agent had it. Queries as `selection_preview`, and one."""
+    as if the agent had it. Queries as `selection_preview`, and two."""
     agent = subject.agent
     if mode:
         agent.routing_mode = mode  # never saved
     session = subject.session or new_session(subject.member, agent)
     selection = selection_preview(session, agent, message)
-    titles = dict(Category.objects.order_by().values_list("name", "title"))
     record = selection.routing
     return Tried(
         subject,
         RoutingMode(agent.routing_mode),
         is_routed(agent),
-        _matched(selection, _categories_of(agent, record, message), titles),
+        _matched(selection, _categories_of(agent, record, message)),
         _sent(selection),
         _ranked(selection, record),
         selection.tokens,
@@ -119,13 +120,33 @@ def _categories_of(agent: Agent, record: Mapping[str, Any], message: str) -> Map
     return dict(keywords_at(agent.organisation_id, None).matches(message))
 
 
-def _matched(
-    selection: Selection, categories: Mapping[str, Sequence[str]], titles: Mapping[str, str]
-) -> list[MatchedCategory]:
+def _matched(selection: Selection, categories: Mapping[str, Sequence[str]]) -> list[MatchedCategory]:
+    rows = Category.objects.filter(name__in=list(categories)).order_by("tools__name")
+    titles: dict[str, str] = {}
+    tools: dict[str, list[str]] = {}
+    for name, title, tool in rows.values_list("name", "title", "tools__name"):
+        titles[name] = title
+        tools.setdefault(name, []).append(tool)
     sent = Counter(tool.category for tool in selection.tools)
     return [
-        MatchedCategory(name, titles.get(name, name), tuple(words), sent[name]) for name, words in categories.items()
+        MatchedCategory(
+            name,
+            titles.get(name, name),
+            tuple(words),
+            sent[name],
+            "" if sent[name] else _why_none(selection, tools.get(name, [])),
+        )
+        for name, words in categories.items()
     ]
+
+
+def _why_none(selection: Selection, names: Sequence[str]) -> str:
+    """Why none of these tools is sent, of the first that the agent has: in the words of its verdict."""
+    kept_back = {each.tool: each.reason for each in selection.verdicts if not each.kept}
+    for name in names:
+        if name in kept_back:
+            return f"{name}: {kept_back[name]}"
+    return "the agent has none of its tools"
 
 
 def _sent(selection: Selection) -> list[SentTool]:

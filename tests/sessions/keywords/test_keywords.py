@@ -101,6 +101,18 @@ def test_where_routing_is_off_the_page_still_shows_the_words_that_match(agent: A
     assert [each.name for each in tried.categories] == ["ha"]
 
 
+def test_where_a_matched_category_sends_nothing_it_says_why(agent: Agent, alice: Membership) -> None:
+    make_category(agent.organisation, "garden", title="Garden", keywords=["hose"])
+    Tool.objects.filter(name__in=LIGHTS).update(is_enabled=False)
+
+    found = try_message(Subject(alice, agent, None), "Turn off the garden hose").categories
+
+    assert {each.name: each.why_none for each in found} == {
+        "ha": "ha_call_service: switched off in the catalogue",
+        "garden": "the agent has none of its tools",
+    }
+
+
 def test_a_message_is_tried_for_somebody_else_with_the_right_roles_alone(
     agent: Agent, alice: Membership, bob: Membership, as_alice: Client
 ) -> None:
