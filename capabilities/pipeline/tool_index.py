@@ -12,7 +12,7 @@ from capabilities.pipeline.routing import keywords_at
 from capabilities.routing.documents import Document, document_of
 from capabilities.routing.index import Index, build_index, index_key
 from capabilities.routing.keywords import Keywords
-from capabilities.routing.tool_search import FLOOR, names_found
+from capabilities.routing.tool_search import names_found
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import current_scope
 
@@ -23,14 +23,14 @@ _shared: Memory[Index] = Memory(8)
 _found: Memory[tuple[str, ...]] = Memory(64)
 
 
-def search_names(query: str, *, floor: float = FLOOR) -> tuple[str, ...]:
-    """The names of the organisation's tools that the query finds, best first, down to a share of the best one's score;
-    none for an empty one, without a query to the database. Else one, and two more where the catalogue has changed."""
+def search_names(query: str, *, near: bool = False) -> tuple[str, ...]:
+    """The names of the organisation's tools that the query finds, best first, `near` also what is near in meaning; none
+    for an empty one, without a query to the database. Else one, and two more where the catalogue has changed."""
     query = " ".join(query.split())
     if not query:
         return ()
     index = tools_index()
-    return _found.get((index.key, query, floor), lambda: tuple(names_found(index, query, floor=floor)))
+    return _found.get((index.key, query, near), lambda: tuple(names_found(index, query, near=near)))
 
 
 def tools_index() -> Index:

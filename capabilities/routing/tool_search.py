@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
+from capabilities.routing import words as stems
 from capabilities.routing.documents import Document
 from capabilities.routing.index import Index
 from capabilities.routing.router import rank_names
@@ -24,6 +26,8 @@ CATEGORY = 20
 #: Found by another form of its words, or by their beginning.
 RANKED = 10
 WORD = re.compile(r"[^\W_]+")
+#: A name, or a part of one: several words without a blank.
+_NAME = re.compile(r"\S*[a-zA-Z0-9][_-]+[a-zA-Z0-9]\S*")
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,54 @@ class Searched:
     category: str
 
 
-def names_found(index: Index, query: str, *, floor: float = FLOOR) -> list[str]:
+def names_found(index: Index, query: str, *, near: bool = False) -> list[str]:
     """The names of the tools that the query finds, best first. A name that is the query itself is first; then come
-    those that rank by its words, down to this share of the best; last, by name, those in which every word stands as a
-    part of others."""
+    those that rank by its words, and of them first those that have every word in their name; last, by name, those in
+    which every word stands as a part of others. What is written as a name ("file_re") finds the names that hold it,
+    where there are any.
+
+    `near` finds more: what is near in meaning where no tool has any of the words, and what is like a tool whose name
+    was written. Who looks through a list would take these for what was asked for.
+    """
     query = query.strip()[:MAX_QUERY]
-    ranked = rank_names(index, query, len(index))
+    ranked = rank_names(index, query, len(index)) if near or _has_any(index, query) else []
     best = ranked[0][1] if ranked else 0.0
-    found = dict.fromkeys(name for name, score in ranked if score >= floor * best)
-    found |= dict.fromkeys(_with_all_parts(index, query, found))
+    names = [name for name, score in ranked if score >= FLOOR * best]
+    found = dict.fromkeys(sorted(names, key=_lacks_a_word_of(query)))
     exact = [name for name in _spellings(query) if name in index.numbers]
+    if not near and _NAME.fullmatch(query):
+        written = {name for name in index.numbers if query.casefold() in name.casefold()}
+        if written:
+            found = dict.fromkeys([*(name for name in found if name in written), *sorted(written)])
+            return list(dict.fromkeys([*exact, *found]))
+    found |= dict.fromkeys(_with_all_parts(index, query, found))
     return list(dict.fromkeys([*exact, *found]))
+
+
+def _lacks_a_word_of(query: str) -> Callable[[str], bool]:
+    """Whether a name is without one of the query's words, in any form; of the last one the beginning is enough."""
+    words = stems.content_words(query) or stems.words_of(query)
+    wanted, last = {stems.stem(word) for word in words[:-1]}, words[-1] if words else ""
+
+    def lacks(name: str) -> bool:
+        there = _stems_of(name)
+        return not (wanted <= there and (stems.stem(last) in there or any(each.startswith(last) for each in there)))
+
+    return lacks
+
+
+@lru_cache(maxsize=20_000)
+def _stems_of(name: str) -> frozenset[str]:
+    return frozenset(stems.stem(word) for word in stems.words_of(name))
+
+
+def _has_any(index: Index, query: str) -> bool:
+    """Whether any word of the query stands in any tool, in any form; of the last one, its beginning."""
+    words = stems.words_of(query)
+    terms = index.stems.terms
+    if any(stems.stem(word) in terms for word in words):
+        return True
+    return bool(words) and any(isinstance(term, str) and term.startswith(words[-1]) for term in terms)
 
 
 def _spellings(query: str) -> list[str]:

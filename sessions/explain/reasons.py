@@ -155,25 +155,20 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
 
 def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
-    """What is sent comes first, then what one change lets through, what is offered, and the rest; in each part, what
-    the words find best. Before all of these, the tool whose name they are. Two queries: the names, then the tools of
-    the page; one more for words, as `search_names` sends them."""
+    """What is sent comes first, then what one change lets through, what is offered, and the rest; of words, what they
+    find best. Two queries: the names in their order, then the tools of the page; for words those of `search_names`
+    besides."""
     tools = Tool.objects.filter(current_version__isnull=False)
     if asked.tool:
         tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
     places = {name: place for place, name in enumerate(search_names(asked.q))}
-    exact = "_".join(asked.q.casefold().split())
-    group_of = _groups(inputs)
-
-    def place_of(key: int, name: str) -> int:
-        return 0 if name.casefold() == exact else 1 + group_of(key) * (len(places) or 1) + places.get(name, 0)
-
+    has_words, group_of = bool(asked.q.strip()), _groups(inputs)
     found = sorted(
-        (place_of(key, name), name, key)
+        (places[name] if has_words else group_of(key), name, key)
         for key, name in tools.values_list("pk", "name")
-        if (name in places or not asked.q.strip()) and (not asked.state or asked.state == _state_of(inputs, key))
+        if (name in places or not has_words) and (not asked.state or asked.state == _state_of(inputs, key))
     )
     page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
     keys = [key for _, _, key in page.rows]

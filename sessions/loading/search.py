@@ -62,7 +62,7 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
 
 def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
     """Their names as the catalogue's search ranks them; then those that only the name of what they come with finds."""
-    names = [name for name in search_names(query, floor=0) if name in candidates]
+    names = [name for name in search_names(query, near=True) if name in candidates]
     bundles = {each.bundle.name for each in candidates.values() if each.bundle}
     words = set(words_of(query))
     meant = {name for name in bundles if words.intersection(words_of(name))}
@@ -89,7 +89,7 @@ def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candida
 def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     """Tools that the query finds in categories that the member may load here, as far as the member may use them."""
     place, permissions = reading.place, reading.permissions
-    names = search_names(query, floor=0)[:MOST_IN_CATEGORIES] if reading.loads_categories else ()
+    names = search_names(query, near=True)[:MOST_IN_CATEGORIES] if reading.loads_categories else ()
     if not names:
         return []
     categories = loadable_categories(place.agent, permissions.loads).order_by()

@@ -54,8 +54,30 @@ def test_what_no_tool_holds_finds_nothing(query: str) -> None:
 def test_a_name_is_found_before_all_that_only_hold_its_words() -> None:
     index = build_index([Document("read", "file_read file read " * 5, toolkit="file_read"), Document("file_read")])
 
-    assert names_found(index, "file_read") == ["file_read", "read"]
+    assert names_found(index, "file_read") == ["file_read"]
+    assert names_found(index, "file_read", near=True) == ["file_read", "read"]
     assert names_found(index, "file read") == ["file_read", "read"]
+
+
+def test_a_part_of_a_name_finds_the_names_that_hold_it() -> None:
+    assert names_found(THOUSAND, "create_iss") == ["jira_create_issue"]
+    assert sorted(names_found(THOUSAND, "wiki_LIST"))[:2] == ["wiki_list_board", "wiki_list_branch"]
+    assert names_found(THOUSAND, "e-ticket")[0].endswith("_ticket"), "no name holds it: its words are looked for"
+
+
+def test_what_has_every_word_in_its_name_comes_before_what_has_one() -> None:
+    index = build_index(
+        [
+            Document("issue", "Print an issue."),
+            Document("jira_close_issue", "close in the tracker."),
+            Document("jira_search", "search in the tracker."),
+            Document("changelog", "Writes of a jira issue."),
+        ]
+    )
+
+    assert names_found(index, "jira issue")[0] == "jira_close_issue"
+    assert names_found(index, "jira iss")[0] == "jira_close_issue"
+    assert names_found(index, "issues of jira")[0] == "jira_close_issue"
 
 
 def test_each_tool_is_found_once_however_it_is_found() -> None:
@@ -112,9 +134,13 @@ def test_names_are_parted_into_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
 
 
-def test_what_ranks_far_below_the_best_is_left_out_of_lists_and_found_where_nothing_better_can_be_had() -> None:
-    few, all_of_them = names_found(THOUSAND, "jira issue"), names_found(THOUSAND, "jira issue", floor=0)
+def test_what_ranks_far_below_the_best_is_left_out() -> None:
+    found = names_found(THOUSAND, "jira issue")
 
-    assert all_of_them[: len(few)] == few
-    assert "jira_archive_user" in all_of_them
-    assert len(few) <= len(all_of_them)
+    assert "shop_list_invoice" not in found
+    assert len(found) < len(THOUSAND) / 2
+
+
+def test_a_word_that_no_tool_has_finds_what_is_near_in_meaning_for_models_alone() -> None:
+    assert names_found(THOUSAND, "bookmark") == []
+    assert len(names_found(THOUSAND, "bookmark", near=True)) > 0
