@@ -5,8 +5,10 @@
 The service is started as `manage.py up` starts it, on SQLite with its own Valkey, on a data folder that is thrown away,
 and turns come in over REST. Beside it the same turn is run without the service: by a bare loop with the openai SDK and,
 with --peers, by openai-agents and pydantic-ai, which are installed into a throw-away environment. They send the same
-tools, byte for byte; none of them stores anything. All take their turns in blocks that alternate. A second service has
---filled finished turns in its database. --quick has less of everything and takes about a minute; its figures are rough.
+tools, byte for byte; none of them stores anything. A second organisation of the same service runs it with routing on,
+so that only the tools go that the message needs, and under a budget. All take their turns in blocks that alternate. A
+second service has --filled finished turns in its database. --quick has less of everything and takes about a minute; its
+figures are rough.
 
 CPU is that of the processes, in user and in kernel mode, so that it holds on a machine that does other things too; what
 the same processes spend idle in the same time is subtracted. Turns per second are of the clock, and hold only on an
@@ -25,6 +27,10 @@ ratio_agents_5    the same over openai-agents at 5 tools, and at 128; null witho
 ratio_agents_128
 ratio_pydantic_5  the same over pydantic-ai
 ratio_pydantic_128
+ratio_governed    worker CPU of a budgeted, routed turn over that of one without, at 5 tools
+ratio_governed_128   the same at 128
+tool_tokens       tokens of tools that a turn sends, by tools; `governed_tool_tokens` those of the budgeted, routed turn
+governed_statements   what a budgeted, routed turn asks the database for, at 5 tools
 ratio_full_database   worker CPU at 5 tools with --filled turns in the database, over that with an empty one
 web_ratio_full_database   the same of the web server
 turns_per_second      with 4 sessions at once, each with its next turn as soon as the last has ended
@@ -109,24 +115,53 @@ class Gauge:
     def _since(self, before: dict[str, float]) -> dict[str, float]:
         return {part: now - before[part] for part, now in self._read().items()}
 
-    def turns(self, agent: str, count: int) -> dict[str, float]:
+    def turns(self, agent: str, count: int, *, token: str = "") -> dict[str, float]:
         """CPU milliseconds of `worker` and `web`, a turn. Each turn is the first of its session, one after another."""
-        sessions = self.service.open_sessions(agent, count)
+        sessions = self.service.open_sessions(agent, count, token=token)
         begun, before = time.monotonic(), self._read()
         for session in sessions:
-            self.service.wait_for(self.service.post(session))
+            self.service.wait_for(self.service.post(session, token=token))
         seconds = time.monotonic() - begun
         used = self._since(before)
         return {part: 1000 * (used[part] - self.idle[part] * seconds) / count for part in used}
 
 
-def tallied(service: Service, agent: str, count: int) -> Counted:
+def govern(service: Service) -> str:
+    """Turn routing on for the agents of the service's second organisation, and give it a budget; the token of its
+    member."""
+    token = service.tokens[1]
+    for count in COUNTS:
+        changed, answer = service.ask("PATCH", f"/api/v1/agents/tools-{count}", {"routing_mode": "hybrid"}, token=token)
+        if changed != 200:
+            raise SystemExit(f"Routing was answered with {changed}: {answer}")
+    budget = {"name": "A day", "limit": str(10**12), "window": "day"}
+    made, answer = service.ask("POST", "/api/v1/budgets", budget, token=token)
+    if made != 201:
+        raise SystemExit(f"The budget was answered with {made}: {answer}")
+    return token
+
+
+def tool_tokens(service: Service) -> dict[str, dict[int, int]]:
+    """Tokens of tools that the model calls of the last turn sent, by the name of the organisation and by tools."""
+    found: dict[str, dict[int, int]] = defaultdict(dict)
+    rows = service.rows(
+        "SELECT o.slug, a.slug, s.tool_tokens FROM toolhub_sessions_step s"
+        " JOIN toolhub_sessions_turn t ON t.id = s.turn_id JOIN capabilities_agent a ON a.id = t.agent_id"
+        " JOIN tenants_organisation o ON o.id = t.organisation_id WHERE s.kind = 'model' AND s.round = 1 ORDER BY s.id"
+    )
+    for organisation, agent, tokens in rows:
+        if agent.startswith("tools-"):
+            found[organisation][int(agent.removeprefix("tools-"))] = 2 * tokens
+    return found
+
+
+def tallied(service: Service, agent: str, count: int, *, token: str = "") -> Counted:
     """What one turn in the workers asks the database for, on average."""
-    sessions = service.open_sessions(agent, count)
+    sessions = service.open_sessions(agent, count, token=token)
     folder, pids = service.folder / "tally", service.pids("worker")
     before = tally.read(folder, pids)
     for session in sessions:
-        service.wait_for(service.post(session))
+        service.wait_for(service.post(session, token=token))
     time.sleep(0.2)  # what a worker does behind a turn's end
     after = tally.read(folder, pids)
     return Counted(*(round((now - then) / count, 1) for now, then in zip(after, before, strict=True)))
@@ -212,9 +247,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         folder = stack.enter_context(throw_away())
         python = peers_python(folder / "peers") if options.peers else ""
         model = stack.enter_context(instant_model())
-        empty = Service(folder / "empty", model, COUNTS)
+        empty = Service(folder / "empty", model, COUNTS, organisations=2)
         stack.enter_context(empty.running())
         turn_id = warm(empty)
+        governed = govern(empty)
+        warm(empty, token=governed)
         say("a service is up")
         full = empty.copy(folder / "full")
         fill(full, turn_id, options.filled)
@@ -225,11 +262,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         if options.peers:
             clients |= {kind: stack.enter_context(client(python, kind, model)) for kind in PEERS}
         gauges = {"": Gauge(empty, options.idle_seconds), "full_": Gauge(full, options.idle_seconds)}
-        figures = blocks(gauges, clients, options)
+        figures = blocks(gauges, clients, options, governed)
         counted = tallied(empty, f"tools-{FEW}", 3)
+        sent = tool_tokens(empty)
         memory = {part: rss_mb(empty.pids(part)) for part in PARTS}
         memory["all"] = rss_mb(empty.pids())
         line = summary(figures, counted)
+        line["governed_statements"] = tallied(empty, f"tools-{FEW}", 3, token=governed).statements
+        line["governed_tool_tokens"] = sent.pop("number-1")
+        (line["tool_tokens"],) = sent.values()
         line["rss_mb"] = round(memory.pop("all"), 1)
         line["rss_mb_by_part"] = {part: round(size, 1) for part, size in memory.items()}
         for name, gauge in zip(("idle_ms_a_second", "idle_ms_a_second_full"), gauges.values(), strict=True):
@@ -237,11 +278,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return line | crowds(empty, options)
 
 
-def warm(service: Service) -> str:
+def warm(service: Service, *, token: str = "") -> str:
     """Two turns of each agent, and the id of the last: the imports and tool sets of all later ones are there."""
     for count in reversed(COUNTS):
-        for session in service.open_sessions(f"tools-{count}", 2):
-            turn_id = service.post(session)
+        for session in service.open_sessions(f"tools-{count}", 2, token=token):
+            turn_id = service.post(session, token=token)
             service.wait_for(turn_id)
     return turn_id
 
@@ -255,9 +296,13 @@ def fill(service: Service, turn_id: str, count: int) -> None:
 
 
 def blocks(
-    gauges: dict[str, Gauge], clients: dict[str, Callable[[int, int], float]], options: argparse.Namespace
+    gauges: dict[str, Gauge],
+    clients: dict[str, Callable[[int, int], float]],
+    options: argparse.Namespace,
+    governed: str,
 ) -> Figures:
-    """CPU milliseconds a turn, by what and by tools, one figure a block."""
+    """CPU milliseconds a turn, by what and by tools, one figure a block. `governed` is the token of the organisation
+    whose turns are routed and have a budget."""
     figures: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number in range(1, options.blocks + 1):
         for count in COUNTS:
@@ -266,6 +311,8 @@ def blocks(
                 if count == FEW or not prefix:
                     for part, used in gauge.turns(f"tools-{count}", turns).items():
                         figures[prefix + part][count].append(used)
+            for part, used in gauges[""].turns(f"tools-{count}", turns, token=governed).items():
+                figures[f"governed_{part}"][count].append(used)
             for kind, others_turns in clients.items():
                 figures[kind][count].append(others_turns(count, 5 * turns))
             used_now = ", ".join(f"{name} {values[count][-1]:.1f}" for name, values in figures.items() if values[count])
@@ -308,6 +355,8 @@ def summary(figures: Figures, counted: Counted) -> dict[str, Any]:
         "ratio_agents_128": ratio("worker", "agents", MANY),
         "ratio_pydantic_5": ratio("worker", "pydantic", FEW),
         "ratio_pydantic_128": ratio("worker", "pydantic", MANY),
+        "ratio_governed": ratio("governed_worker", "worker", FEW),
+        "ratio_governed_128": ratio("governed_worker", "worker", MANY),
         "ratio_full_database": ratio("full_worker", "worker", FEW),
         "web_ratio_full_database": ratio("full_web", "web", FEW),
         "by_tools": {name: {str(key): round(value, 1) for key, value in by.items()} for name, by in cost.items()},
@@ -318,6 +367,8 @@ def table(cost: dict[str, dict[int, float]]) -> str:
     names = {
         "worker": "toolhub, workers",
         "web": "toolhub, POST to 202",
+        "governed_worker": "workers, budget and routing",
+        "governed_web": "POST to 202, with a budget",
         "full_worker": "workers, full database",
         "full_web": "POST to 202, full database",
         "bare": "bare loop, openai SDK",

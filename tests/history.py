@@ -46,7 +46,7 @@ def copy_history(turn: Turn, members: Sequence[Membership], others: Sequence[typ
         owner = {"organisation": organisation_of(session, members), "membership": member_of(session, members)}
         keys = {"id": uuid_of("n.i"), "session": uuid_of(session), "seq": f"n.i %% {TURNS} + 1"}
         copy(Turn, turn.pk, SESSIONS * TURNS, keys | owner | {"idempotency_key": "''", "parent_step": "NULL"})
-        for model in (turn.steps.model, turn.events.model):
+        for model in (turn.steps.model, turn.events.model, turn.reservations.model):
             for row in model.objects.filter(turn=turn):
                 keys = {"turn": uuid_of("n.i"), "organisation": owner["organisation"]}
                 copy(model, row.pk, SESSIONS * TURNS, keys)

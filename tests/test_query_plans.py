@@ -14,10 +14,12 @@ from django.db import connection, transaction
 from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
 from sessions.models import (
     Approval,
+    BudgetPeriod,
     ChatSession,
     LoadedToolkit,
     Notice,
     Reminder,
+    Reservation,
     Schedule,
     Step,
     ToolSet,
@@ -28,7 +30,7 @@ from sessions.models import (
 )
 from sessions.turns import queue
 from sessions.worker.process import Housekeeper
-from tests.cast import make_agent, make_member, make_organisation, make_role, make_session, make_tool
+from tests.cast import make_agent, make_budget, make_member, make_organisation, make_role, make_session, make_tool
 from tests.history import copy_history, copy_waiting
 from tests.query_plans import Collector, Statement, accesses, rows_read
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -43,10 +45,10 @@ pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.
 ORGANISATIONS, MEMBERS = 8, 5
 #: Tables that grow with what is done, beside sessions, turns, steps and events.
 OTHERS: tuple[type[TenantModel], ...] = (
-    Approval, AuditEntry, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice, Reminder,
-    Task, ToolSet, TrialRun,
+    Approval, AuditEntry, BudgetPeriod, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice,
+    Reminder, Task, ToolSet, TrialRun,
 )  # fmt: skip
-OF_TURNS: tuple[type[TenantModel], ...] = (ChatSession, Turn, Step, TurnEvent)
+OF_TURNS: tuple[type[TenantModel], ...] = (ChatSession, Turn, Step, TurnEvent, Reservation)
 GROWING = {model._meta.db_table for model in (*OF_TURNS, *OTHERS)}
 #: Tables that have many rows too, in the measure of what an organisation has set up.
 SET_UP: tuple[type[TenantModel], ...] = (Grant, Schedule)
@@ -60,6 +62,7 @@ WAITING, ENDED = 1_500, 40_000
 OPEN = {
     "approvals_that_expire",
     "approvals_that_wait",
+    "held_reservations",
     "queued_turns_of_member",
     "queued_child_turns",
     "reminders_to_tell",
@@ -76,6 +79,9 @@ def test_nothing_reads_a_history(provider: ScriptedOpenAI) -> None:
     session = make_session(alice, make_agent(acme, provider.url))
     make_tool(acme, "calculator")
     make_role(acme, alice)
+    make_budget(acme, "each member", scope="member")
+    make_budget(acme, "each turn", window="turn")
+    make_budget(acme, "at once", measure="turns", window="total")
     with transaction.atomic():
         side = fill(alice, CANARY)
     copy_history(run_with_a_call(session, provider), [alice, *strangers()], [*OTHERS, *SET_UP])

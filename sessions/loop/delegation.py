@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
@@ -35,9 +36,10 @@ from sessions.loop.trust import keep_trust, untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
-from sessions.turns.budget_states import charged_below
-from sessions.turns.fencing import HELD, Claim, check_may_start, fence, hold
+from sessions.turns.budget_states import budgets_of, charged_below, charged_for
+from sessions.turns.fencing import HELD, Claim, OverBudget, check_may_start, fence, hold
 from sessions.turns.held import Held
+from sessions.turns.spending import check_room_for_child
 from sessions.turns.waiting import park
 
 #: Sessions below a member's own: an agent asks another, that one a third, and that one a fourth.
@@ -75,9 +77,13 @@ def hand_over(held: Held, ready: Prepared, **fields: Any) -> None:
     """
     order, step = order_of(ready.turn, ready.arguments), ready.step
     if isinstance(order, Order):
-        if open_child(held.claim, step, order, **fields) is not None:
-            return
-        order = _used_up()
+        slug = order.agent.slug
+        try:
+            if open_child(held.claim, step, order, **fields) is not None:
+                return
+            order = _used_up()
+        except OverBudget as over:
+            order = execution.failure(str(over), agent=slug)
     if step.status == StepStatus.PENDING:
         ledger.start_step(held.claim, step, **fields)
     _answer(held.claim, step, order)
@@ -134,7 +140,8 @@ def open_child(claim: Claim, step: Step, order: Order, **fields: Any) -> Turn | 
 
     None, and nothing stored, where the tree of turns has all the children that one message may have: the turn at the
     top is held meanwhile, so that calls side by side cannot pass the limit together. A call that has its child keeps
-    it: no crash makes a second one. Raises CancelRequested for a turn that was stopped.
+    it: no crash makes a second one. Raises CancelRequested for a turn that was stopped, and OverBudget where as many
+    turns of the other agent run as may at once.
     """
     with transaction.atomic():
         root_id = root_of(order.turn)
@@ -144,11 +151,20 @@ def open_child(claim: Claim, step: Step, order: Order, **fields: Any) -> Turn | 
         if there is None and delegated_turns(root_id) >= settings.TOOLHUB_CHILDREN_PER_TURN:
             fence(claim, HELD)
             return None
+        if there is None:
+            _check_room(order)
         if is_pending:
             ledger.start_step(claim, step, **fields)
         else:
             check_may_start(fence(claim, HELD))
         return there or _insert_child(step, order)
+
+
+def _check_room(order: Order) -> None:
+    turn = order.turn
+    budgets = budgets_of(turn.organisation_id, turn.registry_version)
+    charged = charged_for(turn.session, turn.membership_id, order.agent.pk, turn.registry_version)
+    check_room_for_child(budgets, charged, timezone.now())
 
 
 def _insert_child(step: Step, order: Order) -> Turn:

@@ -27,7 +27,7 @@ from sessions.turns.fencing import (
     hold,
 )
 from sessions.turns.ledger import ending_of
-from sessions.turns.spending import sweep_reservations
+from sessions.turns.spending import remove_turn_periods, sweep_reservations
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from sessions.turns.waiting import resume_forgotten
 from toolhub.tenants.audit.writes import record
@@ -47,7 +47,7 @@ def reap() -> None:
     itself. Safe in any worker."""
     with system_scope():
         ends = (_stop_disallowed, _end_stopped, _end_expired, _end_crashed)
-        each_step((*ends, expire_due, resume_forgotten, sweep_reservations))
+        each_step((*ends, expire_due, resume_forgotten, sweep_reservations, remove_turn_periods))
 
 
 def _stop_disallowed() -> None:

@@ -11,19 +11,39 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models import BigIntegerField, Case, Exists, F, Min, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from capabilities.contract.budget_windows import MONEY, TURNS, Amounts, BudgetTerms, Charged, PeriodName, crossed
+from capabilities.contract.budget_windows import (
+    MONEY,
+    OF_AGENT,
+    TURNS,
+    Amounts,
+    BudgetTerms,
+    Charged,
+    PeriodName,
+    crossed,
+)
 from capabilities.contract.budget_windows import periods_of as names_of
-from sessions.models import Budget, BudgetPeriod, Measure, Reservation, ReservationStatus, Turn, TurnStatus
+from sessions.models import (
+    UNENDED,
+    Budget,
+    BudgetPeriod,
+    Measure,
+    Reservation,
+    ReservationStatus,
+    Turn,
+    TurnStatus,
+    Window,
+)
 from sessions.turns.budget_states import (
     BudgetState,
     OrganisationBudgets,
@@ -259,6 +279,14 @@ def check_room(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> 
     raise OverBudget(f"{_used_up(state)} {state.resets_text}", state.seconds_to_reset(at))
 
 
+def check_room_for_child(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> None:
+    """Raise OverBudget where as many turns of a child's agent are open as may be at once. Queries as `check_room`, none
+    where no agent has such a limit. Its other budgets are asked before its model calls."""
+    limits = [terms for terms in budgets.terms if terms.measure == TURNS and terms.scope == OF_AGENT]
+    if limits:
+        check_room(replace(budgets, terms=limits), charged, at)
+
+
 def _hold_periods(names: Sequence[PeriodName]) -> None:
     """Keep others from counting on these periods until the commit. One query for each; more where one is missing."""
     for is_last in (False, True):
@@ -385,6 +413,22 @@ def sweep_reservations() -> None:
     """Release what belongs to dead epochs and ended turns, each by itself. In the system's scope, in any worker."""
     dead = dead_reservations().exclude(pk__in=release_backoff.paused()).order_by("pk")
     each_item(release_backoff, list(dead.values_list("pk", "organisation_id")[:AT_ONCE]), _release_dead)
+
+
+#: Days after which the periods of ended turns are removed: a budget of each turn has one for every turn.
+KEPT_DAYS = 7
+
+
+def remove_turn_periods() -> None:
+    """Remove old periods of budgets of each turn, some at a time; none that a turn which is open still counts on. In
+    the system's scope, in any worker."""
+    oldest = Turn.objects.filter(UNENDED).aggregate(oldest=Min("created_at"))["oldest"]
+    until = timezone.now() - timedelta(days=KEPT_DAYS)
+    for budget in Budget.objects.filter(window=Window.TURN).exclude(measure=Measure.TURNS).values_list("pk", flat=True):
+        old = BudgetPeriod.objects.filter(budget=budget, starts_at__lt=min(oldest or until, until), reserved=0)
+        BudgetPeriod.objects.filter(
+            pk__in=list(old.order_by("starts_at").values_list("pk", flat=True)[:AT_ONCE])
+        ).delete()
 
 
 @transaction.atomic

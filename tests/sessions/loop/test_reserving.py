@@ -281,6 +281,29 @@ def test_turns_at_once_are_limited_when_a_message_comes(session: ChatSession) ->
     assert api.post(f"sessions/{other.pk}/turns", {"message": "third"}).status == 202
 
 
+def test_an_agents_limit_of_turns_at_once_counts_for_other_agents_that_ask_it(
+    bob: Membership, provider: ScriptedOpenAI
+) -> None:
+    tools = make_catalogue(bob.organisation)
+    boss = make_own(bob.organisation, "boss", provider.url, tools["spawn_agent"])
+    coder = make_own(bob.organisation, "coder", provider.url, tools["uuid"])
+    make_role(bob.organisation, bob)
+    make_budget(bob.organisation, "Coders", measure="turns", limit=1, scope="agent", agent=coder, window="total")
+    provider.enqueue(Say(calls=[ask(), ask(message="And that.")]), Say("Code."), Say("It is half written."))
+
+    turn = accept(make_session(bob, boss))
+    work_all()
+
+    assert len(children_of(turn)) == 1
+    results = [json.loads(step.result) for step in steps_of(turn, StepKind.TOOL)]
+    assert sorted(each["success"] for each in results) == [False, True]
+    refused = next(each for each in results if not each["success"])
+    assert "The limit Coders allows 1 turns at once, and as many are open." in refused["error"]
+    with organisation_scope(bob.organisation_id):
+        turn.refresh_from_db()
+    assert turn.status == TurnStatus.DONE
+
+
 def test_a_turn_that_waits_for_a_person_takes_no_place(session: ChatSession) -> None:
     make_budget(session.organisation, measure="turns", limit=1, window="total")
     with organisation_scope(session.organisation_id):

@@ -463,6 +463,24 @@ def test_a_removed_session_takes_no_reservation_with_it(session: ChatSession) ->
     assert amounts(budget) == [(0, 0)]
 
 
+def test_old_periods_of_each_turn_are_removed_but_not_those_of_open_turns(session: ChatSession) -> None:
+    each, day = make_budget(session.organisation, "each turn", window="turn"), make_budget(session.organisation, "day")
+    turns = [accepted(make_session(session.membership, session.agent)) for _ in range(2)]
+    claims = [claimed(turn) for turn in turns]
+    for turn, claim, days in zip(turns, claims, (30, 20), strict=True):
+        change(turn.pk, created_at=timezone.now() - timedelta(days=days))
+        record(claim, take(claim), 100)
+
+    reaping.reap()
+    assert amounts(each) == [(100, 0), (100, 0)]
+    end(claims[0], TurnStatus.DONE)
+    reaping.reap()
+    assert amounts(each) == [(100, 0)]
+    end(claims[1], TurnStatus.DONE)
+    reaping.reap()
+    assert (amounts(each), amounts(day)) == ([], [(200, 0)])
+
+
 # -- At once ----------------------------------------------------------------------------------------------------------
 
 
