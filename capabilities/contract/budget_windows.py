@@ -42,13 +42,28 @@ def zone_named(name: str) -> tzinfo:
 
 def span_of(window: str, zone: str, at: datetime) -> Span:
     """The hour, day or month that this moment is in, in this time zone. Raises ValueError for another window."""
-    local_zone = zone_named(zone)
+    known = _last_spans.get((window, zone))
+    if known is not None and known.ends_at is not None and known.starts_at <= at < known.ends_at:
+        return known
+    span = _read_span(window, zone_named(zone), at)
+    if len(_last_spans) >= MOST_SPANS:
+        _last_spans.clear()
+    _last_spans[window, zone] = span
+    return span
+
+
+#: The span that was asked for last, by window and zone: the next moment that is asked for is in it, mostly.
+_last_spans: dict[tuple[str, str], Span] = {}
+MOST_SPANS = 1_024
+
+
+def _read_span(window: str, zone: tzinfo, at: datetime) -> Span:
     if window == EACH_HOUR:
-        return _hour(local_zone, at)
+        return _hour(zone, at)
     if window == EACH_DAY:
-        return _days(local_zone, at, lambda day: day, lambda day: day + timedelta(days=1))
+        return _days(zone, at, lambda day: day, lambda day: day + timedelta(days=1))
     if window == EACH_MONTH:
-        return _days(local_zone, at, lambda day: day.replace(day=1), _next_month)
+        return _days(zone, at, lambda day: day.replace(day=1), _next_month)
     raise ValueError(f"No window of the clock: {window}")
 
 

@@ -73,6 +73,7 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
             tokens=input_at_most(model, counted) + cap,
             money=money,
             at=at,
+            names=names,
         )
     except OverBudget as over:
         raise TurnFailed(over.code, str(over)) from over

@@ -133,14 +133,16 @@ def reserve(
     tokens: int,
     money: int | None,
     at: datetime,
+    names: Sequence[PeriodName] | None = None,
 ) -> Reserved | None:
     """Reserve what a model call may take at most, in the budgets' windows of this moment: all of it, or nothing. None
     where no budget counts it. Two statements where the periods are there; a first call in a window takes more.
 
     `money` is None for a call without a price: it counts as nothing, whoever let it through. `step` is the number of
-    the call in its epoch. Raises OverBudget, and LeaseLost for a claim that does not own its turn.
+    the call in its epoch, `names` is what `reserved_in` says, where it is at hand. Raises OverBudget, and LeaseLost for
+    a claim that does not own its turn.
     """
-    names = reserved_in(budgets, charged, at)
+    names = reserved_in(budgets, charged, at) if names is None else names
     if not names:
         return None
     by_id = budgets.by_id
@@ -411,7 +413,7 @@ def dead_reservations() -> QuerySet[Reservation]:
 
 def sweep_reservations() -> None:
     """Release what belongs to dead epochs and ended turns, each by itself. In the system's scope, in any worker."""
-    dead = dead_reservations().exclude(pk__in=release_backoff.paused()).order_by("pk")
+    dead = dead_reservations().exclude(pk__in=release_backoff.paused()).order_by("turn", "pk")
     each_item(release_backoff, list(dead.values_list("pk", "organisation_id")[:AT_ONCE]), _release_dead)
 
 

@@ -14,6 +14,7 @@ from capabilities.contract.budget_windows import (
     BudgetTerms,
     Charged,
     PeriodName,
+    _last_spans,
     crossed,
     keys_of,
     periods_of,
@@ -111,6 +112,7 @@ def test_an_hour_is_that_of_the_clock(zone: str, at: datetime, starts_at: dateti
     at=st.datetimes(datetime(1972, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),
 )
 def test_windows_follow_each_other_without_a_gap(zone: str, window: str, at: datetime) -> None:
+    _last_spans.clear()
     span = span_of(window, zone, at)
     assert span.ends_at is not None
 
@@ -118,6 +120,8 @@ def test_windows_follow_each_other_without_a_gap(zone: str, window: str, at: dat
     assert span_of(window, zone, span.starts_at) == span
     assert span_of(window, zone, span.ends_at - timedelta(microseconds=1)) == span
     assert span_of(window, zone, span.ends_at).starts_at == span.ends_at
+    _last_spans.clear()
+    assert span_of(window, zone, span.starts_at) == span
 
 
 def test_one_second_after_the_reset_is_the_next_window() -> None:
