@@ -125,8 +125,7 @@ def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[
     """What the first round sent and what was asked for since, with the record of both."""
     record, by_key = decided.record, {each.spec.tool_id: each.spec.name for each in looked_at}
     ids, found = integers(record.get("kept")), integers(record.get("wanted"))
-    why = record.get("why")
-    reasons: dict[str, Any] = why if isinstance(why, dict) else {}
+    reasons = _reasons_of(record)
     kept = {by_key[key]: str(reasons.get(by_key[key], FOUND_LATER)) for key in (*ids, *found) if key in by_key}
     new = {name: key for key, name in by_key.items() if name in decided.wanted and name not in kept}
     kept |= dict.fromkeys(new, FOUND_LATER)
@@ -224,11 +223,17 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     stopped = {each["tool"] for each in verdicts if not each["kept"]}
     through = (each for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped)
     looked_at = [each["tool"] for each in through if is_routable_source(each["reason"])]
-    why = record.get("why", {})
+    why = _reasons_of(record)
     return [
         {"tool": name, "stage": "router", "kept": name in why, "reason": why.get(name, NOT_NEEDED)}
         for name in looked_at
     ]
+
+
+def _reasons_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Why each tool was kept, by its name."""
+    why = record.get("why")
+    return why if isinstance(why, dict) else {}
 
 
 def integers(value: object) -> list[int]:

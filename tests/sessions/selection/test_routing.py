@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from sessions.approvals.writes import approve
 from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
 from sessions.loop import run as run_room
-from sessions.models import Approval, ChatSession, Turn, TurnStatus
+from sessions.models import Approval, ChatSession, Step, Turn, TurnStatus
 from sessions.selection.queries import select_tools, selection_preview
 from sessions.turns import accepting
 from tests.cast import make_role
@@ -408,3 +409,75 @@ def test_what_explain_says_of_a_tool_that_was_left_out_is_so(
         (after,) = explain(subject, asked).tools
 
     assert (before.reasons.is_sent, after.reasons.is_sent) == (False, True)
+
+
+# -- Hostile messages and strangers -----------------------------------------------------------------------------------
+
+HOSTILE = [
+    "git " * 25_000,
+    "a_b" * 33_333,
+    "x" * 100_000,
+    "turn off the kitchen lights \ufffd\u202e" + "🌩" * 40_000,
+    "“" * 50_000 + "task_create" + "_" * 49_000,
+]
+
+
+@pytest.mark.parametrize("message", HOSTILE, ids=["words", "one name", "one word", "signs", "a name in quotes"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_message_of_100_000_characters_is_routed_and_little_of_it_is_kept(
+    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode, message: str
+) -> None:
+    set_routing(session, routing_mode=mode)
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(context_window=1_000_000)
+
+    turn = run(session, message)
+
+    assert turn.status == TurnStatus.DONE
+    assert len(json.dumps(first_step(turn).routing)) < 10_000
+    assert len(json.dumps(reread(session).last_prompt)) < 20_000
+    assert run(session, "yes, do it").status == TurnStatus.DONE
+
+
+def test_what_a_session_keeps_for_routing_may_be_nonsense(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    for stored in (
+        "nonsense",
+        {"sent": "all", "messages": 7, "open_calls": [{}, None], "unfinished": "yes"},
+        {"sent": [0, -1, None]},
+    ):
+        with organisation_scope(session.organisation_id):
+            ChatSession.objects.update(last_prompt={str(session.agent_id): {"routing": stored}})
+
+        assert sent_for(session, provider, "Good morning") == [SEARCH]
+
+
+def test_what_a_step_keeps_of_routing_may_be_nonsense(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.enqueue(Say(calls=[call("git_log", {})]), Say("There."))
+    with monkeypatch.context() as patch:
+        patch.setattr(run_room, "answer_calls", killed)
+        with pytest.raises(KilledError):
+            run(session, "Good morning")
+    turn = last_turn(session)
+    with organisation_scope(session.organisation_id):
+        Step.objects.update(routing={"kept": "everything", "why": [1], "wanted": {"a": 1}})
+    expire_lease(turn.pk)
+
+    assert work(turn).status == TurnStatus.DONE
+    assert carried(provider.requests[1]) == [SEARCH, "git_log"]
+
+
+def test_a_stranger_learns_nothing_by_a_message(session: ChatSession, charlie: Membership) -> None:
+    rest = Rest(charlie)
+    message = "Turn off the kitchen lights with ha_call_service"
+
+    answers = [
+        rest.get(f"sessions/{session.pk}/tools", message=message),
+        rest.get(f"agents/{session.agent.slug}/tools", message=message),
+        rest.get("explain", message=message, session=str(session.pk)),
+        rest.get("explain", message=message, agent=session.agent.slug),
+    ]
+
+    assert [answer.status for answer in answers] == [404, 404, 400, 400]
+    assert not any("ha_call_service" in answer.text for answer in answers)
