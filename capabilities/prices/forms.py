@@ -11,9 +11,9 @@ from django.utils import timezone
 from capabilities.prices.writes import DECIMALS, MAX_NOTE, MAX_PRICE, MAX_TIER, PRICES, TIER_PRICES, PriceContent
 
 
-def _price(label: str, help_text: str = "") -> forms.DecimalField:
+def _price(label: str, help_text: str = "", *, required: bool = False) -> forms.DecimalField:
     return forms.DecimalField(
-        required=False,
+        required=required,
         min_value=0,
         max_value=MAX_PRICE,
         decimal_places=DECIMALS,
@@ -26,8 +26,8 @@ def _price(label: str, help_text: str = "") -> forms.DecimalField:
 class PriceForm(forms.Form):
     """US dollars for a million tokens, from a moment on."""
 
-    input = _price("Input")
-    output = _price("Output")
+    input = _price("Input", required=True)
+    output = _price("Output", required=True)
     cached = _price("Input read from the provider’s cache", "Blank: as other input.")
     cache_write = _price("Input written to the provider’s cache", "Blank: as other input.")
     reasoning = _price("What the model thinks", "Blank: as other output.")
@@ -60,7 +60,7 @@ class PriceForm(forms.Form):
 
     def __init__(self, *args: Any, zone: str = "UTC", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.zone = _zone(zone)
+        self.zone = known_zone(zone)
         self.fields["begins"].label = f"From ({self.zone.key})"
 
     @property
@@ -79,7 +79,8 @@ class PriceForm(forms.Form):
         return PriceContent(valid_from=data["begins"], note=data["note"], **prices)
 
 
-def _zone(name: str) -> ZoneInfo:
+def known_zone(name: str) -> ZoneInfo:
+    """The zone of this name; UTC where there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

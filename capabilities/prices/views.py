@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.prices.forms import PriceForm
+from capabilities.prices.forms import PriceForm, known_zone
 from capabilities.prices.queries import (
     price_or_404,
     priced_model_or_404,
@@ -34,9 +34,10 @@ _FIELDS = {"valid_from": "begins"}
 @signed_in
 def price_list(request: MemberRequest, org: str) -> HttpResponse:
     """Each model with its public price, its own one, and which counts."""
-    member_or_404(request, right=Right.BUDGETS)
+    member = member_or_404(request, right=Right.BUDGETS)
     address = ListAddress(request.GET)
-    return render(request, "capabilities/prices/price_list.html", address.context(priced_page(**address.place)))
+    context = {**address.context(priced_page(**address.place)), "zone": known_zone(member.organisation.time_zone)}
+    return render(request, "capabilities/prices/price_list.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -59,6 +60,7 @@ def price_model(request: MemberRequest, org: str, model_id: UUID) -> HttpRespons
         "form": form,
         "model": model,
         "priced": priced,
+        "zone": form.zone,
         "prices": shown_prices(list(prices_of_model(model)[:MAX_PRICES]), priced.own),
     }
     return render(request, "capabilities/prices/price_model.html", context, status=status_of(form))

@@ -32,6 +32,7 @@ from sessions.turns.events import Delta, Event, watch
 from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import ApiToken, Membership, Scope
+from toolhub.tenants.money import dollars
 from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.wire import Refused
@@ -120,9 +121,21 @@ class StepOut(serializers.Serializer[Any]):
     output_tokens = serializers.IntegerField()
     reasoning_tokens = serializers.IntegerField(help_text="Of the output: what the model thought and did not say.")
     usage_estimated = serializers.BooleanField()
+    cost = serializers.SerializerMethodField(
+        help_text="Of a model call: US dollars, exact; null where the model had no price."
+    )
+    price_source = serializers.CharField(help_text="The public price list with its version, or the own price.")
+    tool_tokens = serializers.IntegerField(help_text="Of a model call, as we count: definitions that were sent.")
+    all_tool_tokens = serializers.IntegerField(help_text="The same of all permitted tools, had none been left out.")
+    result_tokens = serializers.IntegerField(help_text="As we count: results of this turn's calls.")
+    history_tokens = serializers.IntegerField(help_text="As we count: all other messages.")
+    answer_tokens = serializers.IntegerField(help_text="As we count: what the model answered.")
     finish_reason = serializers.CharField(help_text="`stopped`: the turn was stopped while the model wrote.")
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    def get_cost(self, step: Step) -> str | None:
+        return None if step.cost is None else dollars(step.cost)
 
 
 def shown() -> QuerySet[Turn]:

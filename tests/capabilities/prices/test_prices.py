@@ -161,10 +161,10 @@ class TestPages:
         add(tier_above=1_000, tier_input=Decimal("3.5"))
         after = text_of(as_alice.get("/o/acme/prices/"))
 
-        assert "gpt-6-astra Priced $10.00 in $50.00 out $1.00 cached $12.50 written" in before
+        assert "gpt-6-astra Priced Public $10.00 in $50.00 out $1.00 cached $12.50 written" in before
         assert "above 272,000 tok $20.00 in $75.00 out" in before
-        assert "none Public" in before
-        assert "house-model Priced not known none No price" in before
+        assert "none of its own Public" in before
+        assert "house-model Priced not known to the public list none of its own No price" in before
         assert "$3.00 in $5.00 out above 1,000 tok $3.50 in $5.00 out since" in after
         assert "Own" in after
 
@@ -202,12 +202,12 @@ class TestPages:
             assert ModelPrice.objects.get().valid_from == datetime(2026, 12, 1, 5, tzinfo=UTC)
 
     def test_what_is_wrong_stands_beside_its_field(self, as_alice: Client, model: LanguageModel) -> None:
-        reply = as_alice.post(page_of(model), {"input": "1", "begins": "2020-01-01T00:00"})
+        reply = as_alice.post(page_of(model), {"input": "1", "output": "2", "begins": "2020-01-01T00:00"})
 
         assert reply.status_code == 422
         assert "This moment has passed" in text_of(reply)
 
-        reply = as_alice.post(page_of(model), {"input": "1", "tier_input": "-3"})
+        reply = as_alice.post(page_of(model), {"input": "1", "output": "2", "tier_input": "-3"})
 
         assert "Ensure this value is greater than or equal to 0." in text_of(reply)
 

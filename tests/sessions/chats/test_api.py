@@ -485,6 +485,13 @@ def test_the_steps_of_a_turn_are_told_in_order(rest: Rest, turn: Turn) -> None:
         "output_tokens": 0,
         "reasoning_tokens": 0,
         "usage_estimated": False,
+        "cost": None,
+        "price_source": "",
+        "tool_tokens": 0,
+        "all_tool_tokens": 0,
+        "result_tokens": 0,
+        "history_tokens": 0,
+        "answer_tokens": 0,
         "finish_reason": "",
         "ended_at": None,
     }

@@ -11,6 +11,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.tokens import QWEN, count_tokens
 from capabilities.models import LanguageModel, ModelPrice
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnStatus
+from tests.rest import Rest
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run
 from toolhub.tenants.scope import organisation_scope
@@ -136,3 +137,19 @@ def test_parts_are_counted_as_the_models_family_does(session: ChatSession, provi
     assert step.answer_tokens == count_tokens("Schöne Grüße, 你好世界!", QWEN)
     assert step.tool_set
     assert step.tool_tokens == step.tool_set.tokens
+
+
+def test_the_steps_over_rest_say_what_they_cost_and_were_made_of(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_price(session)
+    provider.enqueue(Say("Good day.", usage=usage(1_000, 10)))
+    turn = run(session)
+    (step,) = model_steps(turn)
+
+    (shown,) = Rest(session.membership).get(f"turns/{turn.pk}/steps").json["results"]
+
+    assert (shown["cost"], shown["price_source"]) == ("0.00208", step.price_source)
+    names = ("tool_tokens", "all_tool_tokens", "result_tokens", "history_tokens", "answer_tokens")
+    assert {name: shown[name] for name in names} == {name: getattr(step, name) for name in names}
+    assert shown["all_tool_tokens"] >= shown["tool_tokens"] > 0
