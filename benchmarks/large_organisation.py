@@ -15,6 +15,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from benchmarks.runtime_rows import add_runtime_rows
+from benchmarks.usage_rows import add_usage_rows
 from capabilities.common.tokens import count_each
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.contract.wire import sha256_hex, tool_wire
@@ -92,6 +93,8 @@ class Size:
     turns: int = 2_000
     #: Of each kind that members keep, of one member.
     records: int = 500
+    #: Of usage.
+    hours: int = 365 * 24
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _kept(member, size)
     _people(organisation, member, tools)
     add_runtime_rows(member)
+    add_usage_rows(members, agents, tools, size.hours)
 
 
 # -- The catalogue -----------------------------------------------------------------------------------------------------
@@ -334,6 +338,7 @@ def _chats(
             status="done",
             deadline_at=now,
             ended_at=now,
+            is_rolled_up=True,
             rounds=2,
             last_step=3,
             last_event=4,

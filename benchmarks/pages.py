@@ -5,9 +5,10 @@
     .venv/bin/python benchmarks/pages.py --only matrix    routes with this in their name
 
 An organisation is filled on a data folder that is thrown away (10,000 tools in 300 categories, 200 toolkits, 50 roles,
-1,000 members, 4,000 turns), or in the empty database that DATABASE_URL names. Then each address that answers GET is
-asked in this process, as the organisation's admin. CPU is that of the process, the best of three: the machine may be
-busy, and waiting for PostgreSQL is not in it. Bytes are those of the body, before any compression.
+1,000 members, 4,000 turns, a year of usage by the hour), or in the empty database that DATABASE_URL names. Then each
+address that answers GET is asked in this process, as the organisation's admin. CPU is that of the process, the best of
+three: the machine may be busy, and waiting for PostgreSQL is not in it. Bytes are those of the body, before any
+compression.
 
 A table of all of them, the costliest first, goes to standard error. The last line of standard output is a JSON object:
 pages (asked), over_ms and over_bytes (those above 200 ms and 200 KB), slowest, slowest_ms, largest, largest_bytes,
@@ -91,6 +92,8 @@ QUERIES = {
     "member_list": ["q=member"],
     "role_matrix": ["category={category}", "q=tool_00"],
     "session_toolkits": ["q=toolkit_00"],
+    "usage": ["range=12m&by=member", "range=12m&by=tool", "range=24h&by=model&show=kinds"],
+    "api-usage": ["group_by=member&limit=200", "group_by=tool&limit=200", "group_by=month"],
 }
 
 
@@ -268,7 +271,18 @@ def size_of(options: argparse.Namespace) -> Size:
 
     if not options.quick:
         return Size()
-    return Size(tools=300, categories=20, toolkits=10, roles=5, members=30, agents=5, sessions=5, turns=30, records=10)
+    return Size(
+        tools=300,
+        categories=20,
+        toolkits=10,
+        roles=5,
+        members=30,
+        agents=5,
+        sessions=5,
+        turns=30,
+        records=10,
+        hours=100,
+    )
 
 
 def main() -> int:

@@ -10,8 +10,12 @@ from benchmarks.large_organisation import Filled, Size, fill, filled
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db, pytest.mark.timeout(300)]
 
-MIDDLING = Size(tools=400, categories=40, toolkits=30, roles=8, members=10, agents=3, sessions=2, turns=3, records=3)
-LARGE = Size(tools=2_400, categories=240, toolkits=180, roles=48, members=10, agents=3, sessions=2, turns=3, records=3)
+MIDDLING = Size(
+    tools=400, categories=40, toolkits=30, roles=8, members=10, agents=3, sessions=2, turns=3, records=3, hours=200
+)
+LARGE = Size(
+    tools=2_400, categories=240, toolkits=180, roles=48, members=10, agents=3, sessions=2, turns=3, records=3, hours=200
+)
 #: What grew with the catalogue before: by tools, by categories, or by toolkits times tools.
 HEAVY = (
     "session_detail",

@@ -20,6 +20,15 @@ SHOWN = {
     "saved": ("Saved by routing", "saved_tokens"),
 }
 DEFAULT_SHOWN = "tokens"
+#: The columns that each of them draws.
+_KINDS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+DRAWN = {
+    "tokens": ("input_tokens", "output_tokens"),
+    "kinds": _KINDS,
+    "money": ("cost",),
+    "definitions": ("tool_tokens", "all_tool_tokens"),
+    "saved": ("saved_tokens",),
+}
 
 
 @dataclass(frozen=True)

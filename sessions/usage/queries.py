@@ -114,7 +114,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Usage:
-    """Usage in a range: all of it, by period, and by group, the largest first."""
+    """Usage in a range: all of it, by period as far as that is drawn, and by group, the largest first."""
 
     total: Any
     by_period: Sequence[Any]
@@ -141,12 +141,15 @@ def rows_of(member: Membership, grouping: Grouping, starts_at: datetime, ends_at
     return rows if sees_all(member) else rows.filter(membership_key=member.pk)
 
 
-def usage_in(member: Membership, grouping: Grouping, span: Range, measure: str) -> Usage:
-    """Two queries. The largest groups are those with most of `measure`, a column of the sums, or tokens."""
+def usage_in(
+    member: Membership, grouping: Grouping, span: Range, measure: str, drawn: Sequence[str] | None = None
+) -> Usage:
+    """Four queries. The largest groups are those with most of `measure`, a column of the sums, or tokens. By period
+    only the columns of `drawn` are summed, or all without it."""
     rows = rows_of(member, grouping, span.starts_at, span.ends_at)
-    groups = largest_groups(rows, grouping, measure)
-    series, by_period = _by_period(rows, grouping, span, groups[:SERIES_SHOWN])
-    total = added(grouping.sums, by_period)
+    groups = largest_groups(_of_largest(rows, grouping, measure), grouping, measure)
+    series, by_period = _by_period(rows, grouping, span, groups[:SERIES_SHOWN], drawn)
+    total = as_sums(grouping.sums, rows.aggregate(**sums_of(grouping.sums)))
     shown = groups[:GROUPS_SHOWN]
     others = None
     if len(groups) > GROUPS_SHOWN:
@@ -154,14 +157,28 @@ def usage_in(member: Membership, grouping: Grouping, span: Range, measure: str) 
     return Usage(total, by_period, shown, others, series)
 
 
-def largest_groups(
-    rows: QuerySet[Any], grouping: Grouping, measure: str, limit: int | None = GROUPS_SHOWN + 1
-) -> list[Group]:
+def _of_largest(rows: QuerySet[Any], grouping: Grouping, measure: str) -> QuerySet[Any]:
+    """The rows of the groups that are shown, and of one more. One query, of one sum: all sums of each of a thousand
+    groups would take a database several times as long."""
+    keys = rows.values_list(*grouping.key).annotate(weight=_weight(measure))
+    largest = [key for *key, _ in keys.order_by("-weight", *grouping.key)[: GROUPS_SHOWN + 1]]
+    if len(grouping.key) == 1:
+        return rows.filter(**{f"{grouping.key[0]}__in": [key for (key,) in largest]})
+    shown = Q(pk__in=[])
+    for key in largest:
+        shown |= Q(**dict(zip(grouping.key, key, strict=True)))
+    return rows.filter(shown)
+
+
+def _weight(measure: str) -> Any:
+    return Sum("input_tokens") + Sum("output_tokens") if measure == "tokens" else Sum(measure)
+
+
+def largest_groups(rows: QuerySet[Any], grouping: Grouping, measure: str, limit: int | None = None) -> list[Group]:
     """One query. A group's key stays while names change: of several, it has the last in the alphabet."""
     names = [name for name in grouping.names if name not in grouping.key]
-    weight = Sum("input_tokens") + Sum("output_tokens") if measure == "tokens" else Sum(measure)
     found = rows.values(*grouping.key).annotate(
-        weight=weight, **{f"last_{name}": Max(name) for name in names}, **sums_of(grouping.sums)
+        weight=_weight(measure), **{f"last_{name}": Max(name) for name in names}, **sums_of(grouping.sums)
     )
     listed = list(found.order_by("-weight", *grouping.key)[:limit])
     most = max((abs(row["weight"]) for row in listed), default=0)
@@ -182,7 +199,7 @@ def name_of(grouping: Grouping, row: Mapping[str, Any]) -> str:
 
 
 def _by_period(
-    rows: QuerySet[Any], grouping: Grouping, span: Range, groups: Sequence[Group]
+    rows: QuerySet[Any], grouping: Grouping, span: Range, groups: Sequence[Group], columns: Sequence[str] | None
 ) -> tuple[list[list[Any]], list[Any]]:
     """The sums of each of these groups and of all others by period, and of all by period. One query."""
     starts = [period.starts_at for period in span.periods]
@@ -201,18 +218,20 @@ def _by_period(
     )
     found = rows.annotate(period=period, of_group=of_group).values("period", "of_group").order_by()
     series = [[grouping.sums() for _ in starts] for _ in range(len(groups) + 1)]
-    for row in found.annotate(**sums_of(grouping.sums)):
+    for row in found.annotate(**sums_of(grouping.sums, columns)):
         series[row["of_group"]][row["period"]] = as_sums(grouping.sums, row)
     return series, [added(grouping.sums, column) for column in zip(*series, strict=True)]
 
 
-def sums_of(kind: type[UsageSums] | type[ToolSums]) -> dict[str, Sum]:
-    """The aggregates of each column, under names of their own: a column's name is taken."""
-    return {f"sum_{each.name}": Sum(each.name) for each in fields(kind)}
+def sums_of(kind: type[UsageSums] | type[ToolSums], columns: Sequence[str] | None = None) -> dict[str, Sum]:
+    """The aggregates of each column, or of these, under names of their own: a column's name is taken."""
+    names = [each.name for each in fields(kind)]
+    return {f"sum_{name}": Sum(name) for name in (names if columns is None else columns)}
 
 
 def as_sums(kind: type[UsageSums] | type[ToolSums], row: Mapping[str, Any]) -> Any:
-    return kind(**{each.name: row[f"sum_{each.name}"] or 0 for each in fields(kind)})
+    """What was not summed is 0."""
+    return kind(**{each.name: row.get(f"sum_{each.name}") or 0 for each in fields(kind)})
 
 
 def added(kind: type[UsageSums] | type[ToolSums], parts: Iterable[Any]) -> Any:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from sessions.selection.schema_cache import schema_cache_numbers
-from sessions.usage.charts import DEFAULT_SHOWN, SHOWN, chart_of
+from sessions.usage.charts import DEFAULT_SHOWN, DRAWN, SHOWN, chart_of
 from sessions.usage.queries import (
     Grouping,
     ToolSums,
@@ -79,11 +79,12 @@ class UsageAddress(forms.Form):
 @require_GET
 @signed_in
 def usage_page(request: MemberRequest, org: str) -> HttpResponse:
-    """Everybody's usage with the right `budgets`; else one's own. Three queries of its own."""
+    """Everybody's usage with the right `budgets`; else one's own. Five queries of its own."""
     member = member_or_404(request)
     address = UsageAddress(member, request.GET)
     span, grouping = address.span(member), address.grouping
-    usage = usage_in(member, grouping, span, address.measure)
+    drawn = ("sent_tokens",) if grouping.sums is ToolSums else DRAWN[address.shown]
+    usage = usage_in(member, grouping, span, address.measure, drawn)
     chart = chart_of(usage, grouping, span, address.shown)
     context = {
         "usage": usage,
