@@ -251,9 +251,8 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
 
 
 def test_every_pause_is_in_the_table_of_these_tests() -> None:
-    found = [
-        value for module in (chats, reaping, parking, asked, periodic, spending) for value in vars(module).values()
-    ]
+    modules = (chats, reaping, parking, asked, periodic, spending, rollups)
+    found = [value for module in modules for value in vars(module).values()]
     kept = {id(each) for each in found if isinstance(each, Backoff)}
     written = sum(path.read_text().count(" = Backoff(") for path in Path("sessions").rglob("*.py"))
 
