@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ from sessions.budgets.writes import (
 )
 from sessions.models import Budget, BudgetPeriod, Measure, Window
 from tests.cast import make_agent, make_member, make_role, make_session, make_turn
-from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
+from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.money import NANO
 from toolhub.tenants.scope import organisation_scope
 
@@ -144,6 +144,32 @@ def test_an_operator_sets_no_budget_for_an_admin_and_needs_the_right(alice: Memb
     assert make_budget(operator, scope="member", target=str(bob.public_id)).membership == bob
     with pytest.raises(PermissionDenied, match="budgets"):
         make_budget(bob, name="mine")
+
+
+def test_an_operator_changes_no_budget_of_an_admin(alice: Membership) -> None:
+    operator = make_member(alice.organisation, "olga", Access.OPERATOR)
+    budget = make_budget(alice, scope="member", target=str(alice.public_id))
+    period = make_period(budget, spent=5)
+    writes: list[Callable[[], object]] = [
+        lambda: update_budget(budget, replace(budget_content(budget), limit=5), actor=operator),
+        lambda: switch_budget(budget, False, actor=operator),
+        lambda: delete_budget(budget, actor=operator),
+        lambda: reset_period(period, actor=operator),
+        lambda: top_up_period(period, 5, actor=operator),
+    ]
+
+    for write in writes:
+        with pytest.raises(PermissionDenied, match="more access than you"):
+            write()
+
+
+def test_a_session_that_the_actor_may_not_see_is_a_missing_one(alice: Membership, bob: Membership) -> None:
+    keeper = make_member(alice.organisation, "keeper", Access.MEMBER)
+    AdminRight.objects.create(organisation=alice.organisation, membership=keeper, right=Right.BUDGETS)
+    session = make_session(bob)
+
+    assert refusal(keeper, scope="session", target=str(session.pk)) == ("session", "unknown")
+    assert make_budget(alice, scope="session", target=str(session.pk)).session == session
 
 
 def test_turns_at_once_have_no_window_and_always_stop(alice: Membership) -> None:
