@@ -339,6 +339,8 @@ SPECTACULAR_SETTINGS = {
         "TaskStatusEnum": "capabilities.models.notebook.Task.Status",
         "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
+        "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",
+        "AgentScopeEnum": "capabilities.models.agents.AgentScope",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
