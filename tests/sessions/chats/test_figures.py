@@ -102,6 +102,8 @@ def test_the_head_says_how_much_of_the_tightest_budget_is_left(
             **own, budget=tight, key=f"member:{bob.pk}", starts_at=tight.created_at, limit=1_000, spent=190
         )
         assert wide.is_enabled
+        create_budget(BudgetContent("One at once", 1, measure="turns"), actor=alice)
+    make_turn(session, status=TurnStatus.RUNNING)
 
     page = as_bob.get(url_of(session)).content
     panel = as_bob.get(url_of(session, "toolkits/"), headers={"HX-Request": "true"}).content
