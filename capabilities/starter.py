@@ -55,6 +55,8 @@ class StarterAgent:
     loading_mode: LoadingMode = LoadingMode.NEXT_REQUEST
     #: On where there are so many tools that most messages need a few of them.
     routing_mode: RoutingMode = RoutingMode.OFF
+    #: Tokens that routing fills, where the number of tools alone would give too many.
+    routing_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ STARTER_AGENTS = (
             "current_time",
         ),
         routing_mode=RoutingMode.HYBRID,
+        routing_tokens=500,
     ),
     StarterAgent(
         "starter",
@@ -297,6 +300,7 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
         starts_with_core=wanted.with_core,
         loading_mode=wanted.loading_mode,
         routing_mode=wanted.routing_mode,
+        routing_tokens=wanted.routing_tokens,
     )
     own = Tool.objects.filter(organisation=organisation).order_by("category__name", "name")
     if wanted.categories != ("*",):

@@ -27,6 +27,7 @@ CATEGORY = CategorySpec(
         "add task",
         "create task",
         "what's on my list",
+        "what is on my list",
         "pending",
     ),
     is_core=True,

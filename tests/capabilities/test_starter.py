@@ -32,6 +32,7 @@ from capabilities.starter import (
 )
 from capabilities.toolkits.writes import content_of
 from sessions.chats.queries import agents_to_talk_to
+from sessions.selection.queries import starting_selection
 from sessions.selection.starts import start_of
 from tests.cast import make_member
 from toolhub.offline_model.replies import reply
@@ -137,6 +138,47 @@ def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(adm
     )
     assert ask("Remind me to call Ann tomorrow at 9") == ["reminders_add"]
     assert ask("What is on my calendar?") == ["calendar_list"]
+
+
+@pytest.mark.parametrize("message", ["Hello", "Good morning", "Thanks, that was all", "How are you?"])
+def test_cx_14_small_talk_with_the_first_agent_sends_the_search_at_most(admin: Membership, message: str) -> None:
+    with organisation_scope(admin.organisation):
+        agent = agents_to_talk_to().first()
+        assert agent is not None
+        selection = starting_selection(admin, agent, message)
+
+    assert {tool.name for tool in selection.tools} <= {"search_tools"}
+    assert selection.tokens <= 110
+
+
+@pytest.mark.parametrize(
+    ("message", "tool"),
+    [
+        ("Add a task: buy milk tomorrow", "task_create"),
+        ("What is on my list?", "task_list"),
+        ("Add a task: water the plants on Friday", "task_create"),
+        ("Remind me to call Ann tomorrow at 9", "reminders_add"),
+        ("What is on my calendar?", "calendar_list"),
+        ("Add eggs and flour to the grocery list", "grocery_add"),
+        ("What is 12 * 17?", "calculator"),
+        ("What time is it?", "current_time"),
+    ],
+)
+def test_what_the_readme_and_an_empty_chat_propose_is_served_by_what_routing_sends(
+    admin: Membership, message: str, tool: str
+) -> None:
+    with organisation_scope(admin.organisation):
+        sent = {
+            slug: starting_selection(admin, agent_or_404(slug), message) for slug in ("everyday", "starter", "admin")
+        }
+    wires = [json.loads(each.wire) for each in sent["everyday"].tools]
+
+    answer = reply({"messages": [{"role": "user", "content": message}], "tools": wires})
+
+    assert [call.name for call in answer.calls] == [tool]
+    assert {slug for slug, each in sent.items() if tool in {spec.name for spec in each.tools}} == set(sent)
+    shares = {slug: each.tokens / sum(spec.tokens for spec in each.all_tools) for slug, each in sent.items()}
+    assert (shares["everyday"] < 0.6, shares["starter"] < 0.25, shares["admin"] < 0.15) == (True, True, True), shares
 
 
 def test_an_organisation_with_a_starter_keeps_it_and_gets_the_new_agent_beside_it(admin: Membership) -> None:
