@@ -40,14 +40,15 @@ class Table:
 
     def vectors(self, words: Sequence[str]) -> Floats:
         """One vector of length 1 for each word, made of its pieces; zeros where it has none."""
-        missing = [word for word in dict.fromkeys(words) if word not in self._known]
-        if len(self._known) + len(missing) > KEPT_WORDS:
+        # Threads share what is known, and any of them may empty it: each works on what it found itself.
+        found = {word: self._known.get(word) for word in words}
+        missing = [word for word, vector in found.items() if vector is None]
+        new = {word: self._vector(pieces) for word, pieces in zip(missing, self._pieces(missing), strict=True)}
+        if len(self._known) + len(new) > KEPT_WORDS:
             self._known.clear()
-            missing = list(dict.fromkeys(words))
-        for word, pieces in zip(missing, self._pieces(missing), strict=True):
-            self._known[word] = self._vector(pieces)
-        found = [self._known[word] for word in words]
-        return np.stack(found) if found else np.zeros((0, self.size), dtype=np.float32)
+        self._known.update(new)
+        vectors = [new[word] if (vector := found[word]) is None else vector for word in words]
+        return np.stack(vectors) if vectors else np.zeros((0, self.size), dtype=np.float32)
 
     def text_vectors(self, texts: Sequence[str]) -> Floats:
         """One vector of length 1 for each text, made of the pieces of its words; zeros where it has none."""

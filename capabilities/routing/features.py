@@ -16,7 +16,7 @@ from capabilities.routing.words import content_words, stem
 
 Floats = NDArray[np.float32]
 #: Documents whose features are kept, about 4 kB each.
-KEPT_DOCUMENTS = 20_000
+KEPT_DOCUMENTS = 10_000
 FIELDS = ("name", "description", "parameters", "group")
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from capabilities.routing.embedding import Floats, table
-from capabilities.routing.index import Index
-from capabilities.routing.ranking import cosines, look_up, near_terms
+from capabilities.routing.index import Index, NearStems
+from capabilities.routing.ranking import cosines, near_stems
 from capabilities.routing.words import content_words, stem, words_of
 
 #: Sentences of our own, a line each, in several languages.
@@ -49,10 +49,15 @@ def small_talk() -> SmallTalk:
     return SmallTalk(sentences, texts, _vectors(texts), found)
 
 
-@lru_cache(maxsize=256)
 def threshold(index: Index, share: float = SHARE) -> float:
     """The figure that a message must reach in this catalogue: above that share of the small talk, each measured as if
     it were not stored."""
+    if share not in index.thresholds:
+        index.thresholds[share] = _measured(index, share)
+    return index.thresholds[share]
+
+
+def _measured(index: Index, share: float) -> float:
     talk = small_talk()
     best = _best_cosines(index, talk.texts)
     alike = _alike(talk.texts)
@@ -78,19 +83,19 @@ def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> f
     words = list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
     found = small_talk().found
     telling = []
-    look_up(index, words)
+    near = near_stems(index, words)
     for word in words:
         times = max(found[stem(word)] - own, 0)
-        known = _known(index, word)
+        known = _known(index, word, near)
         telling.append(known / (times + 1) if times else max(known, FOREIGN))
     return sum(sorted(telling)[-TELLING:]) + COSINE * cosine - ALIKE * alike
 
 
-def _known(index: Index, word: str) -> float:
+def _known(index: Index, word: str, near: NearStems) -> float:
     """1 for a word of the catalogue, less for one that is near to such a word."""
     if stem(word, index.language) in index.stems.terms:
         return 1.0
-    return max(near_terms(index, {word: 1}).values(), default=0.0)
+    return max((share for _, share in near.get(word, ())), default=0.0)
 
 
 def _best_cosines(index: Index, texts: Sequence[str]) -> Floats:

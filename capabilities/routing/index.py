@@ -16,13 +16,15 @@ from capabilities.routing.features import Features, Floats, features_of
 from capabilities.routing.words import ENGLISH, language_of
 
 Ids = NDArray[np.int32]
+#: For words of messages the stems near them, by number, with what they count.
+NearStems = dict[str, tuple[tuple[int, float], ...]]
 
 #: How much a word counts by where it stands, and how much a long field weakens it (BM25F).
 WEIGHTS = np.array([3.0, 1.0, 0.6, 0.8], dtype=np.float32)
 SLOPES = np.array([0.3, 0.6, 0.6, 0.3], dtype=np.float32)
 K1 = np.float32(1.2)
 #: How much a word counts in a document's vector by where it stands.
-VECTOR_WEIGHTS = np.array([1.0, 1.0, 0.4, 0.3], dtype=np.float32)
+VECTOR_WEIGHTS = np.array([1.0, 1.0, 0.6, 0.3], dtype=np.float32)
 #: Numbers of a word's vector that are read to find near words: the first ones say most.
 NEAR_SIZE = 64
 #: Sets of allowed names whose numbers are kept.
@@ -51,13 +53,13 @@ class Vectors:
     table: Table
     words: Floats
     documents: Floats
-    near: dict[str, tuple[Ids, Floats]] = field(default_factory=dict)
+    near: NearStems = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
     """Documents in their given order; a document's number is its place there. key: a hash of the content. words: a word
-    for each stem. name_order: the place of each document by name."""
+    for each stem. name_order: the place of each document by name. thresholds: the gate's, once it has measured them."""
 
     key: str
     language: str
@@ -74,6 +76,7 @@ class Index:
     vectors: Vectors | None
     toolkit_sizes: dict[str, int]
     by_category: dict[str, Ids]
+    thresholds: dict[float, float] = field(default_factory=dict)
     _chosen: dict[tuple[str, ...], Ids] = field(default_factory=dict)
 
     def __len__(self) -> int:

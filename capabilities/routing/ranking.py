@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from capabilities.routing.features import Floats
-from capabilities.routing.index import NEAR_SIZE, Ids, Index, Postings, Vectors
+from capabilities.routing.index import NEAR_SIZE, Ids, Index, NearStems, Postings, Vectors
 from capabilities.routing.words import content_words, stem
 
 #: What each field of a score counts, where its best document has 1.
@@ -23,8 +23,10 @@ NEAR = 0.35
 NEAR_WORDS = 8
 NEAR_SHARE = 0.7
 #: Words of one text that are read, the first ones; and words of messages whose near words are kept.
-MAX_WORDS = 400
+MAX_WORDS = 200
 KEPT_NEAR = 20_000
+#: Words that make a text a sentence, for its numbers.
+SENTENCE = 3
 #: A word that the catalogue does not have counts in the text's vector as this share of its rarest one.
 UNKNOWN = np.float32(0.7)
 
@@ -48,12 +50,12 @@ class Fields:
 
 def fields_of(index: Index, texts: Sequence[str]) -> Fields:
     """The figures of every text for every document of the index."""
-    read = [content_words(text, index.language)[:MAX_WORDS] for text in texts]
+    read = [_telling_words(text, index.language) for text in texts]
     words = [Counter(each) for each in read]
     sequences = [[stem(word, index.language) for word in each] for each in read]
     shape = (len(texts), len(index))
-    look_up(index, chain(*read))
-    lexical = _gather(index.stems, [near_terms(index, each) for each in words], index.impacts, shape)
+    near = near_stems(index, chain(*read))
+    lexical = _gather(index.stems, [terms_with_near(index, each, near) for each in words], index.impacts, shape)
     exact = [_exact_terms(index, each) for each in words]
     named = _gather(index.stems, exact, index.name_shares, shape)
     paired = _gather(index.pairs, [_pair_terms(index, each) for each in sequences], None, shape)
@@ -62,43 +64,56 @@ def fields_of(index: Index, texts: Sequence[str]) -> Fields:
     return Fields(lexical, cosine, named, paired)
 
 
+def _telling_words(text: str, language: str) -> list[str]:
+    """The words by which a text is ranked. In a sentence a number is a value, not the name of anything."""
+    words = content_words(text, language)[:MAX_WORDS]
+    others = [word for word in words if not word.isdigit()]
+    return others if len(others) >= SENTENCE else words
+
+
 def _exact_terms(index: Index, words: Counter[str]) -> dict[int, float]:
     at = (index.stems.terms.get(stem(word, index.language)) for word in words)
     return {number: 1.0 for number in at if number is not None}
 
 
-def near_terms(index: Index, words: Mapping[str, int]) -> dict[int, float]:
-    """The stems that a text's words have or are near to, with what they count. `look_up` has read these words."""
+def terms_with_near(index: Index, words: Mapping[str, int], near: NearStems) -> dict[int, float]:
+    """The stems that a text's words have or are near to, with what they count; `near` is what `near_stems` found."""
     counts: dict[int, float] = {}
     for word, count in words.items():
         number = index.stems.terms.get(stem(word, index.language))
         if number is not None:
             counts[number] = max(counts.get(number, 0.0), 1.0 + float(np.log(count)))
-        if index.vectors is not None:
-            numbers, shares = index.vectors.near[word]
-            for near, share in zip(numbers.tolist(), shares.tolist(), strict=True):
-                counts[near] = max(counts.get(near, 0.0), share)
+        for other, share in near.get(word, ()):
+            counts[other] = max(counts.get(other, 0.0), share)
     return counts
 
 
-def look_up(index: Index, words: Iterable[str]) -> None:
-    """Find the near stems of those words that were not asked before."""
+def near_stems(index: Index, words: Iterable[str]) -> NearStems:
+    """For each word the stems of the catalogue that are near it, with what they count; nothing without a table."""
     vectors = index.vectors
-    words = list(dict.fromkeys(words))
-    missing = [word for word in words if vectors is not None and word not in vectors.near]
-    if not missing or vectors is None:
-        return
-    if len(vectors.near) + len(missing) > KEPT_NEAR:
+    if vectors is None:
+        return {}
+    # Threads share what is known, and any of them may empty it: each works on what it found itself.
+    known = {word: vectors.near.get(word) for word in words}
+    missing = [word for word, found in known.items() if found is None]
+    new = _measured(vectors, missing) if missing else {}
+    if len(vectors.near) + len(new) > KEPT_NEAR:
         vectors.near.clear()
-        missing = words
-    asked = vectors.table.vectors(missing)[:, :NEAR_SIZE]
+    vectors.near.update(new)
+    return {word: new[word] if found is None else found for word, found in known.items()}
+
+
+def _measured(vectors: Vectors, words: list[str]) -> NearStems:
+    asked = vectors.table.vectors(words)[:, :NEAR_SIZE]
     asked = asked / np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-9)
-    for word, row in zip(missing, asked @ vectors.words, strict=True):
+    measured: NearStems = {}
+    for word, row in zip(words, asked @ vectors.words, strict=True):
         found = np.flatnonzero(row > NEAR)
         if len(found) > NEAR_WORDS:
             found = found[np.argpartition(-row[found], NEAR_WORDS)[:NEAR_WORDS]]
         shares = NEAR_SHARE * (row[found] - NEAR) / (1 - NEAR)
-        vectors.near[word] = (found.astype(np.int32), shares.astype(np.float32))
+        measured[word] = tuple(zip(found.tolist(), shares.tolist(), strict=True))
+    return measured
 
 
 def _pair_terms(index: Index, sequence: list[str]) -> dict[int, float]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from capabilities.routing import embedding, ranking
 from capabilities.routing.documents import Document
 from capabilities.routing.index import Index, build_index
 from capabilities.routing.keywords import Keywords
@@ -281,3 +283,18 @@ def test_a_request_says_by_itself_what_is_optional() -> None:
 
     assert dataclasses.asdict(request.context) == dataclasses.asdict(Context())
     assert route(INDEX, request) == Route((), is_empty=True)
+
+
+def test_threads_that_route_at_once_answer_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share what is known of words, and it is emptied under their hands."""
+    monkeypatch.setattr(ranking, "KEPT_NEAR", 5)
+    monkeypatch.setattr(embedding, "KEPT_WORDS", 5)
+    messages = [
+        f"create an issue in jira about {word}" for word in ["cars", "boats", "trains", "bridges", "roads", "rivers"]
+    ] * 30
+    alone = [ask(message) for message in messages]
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(ask, messages))
+
+    assert together == alone
