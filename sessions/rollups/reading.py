@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, Subquery
@@ -49,8 +50,8 @@ class Batch:
     before: Mapping[UUID, Step]
     tool_sets: Mapping[int, SentTools]
     tools: Mapping[int, SentTool]
-    #: By its key: the tools that a selection kept, by name.
-    permitted: Mapping[int, frozenset[str]]
+    #: By its key: the verdicts of a selection of a routed turn in which a call was refused.
+    verdicts: Mapping[int, Sequence[Mapping[str, Any]]]
     #: By name: tools that were called in a routed turn and refused.
     refused: Mapping[str, SentTool]
     #: Names by public id.
@@ -89,7 +90,7 @@ def read_batch(turn_ids: Iterable[UUID]) -> Batch:
         before=_calls_before(turns, steps),
         tool_sets=tool_sets,
         tools=_tools(versions),
-        permitted=_permitted({step.turn_id for step in refused}, steps),
+        verdicts=_verdicts({step.turn_id for step in refused}, steps),
         refused=_tools_named({step.tool_name for step in refused}),
         providers=providers,
         models=models,
@@ -136,16 +137,10 @@ def _is_refused(step: Step) -> bool:
     return step.kind == StepKind.TOOL and step.status == StepStatus.REFUSED
 
 
-def _permitted(turns: set[UUID], steps: Mapping[UUID, Sequence[Step]]) -> dict[int, frozenset[str]]:
-    """What the selections of these turns kept before routing."""
+def _verdicts(turns: set[UUID], steps: Mapping[UUID, Sequence[Step]]) -> dict[int, Sequence[Mapping[str, Any]]]:
+    """Those of the selections of these turns."""
     keys = {step.verdict_set_id for key in turns for step in steps[key] if step.verdict_set_id and step.routing}
-    if not keys:
-        return {}
-    found = {}
-    for key, verdicts in VerdictSet.objects.filter(pk__in=keys).values_list("pk", "verdicts"):
-        kept = {str(each["tool"]) for each in verdicts if each["kept"]}
-        found[key] = frozenset(kept - {str(each["tool"]) for each in verdicts if not each["kept"]})
-    return found
+    return dict(VerdictSet.objects.filter(pk__in=keys).values_list("pk", "verdicts")) if keys else {}
 
 
 def _tools_named(names: set[str]) -> dict[str, SentTool]:

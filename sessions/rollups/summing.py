@@ -11,6 +11,7 @@ from uuid import UUID
 
 from capabilities.common.tokens import count_each
 from capabilities.contract.savings import Before, InputUse, SentRound, savings
+from capabilities.pipeline.routing import integers, router_verdicts
 from capabilities.providers.resolve import provider_of
 from sessions.models import FindingKind, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.rollups.pricing import CallPrice, price_of_call
@@ -213,19 +214,26 @@ def _routings(calls: Sequence[Step]) -> list[Mapping[str, Any]]:
 def _missing_tools(calls: Sequence[Step], uses: Sequence[Step], batch: Batch) -> dict[SentTool, str]:
     """Tools that routing had left out and that were needed: found by a search and then called, or called unseen."""
     routings = _routings(calls)
-    wanted = {key for each in routings for key in each.get("wanted", ())}
-    permitted = {name for call in calls if call.routing for name in batch.permitted.get(call.verdict_set_id or 0, ())}
-    sent = {tool.name for call in calls for tool in _tools_of(call, batch)}
+    wanted = {key for each in routings for key in integers(each.get("wanted"))}
+    left_out = {name for call in calls if call.routing for name in _left_out(call, batch)}
     found: dict[SentTool, str] = {}
     for use in uses:
         needed = _tool_of(use, batch) or batch.refused.get(use.tool_name)
         if not routings or needed is None:
             continue
-        if needed.tool_id in wanted:
-            found.setdefault(needed, "found_by_search")
-        elif use.status == StepStatus.REFUSED and use.tool_name in permitted - sent:
+        if use.status == StepStatus.REFUSED and use.tool_name in left_out:
             found.setdefault(needed, "asked_for_again")
+        elif needed.tool_id in wanted:
+            found.setdefault(needed, "found_by_search")
     return found
+
+
+def _left_out(call: Step, batch: Batch) -> list[str]:
+    """Names of the tools that routing alone kept back."""
+    if not isinstance(call.routing, dict):
+        return []
+    verdicts = batch.verdicts.get(call.verdict_set_id or 0, ())
+    return [each["tool"] for each in router_verdicts(call.routing, verdicts) if not each["kept"]]
 
 
 def _tools_of(call: Step, batch: Batch) -> list[SentTool]:
@@ -248,9 +256,10 @@ def _add_routing(
         return
     sent = {tool.category for call in calls for tool in _tools_of(call, batch)}
     used = {tool.category for use in uses if (tool := _tool_of(use, batch)) is not None}
-    for category, words in dict(routings[0].get("categories") or {}).items():
+    matched = routings[0].get("categories")
+    for category, words in matched.items() if isinstance(matched, dict) else ():
         if category in sent - used:
-            listed = tuple(str(word)[:100] for word in words)[:20]
+            listed = tuple(str(word)[:100] for word in words)[:20] if isinstance(words, list) else ()
             found.findings.append(Finding(FindingKind.MISFIRE, str(category)[:64], "not_called", listed))
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from capabilities.models import Tool
+from capabilities.pipeline.candidates import OWN
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, Step, ToolSet, Turn, VerdictSet
 from toolhub.tenants.scope import organisation_scope
@@ -85,5 +86,9 @@ def tool_set_of(turn: Turn, tools: Sequence[Tool]) -> ToolSet:
 
 
 def verdicts_of(turn: Turn, *, kept: Sequence[Tool] = (), stopped: Sequence[Tool] = ()) -> VerdictSet:
-    verdicts = [{"tool": tool.name, "stage": "role", "kept": tool in kept, "reason": ""} for tool in (*kept, *stopped)]
+    """Of own tools of the agent, of which the role stopped some."""
+    verdicts: list[dict[str, Any]] = [
+        {"tool": tool.name, "stage": "gather", "kept": True, "reason": OWN} for tool in (*kept, *stopped)
+    ]
+    verdicts += [{"tool": tool.name, "stage": "role", "kept": False, "reason": ""} for tool in stopped]
     return VerdictSet.objects.create(organisation_id=turn.organisation_id, key=str(turn.pk), verdicts=verdicts)

@@ -21,9 +21,10 @@ from sessions.rollups.reading import Batch
 from sessions.rollups.summing import TurnSums, sums_of
 from sessions.rollups.sweep import add_turns, roll_up
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool
-from tests.scripted_openai import ScriptedOpenAI
+from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions import run_turns
 from tests.sessions.rollups.rows import HOUR, add_round, add_use, ended_turn, verdicts_of
+from tests.sessions.routed import make_routed_session
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -210,7 +211,8 @@ def test_a_permitted_tool_that_was_called_unseen_was_missing_and_a_forbidden_one
     turn = ended_turn(chat)
     with organisation_scope(acme):
         verdicts = verdicts_of(turn, kept=[jira], stopped=[shell])
-    add_round(turn, routing={"mode": "keywords", "categories": {}, "kept": [], "dropped": 1}, verdict_set=verdicts)
+    routing = {"mode": "keywords", "categories": {}, "kept": [], "why": {}, "dropped": 1}
+    add_round(turn, routing=routing, verdict_set=verdicts)
     for tool in (jira, shell):
         add_use(turn, tool, status="refused", tool_version=None)
 
@@ -238,6 +240,55 @@ def test_a_keyword_that_matched_for_nothing_is_a_misfire(acme: Organisation, cha
     with organisation_scope(acme):
         (row,) = RoutingFinding.objects.all()
     assert (row.words, row.turn_id) == (["light"], turn.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_routed_agent_really_lacked_is_found(bob: Membership, provider: ScriptedOpenAI) -> None:
+    make_role(bob.organisation, bob)
+    routed = make_routed_session(bob, provider.url)
+    provider.enqueue(
+        Say(calls=[call("search_tools", {"query": "create a task"}, id="look")]),
+        Say(calls=[call("task_create", {"title": "buy milk"}, id="make")]),
+        Say("Noted."),
+        Say(calls=[call("git_log", {}, id="early")]),
+        Say("There."),
+        Say("They are off."),
+    )
+    for message in ("Good morning", "Good evening", "Turn off the kitchen lights"):
+        run_turns.run(routed, message)
+
+    roll_up()
+
+    assert findings(bob.organisation) == {
+        ("miss", "task_create", "found_by_search"),
+        ("miss", "git_log", "asked_for_again"),
+        ("misfire", "ha", "not_called"),
+    }
+    (row,) = hours(bob.organisation)
+    assert (row["turns"], row["routed_turns"], row["missed_turns"]) == (3, 3, 2)
+    assert row["tool_tokens"] < row["all_tool_tokens"]
+    assert row["saved_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"mode": "hybrid", "kept": "everything", "why": [1], "wanted": {"a": 1}, "categories": 7},
+        {"mode": "hybrid", "wanted": [[1], None], "categories": {"utility": None}, "empty": "yes"},
+        ["nonsense"],
+    ],
+)
+def test_a_record_of_routing_that_makes_no_sense_delays_nothing(
+    acme: Organisation, chat: ChatSession, record: Any
+) -> None:
+    turn = ended_turn(chat)
+    tool = make_tool(acme)
+    add_round(turn, tools=[tool], routing=record)
+    add_use(turn, tool, status="refused")
+
+    roll_up()
+
+    assert [row["rounds"] for row in hours(acme)] == [1]
 
 
 # -- Once, whatever happens -------------------------------------------------------------------------------------------
