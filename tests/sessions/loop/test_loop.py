@@ -175,7 +175,9 @@ def different_calls(number: int) -> list[Reply]:
     return [Say(calls=[call("calculator", {"expression": f"{each}+1"})]) for each in range(number)]
 
 
-def test_cx31_cx34_after_five_rounds_a_turn_ends_with_a_message(session: ChatSession, provider: ScriptedOpenAI) -> None:
+def test_cx_31_cx_34_after_five_rounds_a_turn_ends_with_a_message(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
     provider.enqueue(*different_calls(9))
 
     turn = run(session)
@@ -216,7 +218,7 @@ def test_zk_44_an_agent_may_have_ten_rounds(session: ChatSession, provider: Scri
 @pytest.mark.parametrize(
     ("model", "agent", "setting", "rounds"), [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (3, 2, 4, 3)]
 )
-def test_cx32_cx33_the_models_own_number_of_rounds_beats_the_agents_and_the_setting(
+def test_cx_32_cx_33_the_models_own_number_of_rounds_beats_the_agents_and_the_setting(
     session: ChatSession,
     provider: ScriptedOpenAI,
     settings: Settings,
