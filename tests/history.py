@@ -12,7 +12,7 @@ from django.db import connection, models
 from django.db.models import OuterRef, Subquery
 
 from capabilities.models import Grant, GrantRequest
-from sessions.models import Approval, ChatSession, LoadedToolkit, Reminder, Step, TrialRun, Turn
+from sessions.models import Approval, BudgetPeriod, ChatSession, LoadedToolkit, Reminder, Step, TrialRun, Turn
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
@@ -96,6 +96,9 @@ def copy_table(model: type[TenantModel], members: Sequence[Membership]) -> None:
         changed[name] = f"{FIRST} + n.i"
     if model is Approval:  # each names a turn and a step of its own
         changed |= {"turn": uuid_of("n.i"), "step": f"(SELECT MAX(id) FROM {Step._meta.db_table}) - n.i"}
+    if model is BudgetPeriod:  # a window each hour
+        hours = "t.starts_at - n.i * interval '1 hour'"
+        changed["starts_at"] = hours if is_postgresql() else "datetime(t.starts_at, '-' || n.i || ' hours')"
     changed |= OVER.get(model, {})
     first = model._base_manager.order_by("pk").values_list("pk", flat=True)[0]
     copy(model, first, OTHERS, changed)
@@ -122,8 +125,12 @@ def quoted(name: str | None) -> str:
     return connection.ops.quote_name(name)
 
 
+def is_postgresql() -> bool:
+    return connection.vendor == "postgresql"
+
+
 def new_uuid() -> str:
-    return "gen_random_uuid()" if connection.vendor == "postgresql" else "lower(hex(randomblob(16)))"
+    return "gen_random_uuid()" if is_postgresql() else "lower(hex(randomblob(16)))"
 
 
 def uuid_of(number: str) -> str:
