@@ -68,7 +68,7 @@ def test_each_round_says_in_one_bar_what_was_sent_and_saved(as_bob: Client, sess
     ]  # fmt: skip
 
 
-def test_the_chip_says_what_is_sent_with_a_message(as_bob: Client, session: ChatSession) -> None:
+def test_cx_35_cx_36_cx_37_the_chip_says_what_is_sent_with_a_message(as_bob: Client, session: ChatSession) -> None:
     def chip() -> bytes:
         found: list[bytes] = re.findall(rb'<a class="chip".*?</a>', as_bob.get(url_of(session)).content, re.DOTALL)
         return found[0]

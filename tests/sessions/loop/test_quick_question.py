@@ -18,7 +18,7 @@ def ask_quickly(session: ChatSession, message: str = "What is a pipe?", key: str
         return accepting.accept(session, message, member=session.membership, without_tools=True, idempotency_key=key)
 
 
-def test_it_is_sent_without_tools_and_the_next_message_with_all_of_them(
+def test_cx_38_it_is_sent_without_tools_and_the_next_message_with_all_of_them(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     provider.enqueue(Say("Hello."), Say("A pipe."), Say("Done."))
