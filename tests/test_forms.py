@@ -129,7 +129,7 @@ FORMS: dict[str, Form] = {
     "POST category_update": Form({"title": "Fresh"}, "Fresh"),
     "POST category_delete": Form(shows="is removed"),
     "GET keyword_list": Form({"message": "word"}, "What is sent, in this order"),
-    "GET keyword_findings": Form(shows="Nothing went wrong yet"),
+    "GET keyword_findings": Form(shows="A miss: a tool that a turn needed"),
     "POST keyword_update": Form({"keywords": "fresh"}, "fresh"),
     "POST service_update": Form({"base_url": "https://search.example"}, "SearXNG"),
     "POST service_test": Form(shows="Testing"),
