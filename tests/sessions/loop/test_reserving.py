@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -125,6 +126,18 @@ def test_a_message_is_accepted_with_one_statement_more(session: ChatSession) -> 
         counts.append(len(statements(captured)))
 
     assert counts == [counts[0], counts[0] + 1, counts[0] + 1]
+
+
+def test_windows_go_by_the_databases_clock(session: ChatSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it is two days ahead of the worker's."""
+    make_budget(session.organisation)
+    monkeypatch.setattr("sessions.loop.run.clock_ahead", lambda database_now: timedelta(days=2))
+
+    run(session)
+
+    with system_scope():
+        period = BudgetPeriod.objects.get()
+    assert period.starts_at > timezone.now() + timedelta(days=1)
 
 
 # -- Refused ----------------------------------------------------------------------------------------------------------
