@@ -350,6 +350,13 @@ def test_older_turns_are_counted_once_a_turn(
     assert [text.count("Good day.") for text in counted if "hello" in text] == [0, 1]
 
 
+def test_less_of_the_window_is_filled_where_the_provider_counts_more_than_we_do() -> None:
+    rooms = [room_for_messages(a_model(token_factor=factor), 1_000) for factor in (0.8, 1.0, 1.25)]
+
+    assert rooms[0] == rooms[1] == 128_000 * 7 // 8 - 1_000
+    assert rooms[2] == 128_000 * 7 // 8 * 4 // 5 - 1_000
+
+
 ROUNDS = st.lists(st.tuples(st.integers(0, 3_000), st.lists(st.integers(0, 8_000), min_size=1, max_size=4)), max_size=5)
 
 
