@@ -17,7 +17,7 @@ FURTHER_WORD = 0.25
 #: What a matched keyword says for a message to be about tools at all.
 SUPPORT = 0.7
 #: Share of the small talk that is kept out: less than for tools, a category costs little.
-SHARE = 0.87
+SHARE = 0.88
 #: A category with two of these keywords searches in general: it may answer what no other one knows.
 GENERAL = frozenset({"search", "look up", "what is", "who is", "google", "find", "find on", "research", "browse"})
 FALLBACK = 1.2

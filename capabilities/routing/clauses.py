@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: Clauses of one message that are ranked by themselves.
-MAX_CLAUSES = 8
+MAX_CLAUSES = 6
 #: Characters of a message in which clauses are looked for.
 MAX_CHARACTERS = 4_000
 MIN_WORDS = 2
