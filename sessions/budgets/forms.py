@@ -36,7 +36,8 @@ class LimitForm(forms.Form):
     name = forms.CharField(max_length=MAX_NAME, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     limit = forms.CharField(
         max_length=40,
-        help_text="Dollars such as 12.50, or a whole number of tokens or turns.",
+        help_text="Dollars such as 12.50, or a whole number of tokens or turns. A model call begins only "
+        "where the longest answer that it may give fits too, often thousands of tokens.",
         widget=forms.TextInput(attrs=PLAIN | {"inputmode": "decimal"}),
     )
     stops = forms.ChoiceField(label="At the limit", choices=HARD, initial="hard", widget=RADIO)

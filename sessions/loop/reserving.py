@@ -74,6 +74,7 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
             money=money,
             at=at,
             names=names,
+            answer=cap,
         )
     except OverBudget as over:
         raise TurnFailed(over.code, str(over)) from over
@@ -100,7 +101,7 @@ def _with_usual_answer(model: ResolvedModel, usual: int | None) -> ResolvedModel
 
 def _no_price(model: ResolvedModel, budget: str) -> str:
     return (
-        f"No price is known for {model.name} of {model.provider.name}, and the budget {budget} is in money: "
+        f"No price is known for {model.name} of {model.provider.name}, and the budget “{budget}” is in money: "
         "somebody with the admin right budgets can give it a price, or let models without a price count as free."
     )
 

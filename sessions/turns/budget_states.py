@@ -203,8 +203,12 @@ class BudgetState:
 
 
 def tightest(states: Iterable[BudgetState]) -> BudgetState | None:
-    """Of several, the one of which the smallest share is left; hard ones come first."""
-    return min(states, key=lambda state: (not state.is_hard, state.amounts.share_left, state.terms.id), default=None)
+    """Of several, the one of which the smallest share is left, and of equal shares the least; hard ones come first."""
+
+    def order(state: BudgetState) -> tuple[object, ...]:
+        return not state.is_hard, state.amounts.share_left, state.terms.measure == MONEY, state.left, state.terms.id
+
+    return min(states, key=order, default=None)
 
 
 def budgets_for_turn(turn: Turn, *, version: int | None = None, at: datetime | None = None) -> list[BudgetState]:

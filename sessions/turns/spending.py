@@ -134,12 +134,14 @@ def reserve(
     money: int | None,
     at: datetime,
     names: Sequence[PeriodName] | None = None,
+    answer: int = 0,
 ) -> Reserved | None:
     """Reserve what a model call may take at most, in the budgets' windows of this moment: all of it, or nothing. None
     where no budget counts it. Two statements where the periods are there; a first call in a window takes more.
 
     `money` is None for a call without a price: it counts as nothing, whoever let it through. `step` is the number of
-    the call in its epoch, `names` is what `reserved_in` says, where it is at hand. Raises OverBudget, and LeaseLost for
+    the call in its epoch, `names` is what `reserved_in` says, where it is at hand; `answer` are those of the tokens
+    that are for the answer, which a refusal says. Raises OverBudget, and LeaseLost for
     a claim that does not own its turn.
     """
     names = reserved_in(budgets, charged, at) if names is None else names
@@ -156,7 +158,7 @@ def reserve(
         pass
     if not Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING).exists():
         raise LeaseLost(str(claim.turn_id))
-    raise _refusal(states_for(budgets, charged, at), tokens, money or 0, at)
+    raise _refusal(states_for(budgets, charged, at), tokens, money or 0, at, answer)
 
 
 def reserved_in(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> list[PeriodName]:
@@ -229,7 +231,7 @@ def make_missing(names: Sequence[PeriodName]) -> list[PeriodName]:
 # -- Refuse ------------------------------------------------------------------------------------------------------------
 
 
-def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetime) -> OverBudget:
+def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetime, answer: int) -> OverBudget:
     """Which budget has no room for a call of so much; of several the one that resets last."""
 
     def needed(state: BudgetState) -> int:
@@ -241,7 +243,9 @@ def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetim
         return OverBudget("A budget has no room for this call.")
     state = max(short, key=_last_to_reset)
     amount = rounded_dollars(money) if state.terms.measure == MONEY else f"{tokens:,} tokens"
-    why = "" if state.left == 0 else f" The next model call may take up to {amount}."
+    unit = " tokens" if state.terms.measure == MONEY else ""
+    of_answer = f", with an answer of up to {answer:,}{unit}" if answer else ""
+    why = "" if state.left == 0 else f" The next model call may take up to {amount}{of_answer}."
     return OverBudget(f"{_used_up(state)}{why} {state.resets_text}", state.seconds_to_reset(at))
 
 
@@ -254,8 +258,8 @@ def _last_to_reset(state: BudgetState) -> tuple[bool, float, float]:
 def _used_up(state: BudgetState) -> str:
     verb = "is used up" if state.amounts.is_spent else "is too small" if state.left == state.amounts.total else "has"
     if verb == "has":
-        return f"The budget {state.terms.name} has {state.left_text} left."
-    return f"The budget {state.terms.name} {verb}: {state.left_text} are left."
+        return f"The budget “{state.terms.name}” has {state.left_text} left."
+    return f"The budget “{state.terms.name}” {verb}: {state.left_text} are left."
 
 
 def check_room(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> None:
@@ -273,7 +277,7 @@ def check_room(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> 
     state = max(spent, key=lambda each: (each.terms.measure != TURNS, _last_to_reset(each)))
     if state.terms.measure == TURNS:
         raise OverBudget(
-            f"The limit {state.terms.name} allows {state.amounts.total:,} turns at once, and as many are open. "
+            f"The limit “{state.terms.name}” allows {state.amounts.total:,} turns at once, and as many are open. "
             f"{state.resets_text}",
             RETRY_AFTER,
             "too_many_turns_at_once",

@@ -151,9 +151,10 @@ def test_a_turn_that_meets_its_budget_ends_and_says_which(session: ChatSession, 
 
     assert (turn.status, turn.error_code, turn.rounds) == (TurnStatus.FAILED, "budget_exceeded", 1)
     assert turn.error_message.startswith(
-        "The budget Acme for good has 8,000 of 18,000 tokens left. The next model call"
+        "The budget “Acme for good” has 8,000 of 18,000 tokens left. The next model call"
     )
-    assert turn.error_message.endswith("It does not reset by itself.")
+    cap = provider.requests[0]["max_tokens"]
+    assert turn.error_message.endswith(f" tokens, with an answer of up to {cap:,}. It does not reset by itself.")
     assert len(provider.requests) == 1
     assert spent(budget) == (10_000, 0)
 
@@ -182,7 +183,7 @@ def test_a_message_is_refused_over_rest_with_when_to_come_again(session: ChatSes
 
     assert reply.error == (429, "budget_exceeded", None)
     message = reply.json["error"]["message"]
-    assert message.startswith("The budget Acme a day is used up: 0 of 100,000 tokens are left. It resets on ")
+    assert message.startswith("The budget “Acme a day” is used up: 0 of 100,000 tokens are left. It resets on ")
     assert message.endswith(" at 00:00 (UTC).")
     assert 0 < int(reply.headers["Retry-After"]) <= 24 * 3600
     with system_scope():
@@ -227,7 +228,7 @@ def test_the_browser_says_the_same_and_keeps_what_was_written(session: ChatSessi
     )
 
     assert answer.status_code == 422
-    assert "The budget Acme a day is used up: 0 of 100,000 tokens are left. It resets on " in answer.content.decode()
+    assert "The budget “Acme a day” is used up: 0 of 100,000 tokens are left. It resets on " in answer.content.decode()
     assert "one more" in answer.content.decode()
 
 
@@ -241,7 +242,7 @@ def test_a_schedule_says_it_and_moves_on(session: ChatSession) -> None:
 
     with organisation_scope(session.organisation_id):
         row.refresh_from_db()
-    assert row.last_error.startswith("The budget Acme a day is used up")
+    assert row.last_error.startswith("The budget “Acme a day” is used up")
 
 
 def test_a_member_escapes_no_budget_by_another_session_or_agent(session: ChatSession) -> None:
@@ -287,7 +288,7 @@ def test_turns_at_once_are_limited_when_a_message_comes(session: ChatSession) ->
 
     reply = api.post(f"sessions/{other.pk}/turns", {"message": "third"})
     assert reply.error == (429, "too_many_turns_at_once", None)
-    assert reply.json["error"]["message"].startswith("The limit Bob at once allows 2 turns at once")
+    assert reply.json["error"]["message"].startswith("The limit “Bob at once” allows 2 turns at once")
     assert reply.headers["Retry-After"] == "10"
 
     work(first)
@@ -311,7 +312,7 @@ def test_an_agents_limit_of_turns_at_once_counts_for_other_agents_that_ask_it(
     results = [json.loads(step.result) for step in steps_of(turn, StepKind.TOOL)]
     assert sorted(each["success"] for each in results) == [False, True]
     refused = next(each for each in results if not each["success"])
-    assert "The limit Coders allows 1 turns at once, and as many are open." in refused["error"]
+    assert "The limit “Coders” allows 1 turns at once, and as many are open." in refused["error"]
     with organisation_scope(bob.organisation_id):
         turn.refresh_from_db()
     assert turn.status == TurnStatus.DONE
@@ -464,7 +465,7 @@ def test_a_model_without_a_price_is_refused_under_a_hard_budget_in_money(
     turn = run(session)
 
     assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "no_price")
-    assert "No price is known for scripted of Scripted, and the budget Dollars is in money" in turn.error_message
+    assert "No price is known for scripted of Scripted, and the budget “Dollars” is in money" in turn.error_message
     assert (provider.requests, spent(budget)) == ([], (0, 0))
 
 

@@ -91,6 +91,17 @@ def test_a_state_says_what_is_left_and_when_it_resets(session: ChatSession) -> N
     assert tightest(states) == by_name["Day"]
 
 
+def test_of_equal_shares_the_smaller_budget_is_the_tighter(session: ChatSession) -> None:
+    for name, limit in (("Wide", 9_000), ("Narrow", 4_000), ("Other", 20_000)):
+        make_budget(session.organisation, name, limit=limit)
+
+    with organisation_scope(session.organisation):
+        state = tightest(budgets_for_session(session, at=AT))
+
+    assert state is not None
+    assert state.terms.name == "Narrow"
+
+
 def test_one_second_after_the_reset_all_of_it_is_left(session: ChatSession) -> None:
     period(make_budget(session.organisation, limit=1_000), spent=1_000)
     midnight = datetime(2026, 11, 24, tzinfo=UTC)

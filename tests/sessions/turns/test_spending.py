@@ -125,7 +125,7 @@ def test_the_tightest_budget_refuses_and_nothing_is_taken_of_the_others(session:
 
     assert (amounts(wide), amounts(tight), reservations()) == ([(0, 0)], [(0, 0)], [])
     assert str(refused.value) == (
-        "The budget tight is too small: 999 of 999 tokens are left. The next model call may take up to 1,000 tokens. "
+        "The budget “tight” is too small: 999 of 999 tokens are left. The next model call may take up to 1,000 tokens. "
         "It resets on 24 November 2026 at 00:00 (UTC)."
     )
     assert (refused.value.code, refused.value.retry_after) == ("budget_exceeded", 12 * 3600)
