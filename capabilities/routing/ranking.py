@@ -106,12 +106,17 @@ def near_stems(index: Index, words: Iterable[str]) -> NearStems:
 def _measured(vectors: Vectors, words: list[str]) -> NearStems:
     asked = vectors.table.vectors(words)[:, :NEAR_SIZE]
     asked = asked / np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-9)
+    nearness = asked @ vectors.words
+    rows, stems = np.nonzero(nearness > NEAR)
+    ends = np.searchsorted(rows, np.arange(len(words) + 1))
     measured: NearStems = {}
-    for word, row in zip(words, asked @ vectors.words, strict=True):
-        found = np.flatnonzero(row > NEAR)
+    for number, word in enumerate(words):
+        found = stems[ends[number] : ends[number + 1]]
+        near = nearness[number, found]
         if len(found) > NEAR_WORDS:
-            found = found[np.argpartition(-row[found], NEAR_WORDS)[:NEAR_WORDS]]
-        shares = NEAR_SHARE * (row[found] - NEAR) / (1 - NEAR)
+            best = np.argpartition(-near, NEAR_WORDS)[:NEAR_WORDS]
+            found, near = found[best], near[best]
+        shares = NEAR_SHARE * (near - NEAR) / (1 - NEAR)
         measured[word] = tuple(zip(found.tolist(), shares.tolist(), strict=True))
     return measured
 

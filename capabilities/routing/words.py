@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import snowballstemmer
@@ -53,6 +54,10 @@ _OTHER_STOP_WORDS = {
 STOP_WORDS_OF = {ENGLISH: STOP_WORDS} | {name: frozenset(text.split()) for name, text in _OTHER_STOP_WORDS.items()}
 
 
+#: A stemmer holds the word that it works on: one thread at a time.
+_STEMMING = Lock()
+
+
 @lru_cache(maxsize=8)
 def _stemmer(language: str) -> Any:
     return snowballstemmer.stemmer(language)
@@ -61,7 +66,8 @@ def _stemmer(language: str) -> Any:
 @lru_cache(maxsize=50_000)
 def stem(word: str, language: str = ENGLISH) -> str:
     """The stem of a word in lower case: `commits` and `committed` have the same."""
-    stemmed: str = _stemmer(language).stemWord(word)
+    with _STEMMING:
+        stemmed: str = _stemmer(language).stemWord(word)
     return stemmed
 
 
