@@ -125,7 +125,7 @@ def _scores(index: Index, message: str, context: Context, allowed: Ids) -> tuple
     clauses = clauses_of(message)
     earlier = _earlier(context)
     fields = fields_of(index, [message, *clauses, *earlier])
-    all_scores = fields.scores(allowed)
+    all_scores = fields.scores(None if len(allowed) == len(index) else allowed)
     scores: Floats = all_scores[0]
     if clauses:
         scores = np.maximum(scores, CLAUSE * all_scores[1 : 1 + len(clauses)].max(axis=0))
