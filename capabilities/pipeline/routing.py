@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from capabilities.common.memory import Memory
-from capabilities.contract.loading import LOAD_TOOLS, READ_RESULT, SEARCH_TOOLS
+from capabilities.contract.loading import CALL_TOOL, LOAD_TOOLS, LOADING_TOOLS, READ_RESULT, SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, Category, LoadingMode, RoutingMode
 from capabilities.pipeline.candidates import Candidate, is_routable_source
 from capabilities.routing.documents import document_of
+from capabilities.routing.gate import is_small_talk
 from capabilities.routing.index import Index, build_index, index_key
 from capabilities.routing.keywords import Keywords
 from capabilities.routing.requests import Context, Kept, Route, RouteRequest
@@ -26,8 +27,11 @@ from capabilities.routing.words import MAX_CHARACTERS
 NOT_NEEDED = "not needed for this message"
 ALL_NEEDED = "every tool is sent, there is nothing to search"
 NOTHING_TO_READ = "no tool is sent whose results it could read"
+SMALL_TALK = "small talk calls for nothing to be loaded"
 NEVER_CHANGES = "not routed: the tools of this agent never change"
 FOUND_LATER = "asked for in this turn"
+#: What small talk goes without, beside the agent's own tools.
+_LOADERS = LOADING_TOOLS - {SEARCH_TOOLS, CALL_TOOL}
 #: A name of several words, as tools have them: one word alone may just be a word.
 _WRITTEN = re.compile(r"\b[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+\b")
 #: Ranked tools that a step keeps.
@@ -95,8 +99,9 @@ def routed(
     *,
     keeps_sent: bool = False,
 ) -> Routed:
-    """Which of these candidates go out for the message. Tools that load others, and what somebody loaded, are not
-    looked at. Where something is left out, `search_tools` goes along, else not for that alone. No query.
+    """Which of these candidates go out for the message. What somebody loaded is not looked at, and tools that load
+    others stay out of small talk only. Where something is left out, `search_tools` goes along, else not for that alone.
+    No query.
 
     `keeps_sent`: what the last turn sent stays, so that a provider's cache holds.
     """
@@ -113,10 +118,13 @@ def routed(
     else:
         kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent)
     dropped = {each.spec.name: NOT_NEEDED for each in looked_at if each.spec.name not in kept}
+    if record.get("small_talk"):
+        dropped |= dict.fromkeys(others & _LOADERS, SMALL_TALK)
+        others -= _LOADERS
     if not dropped:
         dropped = dict.fromkeys(extra, ALL_NEEDED)
     wanted = inputs.decided.wanted if inputs.decided is not None else ()
-    if not kept and others <= {*extra, READ_RESULT} and READ_RESULT not in wanted:
+    if not kept and others <= {SEARCH_TOOLS, READ_RESULT} and READ_RESULT not in wanted:
         dropped |= dict.fromkeys(others & {READ_RESULT}, NOTHING_TO_READ)
     return Routed(kept, dropped, record, extra)
 
@@ -130,7 +138,9 @@ def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[
     new = {name: key for key, name in by_key.items() if name in decided.wanted and name not in kept}
     kept |= dict.fromkeys(new, FOUND_LATER)
     dropped = len(looked_at) - len(kept)
-    return kept, {**record, "why": kept, "wanted": [*found, *new.values()], "dropped": dropped}
+    # Whoever asks for a tool is not just talking.
+    talk = bool(record.get("small_talk")) and not decided.wanted
+    return kept, {**record, "why": kept, "wanted": [*found, *new.values()], "dropped": dropped, "small_talk": talk}
 
 
 def _anew(
@@ -165,6 +175,8 @@ def _anew(
         "dropped": len(looked_at) - len(reasons),
         "follow_up": found.is_follow_up,
         "empty": found.is_empty,
+        "small_talk": not (reasons or found.is_follow_up or before.is_unfinished or keeps_sent)
+        and is_small_talk(message),
         "wanted": [],
     }
     return reasons, record
@@ -224,10 +236,16 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     through = (each for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped)
     looked_at = [each["tool"] for each in through if is_routable_source(each["reason"])]
     why = _reasons_of(record)
-    return [
+    found = [
         {"tool": name, "stage": "router", "kept": name in why, "reason": why.get(name, NOT_NEEDED)}
         for name in looked_at
     ]
+    if record.get("small_talk"):
+        there = {each["tool"] for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped}
+        found += [
+            {"tool": name, "stage": "router", "kept": False, "reason": SMALL_TALK} for name in sorted(there & _LOADERS)
+        ]
+    return found
 
 
 def _reasons_of(record: Mapping[str, Any]) -> Mapping[str, Any]:

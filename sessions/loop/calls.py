@@ -22,7 +22,7 @@ from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
 from sessions.loop.wanted import COMES_WITH, NEXT_STEP
 from sessions.models import StepStatus, Turn
-from sessions.selection.queries import situation_of
+from sessions.selection.queries import loading_tools, situation_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
         return execution.inactive(name)
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
-    if _is_unread(known[0], reading):
+    if _is_left_out_meta(known[0], reading):
         return _left_out(name)
     if found is not None and found.spec.tool_id in reading.usable:
         needs_set_up = None if found.spec.is_ready else execution.refusal(turn, found.spec)
@@ -123,9 +123,12 @@ def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
     )
 
 
-def _is_unread(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether it is the tool that reads on in results, and was left out as the message called for no other tool."""
-    if not (is_reader(spec) and is_routed(reading.place.agent)):
+def _is_left_out_meta(spec: ToolSpec, reading: LoadInputs) -> bool:
+    """Whether it reads on in results or loads others, the agent has it, and the message called for no tool."""
+    agent = reading.place.agent
+    if not (spec.is_meta and is_routed(agent)):
+        return False
+    if not (is_reader(spec) or spec.name in loading_tools(agent, reading.holdings, reading.permissions)):
         return False
     return spec.is_enabled and reading.permissions.decide(spec).allowed and not reading.why_not_sent(spec)
 

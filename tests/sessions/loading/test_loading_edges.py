@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.context import ToolContext
-from capabilities.models import Agent, LoadingMode, Toolkit
+from capabilities.models import Agent, LoadingMode, Tool, Toolkit
 from sessions.builtin.dynamic import place_of
 from sessions.loading import loadable
 from sessions.loading import writes as loading
@@ -272,6 +272,9 @@ def test_zk_29_nobody_is_told_to_load_a_category_that_would_not_bring_the_tool(
     make_role(alice.organisation, alice, slug="every")
     agent = make_agent(session.organisation, provider.url, slug="other", starts_with_core=core)
     fields: dict[str, Any] = {"delegated_tools": []} if core else {}
+    if not core:  # an agent without tools is not asked about calls at all
+        with organisation_scope(session.organisation):
+            give_tool(agent, Tool.objects.get(name="calculator"))
 
     (told,) = ask(make_session(alice, agent, **fields), provider, call("unit_convert"))
 

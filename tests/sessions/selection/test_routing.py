@@ -15,7 +15,7 @@ from capabilities.agents.queries import agent_or_404
 from capabilities.approval_rules.writes import RuleContent, create_rule
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import AgentTool, LanguageModel, LoadingMode, Provider, RoutingMode
-from capabilities.pipeline.routing import NEVER_CHANGES
+from capabilities.pipeline.routing import NEVER_CHANGES, SMALL_TALK
 from sessions.approvals.writes import approve
 from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
@@ -23,7 +23,7 @@ from sessions.loop import run as run_room
 from sessions.models import Approval, ChatSession, Step, Turn, TurnStatus
 from sessions.selection.queries import select_tools, selection_preview
 from sessions.turns import accepting
-from tests.cast import make_role
+from tests.cast import allow_toolkit, make_role, make_tool, make_toolkit
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import carried, reread
@@ -52,6 +52,14 @@ def sent_for(session: ChatSession, provider: ScriptedOpenAI, message: str) -> li
     seen = len(provider.requests)
     run(session, message)
     return carried(provider.requests[seen])
+
+
+def let_load(session: ChatSession) -> None:
+    """The session's agent may load a toolkit."""
+    with organisation_scope(session.organisation_id):
+        docker = make_tool(session.organisation, "docker")
+        allow_toolkit(session.agent, make_toolkit(session.organisation, "devops", docker))
+        touch_registry(session.organisation_id)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -85,6 +93,35 @@ def test_cx_14_19_20_small_talk_sends_the_search_tool_alone(
     set_routing(session, routing_mode=mode)
 
     assert sent_for(session, provider, message) == [SEARCH]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cx_14_small_talk_goes_without_what_loads_others(
+    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode
+) -> None:
+    set_routing(session, routing_mode=mode)
+    let_load(session)
+
+    assert {"load_tools", "list_toolkits"} < set(sent_for(session, provider, "Create a task"))
+    assert sent_for(session, provider, "Good morning") == [SEARCH]
+    assert "load_tools" in sent_for(session, provider, "Deploy the demo app to AWS")
+
+
+def test_what_loads_others_comes_when_it_is_asked_for(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    let_load(session)
+    provider.enqueue(
+        Say(calls=[call("list_toolkits", {}, id="early")]), Say(calls=[call("list_toolkits", {}, id="two")]), Say("So.")
+    )
+
+    turn = run(session, "Good morning")
+
+    early, again = tool_steps_of(turn)
+    assert "It comes with your next step" in early.result_sent
+    assert again.status == "done"
+    assert carried(provider.requests[0]) == [SEARCH]
+    assert "load_tools" in carried(provider.requests[1])
+    first = first_step(turn)
+    assert {each["tool"]: each["reason"] for each in first.verdicts if not each["kept"]}["load_tools"] == SMALL_TALK
 
 
 def test_cx_16_18_21_matching_ignores_case_and_unites_categories(
