@@ -29,9 +29,9 @@ class Context:
 class RouteRequest:
     """A message, and what may be sent for it.
 
-    allowed: names in the order in which they would be sent; a name that the index does not have can be kept only where
-    it is pinned. pinned: those of them that always go. budget_tokens: for the routed tools, pinned ones included; None
-    is the default of the catalogue's size. tokens: what each definition costs; an unknown one costs 100.
+    allowed: names in the order in which they would be sent, each once; a name that the index does not have can be kept
+    only where it is pinned. pinned: those of them that always go. budget_tokens: for the routed tools, pinned ones
+    included; None is the default of the catalogue's size. tokens: what each definition costs; an unknown one costs 100.
     """
 
     message: str

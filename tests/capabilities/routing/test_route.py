@@ -229,7 +229,7 @@ SOME_NAMES = st.lists(st.sampled_from([*NAMES, "unknown"]), max_size=12).map(tup
     message=ANY_TEXT,
     answer=ANY_TEXT,
     before=SOME_NAMES,
-    allowed=SOME_NAMES,
+    allowed=SOME_NAMES.map(lambda names: tuple(dict.fromkeys(names))),
     pinned=SOME_NAMES,
     mode=st.sampled_from(["keywords", "hybrid"]),
     budget=st.none() | st.integers(-5, 2_000),
