@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from django.db.models import F, Min, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet, Value
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused, not_there
@@ -34,6 +36,7 @@ from sessions.models import (
     Turn,
     Window,
 )
+from sessions.turns.spending import held_in_order
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
 
@@ -143,7 +146,7 @@ def update_budget(budget: Budget, content: BudgetContent, *, actor: Membership) 
     if changed:
         if "limit" in changed:
             _check_room(open_periods(budget), budget.limit)
-        open_periods(budget).update(**changed, warned=0)
+        held_in_order(open_periods(budget)).update(**changed, warned=0)
     record("budget.update", budget, actor=actor, before=before, after=after)
     touch_registry(budget.organisation_id)
     return budget
@@ -161,6 +164,8 @@ def delete_budget(budget: Budget, *, actor: Membership) -> None:
     require(actor, Right.BUDGETS)
     _check_rank(budget, actor)
     record("budget.delete", budget, actor=actor, before=_recorded(budget))
+    Budget.objects.select_for_update().get(pk=budget.pk)  # nobody makes another period of it
+    held_in_order(BudgetPeriod.objects.filter(budget=budget)).delete()
     budget.delete()
     touch_registry(actor.organisation_id)
 
@@ -258,10 +263,58 @@ def set_spending_rules(time_zone: str, *, counts_unpriced_as_free: bool, actor: 
 def _move_windows(time_zone: str) -> None:
     """Let the running hours, days and months be those of this zone. Without it a new zone would be a reset."""
     now = timezone.now()
-    for window in (Window.HOUR, Window.DAY, Window.MONTH):
+    windows = (Window.HOUR, Window.DAY, Window.MONTH)
+    found = Budget.objects.select_for_update().filter(window__in=windows).exclude(measure=Measure.TURNS)
+    budgets = {budget.pk: budget.window for budget in found.order_by("pk")}
+    periods = BudgetPeriod.objects.filter(budget__in=budgets)
+    running = list(periods.filter(ends_at__gt=now).order_by("pk").select_for_update())
+    kept = _one_of_each(running, now)
+    for window in windows:
         span = span_of(window, time_zone, now)
-        running = BudgetPeriod.objects.filter(budget__window=window, ends_at__gt=now).exclude(measure=Measure.TURNS)
-        running.update(starts_at=span.starts_at, ends_at=span.ends_at)
+        moved = [row for row in kept if budgets[row.budget_id] == window]
+        for row in _in_the_way(periods, moved, span.starts_at):
+            _set_aside(row, now)
+        BudgetPeriod.objects.filter(pk__in=[row.pk for row in moved]).update(
+            starts_at=span.starts_at, ends_at=span.ends_at
+        )
+
+
+def _one_of_each(periods: Collection[BudgetPeriod], now: datetime) -> list[BudgetPeriod]:
+    """Of these rows, which are held, one for each budget and key, with what was spent of all. A worker that read the
+    zone before it was changed makes a second window beside the running one."""
+    kept: dict[tuple[int, str], BudgetPeriod] = {}
+    for row in sorted(periods, key=lambda each: (-each.reserved, -each.spent, each.pk)):
+        first = kept.setdefault((row.budget_id, row.key), row)
+        if first is row:
+            continue
+        # What it holds for calls that are being made is settled there: their reservations name it.
+        BudgetPeriod.objects.filter(pk=first.pk).update(
+            spent=F("spent") + row.spent,
+            spent_before_reset=F("spent_before_reset") + row.spent_before_reset,
+            added=Greatest(F("added"), Value(row.added)),
+        )
+        BudgetPeriod.objects.filter(pk=row.pk).update(spent=0, spent_before_reset=0)
+        _set_aside(row, now)
+    return list(kept.values())
+
+
+def _in_the_way(
+    periods: QuerySet[BudgetPeriod], running: Collection[BudgetPeriod], starts_at: datetime
+) -> list[BudgetPeriod]:
+    """Windows that have ended and began when these are to begin: a day of 23 hours in the zone of before."""
+    names = {(row.budget_id, row.key) for row in running}
+    there = periods.filter(starts_at=starts_at).exclude(pk__in=[row.pk for row in running]).order_by("pk")
+    return [row for row in there if (row.budget_id, row.key) in names]
+
+
+def _set_aside(row: BudgetPeriod, now: datetime) -> None:
+    """End a window, and let it begin a little earlier, where no other began: another takes its name."""
+    same = BudgetPeriod.objects.filter(budget=row.budget_id, key=row.key)
+    starts_at = row.starts_at - timedelta(microseconds=1)
+    while same.filter(starts_at=starts_at).exists():
+        starts_at -= timedelta(microseconds=1)
+    ends_at = now if row.ends_at is None else min(row.ends_at, now)
+    BudgetPeriod.objects.filter(pk=row.pk).update(starts_at=starts_at, ends_at=ends_at)
 
 
 def _rules(organisation: Organisation) -> dict[str, Any]:

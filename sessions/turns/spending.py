@@ -11,6 +11,7 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -57,6 +58,8 @@ from toolhub.tenants.statements import Insert, Param, Update, param
 
 #: Dead reservations that one sweep releases, and periods of ended turns that it removes.
 AT_ONCE = 100
+#: Times that a call is tried again while nothing says why it had no room.
+MOST_TRIES = 3
 #: Reservations that could not be released lately.
 release_backoff = Backoff("release of a reservation")
 
@@ -90,11 +93,14 @@ _USED = Case(
 )
 
 
-def _held_in_order(rows: QuerySet[BudgetPeriod], count: int) -> QuerySet[Any, Any]:
-    """The rows, held one after the other by their keys where they are several; SQLite has one writer at a time."""
-    if count == 1:
-        return rows
+def held_in_order(rows: QuerySet[BudgetPeriod]) -> QuerySet[BudgetPeriod]:
+    """The rows, for an outer UPDATE or DELETE, that holds them one after the other by their keys."""
     return BudgetPeriod.objects.filter(pk__in=rows.order_by("pk").select_for_update().values("pk"))
+
+
+def _held_in_order(rows: QuerySet[BudgetPeriod], count: int) -> QuerySet[Any, Any]:
+    """The same where they are several; SQLite has one writer at a time."""
+    return rows if count == 1 else held_in_order(rows)
 
 
 @lru_cache(maxsize=64)
@@ -148,17 +154,21 @@ def reserve(
     if not names:
         return None
     by_id = budgets.by_id
-    try:
+    with suppress(_NoRoomError):
         return _reserve(claim, names, by_id, step, tokens, money)
-    except _NoRoomError:
-        names = make_missing(names)
-    try:
-        return _reserve(claim, names, by_id, step, tokens, money) if names else None
-    except _NoRoomError:
-        pass
-    if not Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING).exists():
-        raise LeaseLost(str(claim.turn_id))
-    raise _refusal(states_for(budgets, charged, at), tokens, money or 0, at, answer)
+    for _ in range(MOST_TRIES):
+        with transaction.atomic():  # the budgets are held: nobody moves what is made to another time zone
+            names = make_missing(names)
+            if not names:
+                return None
+            with suppress(_NoRoomError):
+                return _reserve(claim, names, by_id, step, tokens, money)
+        if not Turn.objects.filter(pk=claim.turn_id, epoch=claim.epoch, status=TurnStatus.RUNNING).exists():
+            raise LeaseLost(str(claim.turn_id))
+        states = states_for(budgets, charged, at)
+        if any(_is_short(state, tokens, money or 0) for state in states):
+            break  # else others gave back meanwhile what there was no room for
+    raise _refusal(states, tokens, money or 0, at, answer)
 
 
 def reserved_in(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> list[PeriodName]:
@@ -233,20 +243,22 @@ def make_missing(names: Sequence[PeriodName]) -> list[PeriodName]:
 
 def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetime, answer: int) -> OverBudget:
     """Which budget has no room for a call of so much; of several the one that resets last."""
-
-    def needed(state: BudgetState) -> int:
-        return money if state.terms.measure == MONEY else tokens
-
-    hard = [state for state in states if state.is_hard and state.terms.measure != TURNS]
-    short = [state for state in hard if state.left < needed(state)] or hard
+    short = [state for state in states if _is_short(state, tokens, money)]
     if not short:
-        return OverBudget("A budget has no room for this call.")
+        return OverBudget("Budgets were changed while this call was made ready. Try again.", RETRY_AFTER)
     state = max(short, key=_last_to_reset)
     amount = rounded_dollars(money) if state.terms.measure == MONEY else f"{tokens:,} tokens"
     unit = " tokens" if state.terms.measure == MONEY else ""
     of_answer = f", with an answer of up to {answer:,}{unit}" if answer else ""
     why = "" if state.left == 0 else f" The next model call may take up to {amount}{of_answer}."
     return OverBudget(f"{_used_up(state)}{why} {state.resets_text}", state.seconds_to_reset(at))
+
+
+def _is_short(state: BudgetState, tokens: int, money: int) -> bool:
+    """Whether it stops a call of so much."""
+    if not state.is_hard or state.terms.measure == TURNS:
+        return False
+    return state.left < (money if state.terms.measure == MONEY else tokens)
 
 
 def _last_to_reset(state: BudgetState) -> tuple[bool, float, float]:
@@ -264,13 +276,12 @@ def _used_up(state: BudgetState) -> str:
 
 def check_room(budgets: OrganisationBudgets, charged: Charged, at: datetime) -> None:
     """Raise OverBudget for a new message that a hard budget has nothing left for, or where as many turns are open as
-    may be at once. Inside the transaction that stores its turn. No query without budgets; else one, and for each limit
-    of turns at once two more, under which its period's row is held."""
+    may be at once. Inside the transaction that stores its turn. No query without budgets; else one; with limits
+    of turns at once two more, under which their periods' rows are held, and one for each."""
     if not budgets:
         return
     at_once = [terms for terms in budgets.terms if terms.measure == TURNS and terms.is_hard]
-    for terms in at_once:
-        _hold_periods(list(names_of(terms, charged, budgets.zone, at)))
+    _hold_periods([name for terms in at_once for name in names_of(terms, charged, budgets.zone, at)])
     spent = [state for state in states_for(budgets, charged, at, with_turns=False) if state.is_spent]
     if not spent:
         return
@@ -294,17 +305,15 @@ def check_room_for_child(budgets: OrganisationBudgets, charged: Charged, at: dat
 
 
 def _hold_periods(names: Sequence[PeriodName]) -> None:
-    """Keep others from counting on these periods until the commit. One query for each; more where one is missing."""
-    for is_last in (False, True):
-        held = [
-            BudgetPeriod.objects.filter(budget=name.budget_id, key=name.key, starts_at=name.starts_at).update(
-                warned=F("warned")
-            )
-            for name in names
-        ]
-        if all(held) or is_last:
-            return
+    """Keep others from counting on these periods until the commit. Two queries, none for none; more where one is
+    missing. Nothing is held before what is missing is made: its budget is held first, as those do who change it."""
+    rows = periods_named(names)
+    if len(rows) < len(names):
         make_missing(names)
+        rows = periods_named(names)
+    if rows:
+        found = BudgetPeriod.objects.filter(pk__in=[row.pk for row in rows])
+        held_in_order(found).update(warned=F("warned"))
 
 
 # -- Settle and release ------------------------------------------------------------------------------------------------

@@ -339,6 +339,45 @@ def test_a_new_time_zone_ends_running_windows_by_it_and_resets_nothing(alice: Me
         assert (acme.time_zone, acme.counts_unpriced_as_free) == ("Pacific/Auckland", True)
 
 
+def test_a_new_time_zone_joins_two_running_windows_of_one_budget(alice: Membership) -> None:
+    """A worker that had read the zone before it was changed made the second one."""
+    with time_machine.travel(datetime(2026, 7, 15, 20, 0, tzinfo=UTC), tick=False):
+        budget = make_budget(alice)
+        mine = {"key": "member:1"}
+        kept = make_period(budget, spent=600, reserved=50, added=10)
+        other = make_period(budget, spent=300, reserved=20, added=70, starts_at=datetime(2026, 7, 15, 12, tzinfo=UTC))
+        of_one = make_period(budget, spent=1, **mine)
+
+        set_spending_rules("Pacific/Auckland", counts_unpriced_as_free=False, actor=alice)
+
+        for row in (kept, other, of_one):
+            row.refresh_from_db()
+        assert (kept.starts_at, kept.spent, kept.reserved, kept.added) == (
+            *(datetime(2026, 7, 15, 12, tzinfo=UTC), 900, 50, 70),
+        )
+        assert (other.spent, other.reserved, other.ends_at) == (0, 20, timezone.now())
+        assert (of_one.starts_at, of_one.spent) == (kept.starts_at, 1)
+
+
+def test_a_new_time_zone_keeps_what_ended_and_began_when_its_own_window_does(alice: Membership) -> None:
+    """A day of 23 hours in Berlin ended, and the day of 24 hours in Lagos that began with it has not."""
+    acme = Organisation.objects.get(pk=alice.organisation_id)
+    Organisation.objects.filter(pk=acme.pk).update(time_zone="Europe/Berlin")
+    with time_machine.travel(datetime(2026, 3, 29, 22, 30, tzinfo=UTC), tick=False):
+        budget = Budget.objects.get(pk=make_budget(alice).pk)
+        began, middle = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 22, tzinfo=UTC)
+        ended = make_period(budget, starts_at=began, ends_at=middle, spent=800)
+        running = make_period(budget, spent=5)
+        assert running.starts_at == middle
+
+        set_spending_rules("Africa/Lagos", counts_unpriced_as_free=False, actor=alice)
+
+        ended.refresh_from_db()
+        running.refresh_from_db()
+        assert (ended.starts_at, ended.ends_at, ended.spent) == (began - timedelta(microseconds=1), middle, 800)
+        assert (running.starts_at, running.ends_at, running.spent) == (began, datetime(2026, 3, 29, 23, tzinfo=UTC), 5)
+
+
 def replace_window(budget: Budget) -> Budget:
     """The same row for `make_period`, whose windows are those of the clock."""
     found = Budget.objects.get(pk=budget.pk)

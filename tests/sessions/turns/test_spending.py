@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.models import Agent
+from sessions.budgets.writes import budget_content, set_spending_rules, update_budget
 from sessions.chats.writes import delete_session, remove_deleted
 from sessions.models import (
     Budget,
@@ -518,6 +520,46 @@ def test_calls_that_meet_several_budgets_in_any_order_do_not_wait_for_each_other
 
     assert [amounts(budget) for budget in budgets] == [[(400, 0)]] * 4
     assert connection.vendor in ("sqlite", "postgresql")
+
+
+@threaded
+def test_an_edit_and_a_new_zone_do_not_wait_for_calls_that_hold_several_windows(
+    session: ChatSession, alice: Membership
+) -> None:
+    """Later rows first: what a database finds without being asked for an order is another one than that of the keys."""
+    agents = [session.agent, *(make_agent(session.organisation, slug=f"agent-{number}") for number in range(5))]
+    each = make_budget(session.organisation, "each agent", scope="agent", limit=1_000_000)
+    make_budget(session.organisation, "hour", scope="agent", window="hour", limit=1_000_000)
+    above = [str(agent.pk) for agent in agents]
+    claims = [claimed(accepted(make_session(session.membership, agent))) for agent in agents]
+    with system_scope():
+        for number, claim in enumerate(claims):
+            chain = {"agents": [int(key) for key in above[number:] + above[:number]]}
+            Turn.objects.filter(pk=claim.turn_id).update(charged_above=chain)
+        for key in reversed(BudgetPeriod.objects.order_by("pk").values_list("pk", flat=True)):
+            BudgetPeriod.objects.filter(pk=key).update(warned=0)
+
+    def calls(claim: Claim) -> None:
+        for step in range(1, 16):
+            record(claim, take(claim, step=step, at=timezone.now()), 10)
+
+    def edits() -> None:
+        with organisation_scope(alice.organisation_id):
+            for number in range(15):
+                budget = Budget.objects.get(pk=each.pk)
+                update_budget(budget, replace(budget_content(budget), limit=2_000_000 + number), actor=alice)
+
+    def zones() -> None:
+        with organisation_scope(alice.organisation_id):
+            for number in range(8):
+                zone = ("Asia/Kolkata", "Europe/Berlin")[number % 2]
+                set_spending_rules(zone, counts_unpriced_as_free=False, actor=alice)
+
+    at_once([*(partial(calls, claim) for claim in claims), edits, zones])
+
+    with system_scope():
+        assert set(BudgetPeriod.objects.values_list("reserved", flat=True)) == {0}
+        assert not Reservation.objects.filter(ended_at=None).exists()
 
 
 def test_a_step_that_was_started_is_no_reservation(session: ChatSession) -> None:
