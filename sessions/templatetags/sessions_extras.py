@@ -334,7 +334,7 @@ def matched_words(step: Step) -> str:
     found = step.routing.get("categories") if isinstance(step.routing, dict) else None
     if not isinstance(found, dict):
         return ""
-    return "; ".join(f"{name}: {', '.join(str(word) for word in words)}" for name, words in found.items() if words)
+    return ", ".join(f"{', '.join(str(word) for word in words)} ({name})" for name, words in found.items() if words)
 
 
 @register.filter

@@ -55,7 +55,7 @@ def test_each_round_says_in_one_bar_what_was_sent_and_saved(as_bob: Client, sess
 
     text = text_of(page)
     assert "3,000 in · 5,000 of tools not sent · 20 out" in text
-    assert "Tools 1 tool sent, 1,034 tok Chosen by git: commit, branch" in text
+    assert "Tools 1 tool sent, 1,034 tok Matched keywords commit, branch (git)" in text
     assert "4,000 in, 3,000 of it cached · 118 out" in text
     assert "Model gpt 5 Tools 1 tool sent, 1,034 tok As in the call before 98 % Reasoning 192 tok" in text
     assert "Cost $0.0027 a list" in text

@@ -146,7 +146,7 @@ def test_a_loss_is_told_as_one(alice: Membership) -> None:
 
     text = text_of(page(alice, "?show=saved"))
 
-    assert "Lost by routing -2,500 tok -$1.00" in text
+    assert "Lost by routing 2,500 tok $1.00 lost, after the provider’s cache" in text
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,12 @@ def money(nano: int | None) -> str:
 
 
 @register.filter
+def without_sign(number: int) -> int:
+    """For a number whose word says which way it goes: "lost" and "saved"."""
+    return abs(number)
+
+
+@register.filter
 def seconds(value: float | None) -> str:
     """0.01 s, 3.2 s, 45 s, 2 min 5 s."""
     if value is None:
