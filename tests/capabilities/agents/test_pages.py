@@ -170,7 +170,7 @@ def test_a_page_takes_the_same_queries_for_one_and_three_children(
     for _ in range(count):
         hand_over(turn, coder)
 
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(16):
         as_bob.get(page_of(session))
 
 
