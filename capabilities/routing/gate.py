@@ -28,6 +28,11 @@ TELLING = 3
 FOREIGN = 0.5
 COSINE = 2.0
 ALIKE = 2.0
+#: What a message must have at least, if it has no word of the catalogue: a word as near to one, or such a cosine.
+NEAR_ENOUGH = 0.3
+COSINE_ENOUGH = 0.35
+#: Characters of a word that are looked at for parts.
+LONGEST = 40
 #: From this likeness to a stored sentence on, a message is small talk whatever the catalogue.
 NEARLY_THE_SAME = 0.6
 MAX_WORDS = 60
@@ -74,7 +79,8 @@ def _measured(index: Index, share: float) -> float:
 def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
     """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
     tools beside the message's own words."""
-    if not content_words(message, index.language):
+    words = _words(index, message)
+    if not words or not (support or cosine >= COSINE_ENOUGH or _is_spoken_of(index, words)):
         return False
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
     return figure + support >= threshold(index, share)
@@ -88,7 +94,7 @@ def is_small_talk(message: str) -> bool:
 
 def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> float:
     """own: 1 where the text itself is one of the stored sentences."""
-    words = list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
+    words = _words(index, text)
     found = small_talk().found
     telling = []
     near = near_stems(index, words)
@@ -97,6 +103,29 @@ def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> f
         known = _known(index, word, near)
         telling.append(known / (times + 1) if times else max(known, FOREIGN))
     return sum(sorted(telling)[-TELLING:]) + COSINE * cosine - ALIKE * alike
+
+
+def _words(index: Index, text: str) -> list[str]:
+    """The words that tell, each once."""
+    return list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
+
+
+def _is_spoken_of(index: Index, words: Sequence[str]) -> bool:
+    """Whether one of the words is the catalogue's, or near to one that is no part of it: "multitasking" is near to
+    "task" for its letters alone."""
+    terms, near = index.stems.terms, near_stems(index, words)
+    if any(stem(word, index.language) in terms for word in words):
+        return True
+    for word in words:
+        close = [number for number, share in near.get(word, ()) if share >= NEAR_ENOUGH]
+        if close and not {terms.get(part) for part in _parts_of(word)}.issuperset(close):
+            return True
+    return False
+
+
+def _parts_of(word: str) -> list[str]:
+    ends = range(1, min(len(word), LONGEST) + 1)
+    return [word[first:last] for last in ends for first in range(last)]
 
 
 def _known(index: Index, word: str, near: NearStems) -> float:
