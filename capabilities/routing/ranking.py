@@ -173,5 +173,6 @@ def _cosines(index: Index, vectors: Vectors, words: list[Counter[str]]) -> Float
 def _by_best(figures: Floats, allowed: Ids | None) -> Floats:
     best = (figures if allowed is None else figures[:, allowed]).max(axis=1, keepdims=True, initial=0.0)
     best[best <= 0] = 1
-    share: Floats = figures / best
+    # A text that is near to nothing has a best figure of almost 0, beside which another one below 0 would outweigh all.
+    share: Floats = np.maximum(figures / best, np.float32(-1))
     return share

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -54,6 +55,16 @@ def ask(message: str, index: Index = INDEX, **fields: object) -> Route:
 )
 def test_the_tool_that_is_meant_ranks_first_even_by_other_words(message: str, best: str) -> None:
     assert ask(message).ranked[0][0] == best
+
+
+def test_an_earlier_text_that_is_near_to_no_tool_outweighs_nothing() -> None:
+    """After "yes, do it", one tool had a cosine of 0.0001, and all others large figures below 0."""
+    nothing = np.zeros((1, 3), dtype=np.float32)
+    cosine = np.array([[0.0001, -0.1, -0.05]], dtype=np.float32)
+
+    scores = ranking.Fields(nothing, cosine, nothing, nothing).scores(None)
+
+    assert float(np.abs(scores).max()) <= float(ranking.SEMANTIC)
 
 
 def test_cx_13_cx_15_only_allowed_tools_are_kept_however_well_another_ranks() -> None:
