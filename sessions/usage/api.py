@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from typing import Any
 
 from django.db.models import Max
@@ -156,15 +156,19 @@ def _moment(request: Request, member: Membership, name: str) -> datetime | None:
     if text is None:
         return None
     zone = zone_named(member.organisation.time_zone)
+    found = None
     try:
         moment, day = parse_datetime(text), parse_date(text)
         if day is not None:
-            return first_moment(zone, day)
-        if moment is not None:
+            found = first_moment(zone, day)
+        elif moment is not None:
             aware = moment if timezone.is_aware(moment) else moment.replace(tzinfo=zone)
-            return aware.astimezone(timezone.get_default_timezone())
+            found = aware.astimezone(timezone.get_default_timezone())
     except (ValueError, OverflowError):
         pass
+    # Days are counted from it in both directions, in any time zone.
+    if found is not None and MINYEAR + 2 <= found.year <= MAXYEAR - 2:
+        return found
     raise ValidationError({name: "Give a day like 2026-11-03 or a moment like 2026-11-03T09:00:00Z."})
 
 

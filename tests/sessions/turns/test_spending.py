@@ -30,7 +30,7 @@ from sessions.turns import waiting as parking
 from sessions.turns.budget_states import budgets_of, charged_by
 from sessions.turns.fencing import OverBudget
 from sessions.turns.ledger import Claim, LeaseLost
-from sessions.turns.spending import Reserved, reserve
+from sessions.turns.spending import Reserved, reserve, sweep_reservations
 from tests.cast import make_agent, make_approval, make_budget, make_session
 from tests.sessions.steps import accepted, add_call, change, claimed, expire_lease, reread, start_call
 from tests.threads import at_once
@@ -568,3 +568,29 @@ def test_a_step_that_was_started_is_no_reservation(session: ChatSession) -> None
     start_call(claim)
 
     assert reservations() == []
+
+
+def test_what_was_added_to_a_window_is_there_for_calls(session: ChatSession) -> None:
+    budget = make_budget(session.organisation, limit=1_000)
+    claim = claimed(accepted(session))
+    record(claim, take(claim), 1_000)
+    with pytest.raises(OverBudget):
+        take(claim, step=2)
+
+    with system_scope():
+        BudgetPeriod.objects.filter(budget=budget).update(added=1_000)
+
+    assert take(claim, step=3) is not None
+    assert amounts(budget) == [(1_000, 1_000)]
+
+
+def test_a_sweep_releases_what_a_dead_epoch_holds_while_the_next_one_runs(session: ChatSession) -> None:
+    budget = make_budget(session.organisation)
+    claim = claimed(accepted(session))
+    take(claim)
+    with system_scope():
+        Turn.objects.filter(pk=claim.turn_id).update(epoch=claim.epoch + 1)
+
+        sweep_reservations()
+
+    assert (amounts(budget), reservations()) == ([(0, 0)], ["released"])
