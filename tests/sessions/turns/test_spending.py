@@ -594,3 +594,23 @@ def test_a_sweep_releases_what_a_dead_epoch_holds_while_the_next_one_runs(sessio
         sweep_reservations()
 
     assert (amounts(budget), reservations()) == ([(0, 0)], ["released"])
+
+
+def test_a_refusal_names_the_budget_that_stops_and_not_one_that_warns(session: ChatSession) -> None:
+    make_budget(session.organisation, "warns", limit=1, is_hard=False, window="total")
+    make_budget(session.organisation, "stops", limit=500)
+
+    with pytest.raises(OverBudget, match="stops"):
+        take(claimed(accepted(session)))
+
+
+def test_a_budget_that_is_switched_off_meanwhile_makes_no_window(session: ChatSession) -> None:
+    off, on = make_budget(session.organisation, "off", limit=1), make_budget(session.organisation, "on")
+    claim = claimed(accepted(session))
+    with organisation_scope(claim.organisation_id):
+        turn, known = Turn.objects.get(pk=claim.turn_id), budgets_of(claim.organisation_id, None)
+        Budget.objects.filter(pk=off.pk).update(is_enabled=False)
+
+        reserve(claim, known, charged_by(turn, None), step=1, tokens=1_000, money=None, at=AT)
+
+    assert (amounts(off), amounts(on)) == ([], [(0, 1_000)])
