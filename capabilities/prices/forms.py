@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import MAXYEAR, MINYEAR
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from capabilities.prices.writes import DECIMALS, MAX_NOTE, MAX_PRICE, MAX_TIER, PRICES, TIER_PRICES, PriceContent
@@ -71,7 +73,11 @@ class PriceForm(forms.Form):
     def clean_begins(self) -> Any:
         """The moment, in the organisation's zone. The field was read in the zone of the service, and says none."""
         moment = self.cleaned_data["begins"]
-        return None if moment is None else timezone.make_naive(moment).replace(tzinfo=self.zone)
+        if moment is None:
+            return None
+        if not MINYEAR < moment.year < MAXYEAR:  # no moment of another zone
+            raise ValidationError("No price begins at this date: choose a later one, or leave it blank.")
+        return timezone.make_naive(moment).replace(tzinfo=self.zone)
 
     def content(self) -> PriceContent:
         data = self.cleaned_data

@@ -211,6 +211,18 @@ class TestPages:
 
         assert "Ensure this value is greater than or equal to 0." in text_of(reply)
 
+    @pytest.mark.parametrize("moment", ["0001-01-01T00:00", "9999-12-31T23:59"])
+    @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
+    def test_a_moment_at_an_end_of_the_calendar_is_refused_beside_its_field(
+        self, as_alice: Client, acme: Organisation, model: LanguageModel, moment: str, zone: str
+    ) -> None:
+        Organisation.objects.filter(pk=acme.pk).update(time_zone=zone)
+
+        reply = as_alice.post(page_of(model), {"input": "1", "output": "2", "begins": moment})
+
+        assert reply.status_code == 422
+        assert reply.context["form"].errors["begins"]
+
     def test_a_price_to_come_is_taken_back_and_the_public_one_called_back(
         self, as_alice: Client, acme: Organisation, model: LanguageModel, add: Callable[..., ModelPrice]
     ) -> None:
