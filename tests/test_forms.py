@@ -222,7 +222,7 @@ FORMS: dict[str, Form] = {
     "GET explain": Form(shows="word agent sends"),
     # Chats
     "POST session_list": Form(),
-    "GET usage": Form(shows="Nothing was used in the last 30 days"),
+    "GET usage": Form(shows="There is nothing to draw for this choice"),
     "GET session_list": Form({"q": "talk"}, "talk"),
     "POST session_update": Form({"title": "Fresh"}, "Fresh"),
     "POST session_delete": Form(shows="is deleted"),

@@ -500,7 +500,12 @@ ROUTES: dict[str, Route] = {
             Ask(query=lambda side: {"category": side.category}),
         )
     ),
-    "api-usage": Route((Ask(), Ask(query=lambda side: {"group_by": "tool"}, right=Right.BUDGETS))),
+    "api-usage": Route(
+        (
+            Ask(query=lambda side: {"group_by": "agent"}),
+            Ask(query=lambda side: {"group_by": "tool"}, right=Right.BUDGETS),
+        )
+    ),
     # REST: the catalogue
     "api-categories": Route(
         (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh", "title": "Fresh"}, right=Right.CATALOGUE))

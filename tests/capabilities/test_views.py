@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.common.secrets import cipher
 from capabilities.contract.parameters import Parameter, parameter_rows
+from capabilities.contract.wire import tool_wire
 from capabilities.models import Agent, Category, LanguageModel, Provider, Tool, ToolVersion
 from tests.cast import make_agent, make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
@@ -44,6 +45,10 @@ def names_on(page: bytes) -> list[str]:
     return re.findall(r'href="/o/acme/tools/([\w-]+)/">', page.decode())
 
 
+LONG = "Looks things up. " * 60
+LARGE = {"type": "object", "description": "x" * 2_000}
+
+
 def make_many(organisation: Organisation, count: int) -> None:
     category = make_category(organisation)
     with organisation_scope(organisation):
@@ -55,9 +60,9 @@ def make_many(organisation: Organisation, count: int) -> None:
                 organisation=organisation,
                 tool=tool,
                 number=1,
-                description="Looks things up. " * 60,
-                parameters={"type": "object", "description": "x" * 2_000},
-                wire="x" * 3_000,
+                description=LONG,
+                parameters=LARGE,
+                wire=tool_wire(tool.name, LONG, LARGE),
                 sha256="0" * 64,
                 tokens=100,
                 effect="read",
@@ -152,7 +157,8 @@ def test_pages_of_fifty_go_on_and_back_by_name(as_bob: Client, acme: Organisatio
     back = as_bob.get(TOOLS + str(link(third, "prev"))).content
 
     assert [len(names_on(page)) for page in (first, second, third)] == [50, 50, 20]
-    assert names_on(third)[-1] == "tool_00119"
+    everything = [name for page in (first, second, third) for name in names_on(page)]
+    assert sorted(everything) == [f"tool_{number:05}" for number in range(120)]
     assert names_on(back) == names_on(second)
     assert (link(first, "prev"), link(third, "next")) == (None, None)
     assert re.fullmatch(r"\?q=look&after=[\w-]+", str(link(second, "next")))

@@ -73,7 +73,6 @@ def pages(client: Client, session: ChatSession) -> dict[str, int]:
     return {
         "the agent's page": number(page(f"agents/{slug}/"), "· N tok on every round of your turns"),
         "the chip of a chat": number(chat, r"\d+ tools? · N tok"),
-        "the panel of a chat": number(chat, r"Tools in the next turn Why\? N tok"),
         "Explain": number(page("explain/", session=str(session.pk)), r"\(N tok\) in the next turn"),
         "the preview of an edit": number(text_of(edit.content), r"N → [\d,]+ tok at the start"),
     }
