@@ -33,6 +33,8 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
 def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Up]:
     env = {"TOOLHUB_OFFLINE_WORD_SECONDS": str(WORD_SECONDS), "TOOLHUB_STREAMS_PER_MEMBER": "10"}
     with service(tmp_path_factory.mktemp("streaming"), empty_database, **env) as running:
+        # The answer tells of each tool that was sent: of all of them, so that it is long.
+        rest(running, "agents/everyday", {"routing_mode": "off"}, method="PATCH")
         yield running
 
 
@@ -61,11 +63,12 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=f"{folder}/{name}-{page.viewport_size['width'] if page.viewport_size else 0}.png")
 
 
-def rest(up: Up, path: str, body: Any = None) -> Any:
+def rest(up: Up, path: str, body: Any = None, *, method: str | None = None) -> Any:
     request = urllib.request.Request(
         f"http://localhost:{up.port}/api/v1/{path}",
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        method=method,
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)

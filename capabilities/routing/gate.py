@@ -79,8 +79,7 @@ def _measured(index: Index, share: float) -> float:
 def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
     """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
     tools beside the message's own words."""
-    words = _words(index, message)
-    if not words or not (support or cosine >= COSINE_ENOUGH or _is_spoken_of(index, words)):
+    if not _words(index, message):
         return False
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
     return figure + support >= threshold(index, share)
@@ -110,9 +109,12 @@ def _words(index: Index, text: str) -> list[str]:
     return list(dict.fromkeys(content_words(text, index.language)))[:MAX_WORDS]
 
 
-def _is_spoken_of(index: Index, words: Sequence[str]) -> bool:
-    """Whether one of the words is the catalogue's, or near to one that is no part of it: "multitasking" is near to
-    "task" for its letters alone."""
+def is_spoken_of(index: Index, message: str, cosine: float) -> bool:
+    """Whether a word of the message is the catalogue's, or near to one that is no part of it, or the cosine is high:
+    "multitasking" is near to "task" for its letters alone."""
+    if cosine >= COSINE_ENOUGH:
+        return True
+    words = _words(index, message)
     terms, near = index.stems.terms, near_stems(index, words)
     if any(stem(word, index.language) in terms for word in words):
         return True

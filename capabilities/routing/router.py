@@ -11,7 +11,7 @@ from capabilities.routing.budget import UNCOUNTED, fill, with_small_toolkits
 from capabilities.routing.clauses import clauses_of
 from capabilities.routing.features import Floats
 from capabilities.routing.follow_ups import is_follow_up, is_open_question
-from capabilities.routing.gate import calls_for_tools
+from capabilities.routing.gate import calls_for_tools, is_spoken_of
 from capabilities.routing.index import Ids, Index
 from capabilities.routing.ranking import NAMED, fields_of
 from capabilities.routing.requests import Context, Kept, Route, RouteRequest
@@ -146,8 +146,9 @@ def _earlier(context: Context) -> dict[str, float]:
 def _is_about_tools(index: Index, request: RouteRequest, matched: Collection[str], cosine: float) -> bool:
     if request.context.is_unfinished or is_open_question(request.context.last_assistant):
         return True
-    supported = any(category in index.by_category for category in matched)
-    return calls_for_tools(index, request.message, cosine, support=SUPPORT if supported else 0.0)
+    if any(category in index.by_category for category in matched):
+        return calls_for_tools(index, request.message, cosine, support=SUPPORT)
+    return is_spoken_of(index, request.message, cosine) and calls_for_tools(index, request.message, cosine)
 
 
 def _category(index: Index, name: str) -> str | None:
