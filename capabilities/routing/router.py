@@ -148,7 +148,9 @@ def _is_about_tools(index: Index, request: RouteRequest, matched: Collection[str
         return True
     if any(category in index.by_category for category in matched):
         return calls_for_tools(index, request.message, cosine, support=SUPPORT)
-    return is_spoken_of(index, request.message, cosine) and calls_for_tools(index, request.message, cosine)
+    # Who speaks of the catalogue's things goes on to do so in other words.
+    spoken = " ".join([request.message, *request.context.last_user, request.context.last_assistant])
+    return is_spoken_of(index, spoken, cosine) and calls_for_tools(index, request.message, cosine)
 
 
 def _category(index: Index, name: str) -> str | None:
