@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import MAXYEAR, MINYEAR
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
+from capabilities.contract.budget_windows import zone_named
 from capabilities.prices.writes import DECIMALS, MAX_NOTE, MAX_PRICE, MAX_TIER, PRICES, TIER_PRICES, PriceContent
 
 
@@ -62,8 +62,8 @@ class PriceForm(forms.Form):
 
     def __init__(self, *args: Any, zone: str = "UTC", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.zone = known_zone(zone)
-        self.fields["begins"].label = f"From ({self.zone.key})"
+        self.zone = zone_named(zone)
+        self.fields["begins"].label = f"From ({self.zone})"
 
     @property
     def shows_tier(self) -> bool:
@@ -83,11 +83,3 @@ class PriceForm(forms.Form):
         data = self.cleaned_data
         prices = {name: data[name] for name in (*PRICES, "tier_above", *TIER_PRICES)}
         return PriceContent(valid_from=data["begins"], note=data["note"], **prices)
-
-
-def known_zone(name: str) -> ZoneInfo:
-    """The zone of this name; UTC where there is none."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return ZoneInfo("UTC")

@@ -11,7 +11,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.prices.forms import PriceForm, known_zone
+from capabilities.contract.budget_windows import zone_named
+from capabilities.prices.forms import PriceForm
 from capabilities.prices.queries import (
     price_or_404,
     priced_model_or_404,
@@ -36,7 +37,7 @@ def price_list(request: MemberRequest, org: str) -> HttpResponse:
     """Each model with its public price, its own one, and which counts."""
     member = member_or_404(request, right=Right.BUDGETS)
     address = ListAddress(request.GET)
-    context = {**address.context(priced_page(**address.place)), "zone": known_zone(member.organisation.time_zone)}
+    context = {**address.context(priced_page(**address.place)), "zone": zone_named(member.organisation.time_zone)}
     return render(request, "capabilities/prices/price_list.html", context)
 
 
