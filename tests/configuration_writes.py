@@ -64,6 +64,7 @@ T = TypeVar("T")
 ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
+    "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",

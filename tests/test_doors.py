@@ -95,17 +95,21 @@ def test_capabilities_does_not_import_sessions() -> None:
 #: The rooms of each app, lowest first: a room imports from those before it. Rooms on one line see each other.
 ROOMS = {
     "capabilities": (
-        "common contract egress routing",
+        "common contract egress routing sandbox",
         "models",
         "registry",
         "records",
-        "builtin kinds providers services",
+        "mcp_client",
+        "builtin kinds providers services credentials",
         "pipeline",
         "access",
         "catalogue",
+        "importers",
+        "servers",
         "policies prices",
         "toolkits",
         "agents",
+        "sharing",
         "hooks approval_rules runtime_config",
         "starter",
         "api apps audit_targets management urls",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from capabilities.contract.envelope import Envelope
@@ -23,13 +24,76 @@ class ToolError(Exception):
         self.nothing_came = nothing_came
 
 
+class CallWaits(Exception):
+    """The call cannot end now: it goes on when somebody, or a far side, has done something. The turn waits for that
+    without a worker, and the same call is then made again with `ToolContext.resumed`.
+
+    `state` is what the runner wants back then, as it is; nobody else reads it.
+    """
+
+    def __init__(self, message: str, *, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class InputNeeded(CallWaits):
+    """The member has to fill in a form. `schema` is a flat JSON Schema: an object of strings, numbers, booleans and
+    enums, as MCP's elicitation has it. The message is what the far side asks."""
+
+    def __init__(self, message: str, *, schema: Mapping[str, Any], state: str = "") -> None:
+        super().__init__(message, state=state)
+        self.schema = schema
+
+
+class LinkNeeded(CallWaits):
+    """The member has to open an address, such as to connect an account or to agree to more permissions there.
+
+    `is_own`: the address is a path of this service. Any other is shown with its host, and never opened by itself.
+    """
+
+    def __init__(self, message: str, *, url: str, state: str = "", is_own: bool = False) -> None:
+        super().__init__(message, state=state)
+        self.url = url
+        self.is_own = is_own
+
+
+class TaskStarted(CallWaits):
+    """The far side works on it: it is asked again after `seconds`, and no thread waits meanwhile."""
+
+    def __init__(self, message: str, *, seconds: float, state: str) -> None:
+        super().__init__(message, state=state)
+        self.seconds = seconds
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a call that waited goes on with: its own `state`, and what the member did.
+
+    `action` is accept, decline or cancel; `poll` for a task that is asked again. `content` is what the form says.
+    """
+
+    state: str
+    action: str
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Credential:
-    """What the organisation set up for the service behind a tool: settings by name, secrets included."""
+    """What signs a call: what the organisation set up for the service behind a tool, or a stored credential.
 
+    Added to the request behind everything that the model wrote, and only where the request goes to one of `origins`.
+    """
+
+    #: Of a service: its settings by name, secrets included.
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Those of the values that must never be seen: they are masked in the result, should a far side send one back.
+    #: What must never be seen: it is masked in the result, should a far side send it back.
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: Of a stored credential: what is added to a request, and the origins (https://api.example.org) it may go to.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    origins: tuple[str, ...] = ()
+    #: The key of the stored secret that was used, for who has to know that it was refused.
+    secret_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,3 +131,5 @@ class ToolContext:
     agent_id: int | None = None
     #: The knobs in force for the call.
     envelope: Envelope | None = None
+    #: Set where the call goes on after it waited.
+    resumed: Resumed | None = None

@@ -43,6 +43,12 @@ class ToolSpec:
     category_title: str = ""
     #: While it is switched off: what whoever stopped it tells models and users.
     off_message: str = ""
+    #: Why it is kept back until somebody decides, or empty.
+    quarantine: str = ""
+    #: Key of the stored credential that signs its calls, its server's for one of kind MCP.
+    credential_id: int | None = None
+    #: A call in one line for people, a format string over the arguments.
+    human_format: str = ""
     #: What of the envelope is a toolkit's word, not the version's.
     overrides: Overrides = NO_OVERRIDES
     #: What the version says, where `envelope` says something else.

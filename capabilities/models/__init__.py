@@ -14,9 +14,28 @@ from capabilities.models.agents import (
 )
 from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
-from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
+from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion, VersionStatus
+from capabilities.models.credentials import (
+    CredentialKind,
+    CredentialScope,
+    OAuthSignIn,
+    SecretStatus,
+    StoredCredential,
+    StoredSecret,
+)
+from capabilities.models.helpers import HelperModule, HelperVersion, ToolTestCase
 from capabilities.models.hooks import Hook
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
+from capabilities.models.imports import (
+    OPEN_IMPORTS,
+    UNDECIDED,
+    ImportedStatus,
+    ImportedTool,
+    ImportSource,
+    ImportStatus,
+    SyncedFile,
+    ToolImport,
+)
 from capabilities.models.journals import AgentNote, Journal, JournalEntry
 from capabilities.models.knowledge import Entity, Relation, Series, SeriesPoint
 from capabilities.models.notebook import Memory, Scratchpad, Task
@@ -35,6 +54,7 @@ from capabilities.models.permissions import (
 from capabilities.models.policies import Policy, PolicyProfile
 from capabilities.models.prices import ModelPrice
 from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
+from capabilities.models.servers import McpServer, Transport
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
 from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory, ToolkitTool
 
@@ -42,6 +62,8 @@ __all__ = [
     "AUTO",
     "DIALECT_SETTINGS",
     "OPEN_CONNECTION_TESTS",
+    "OPEN_IMPORTS",
+    "UNDECIDED",
     "Agent",
     "AgentNote",
     "AgentScope",
@@ -54,6 +76,8 @@ __all__ = [
     "Category",
     "ConnectionStatus",
     "ConnectionTest",
+    "CredentialKind",
+    "CredentialScope",
     "Dialect",
     "Effect",
     "Entity",
@@ -61,17 +85,25 @@ __all__ = [
     "Grant",
     "GrantRequest",
     "GroceryItem",
+    "HelperModule",
+    "HelperVersion",
     "Hook",
+    "ImportSource",
+    "ImportStatus",
+    "ImportedStatus",
+    "ImportedTool",
     "InvitationRole",
     "Journal",
     "JournalEntry",
     "LanguageModel",
     "ListItem",
     "LoadingMode",
+    "McpServer",
     "Memory",
     "Message",
     "ModelPrice",
     "NamedList",
+    "OAuthSignIn",
     "Person",
     "Place",
     "Policy",
@@ -88,14 +120,22 @@ __all__ = [
     "RuntimeConfig",
     "RuntimeLayer",
     "Scratchpad",
+    "SecretStatus",
     "Series",
     "SeriesPoint",
     "ServiceSetting",
+    "StoredCredential",
+    "StoredSecret",
+    "SyncedFile",
     "Task",
     "Tool",
+    "ToolImport",
     "ToolKind",
+    "ToolTestCase",
     "ToolVersion",
     "Toolkit",
     "ToolkitCategory",
     "ToolkitTool",
+    "Transport",
+    "VersionStatus",
 ]

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import models
 
+from capabilities.models.credentials import StoredCredential
+from capabilities.models.servers import McpServer
 from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
@@ -34,6 +36,23 @@ class ToolKind(models.TextChoices):
     """How a tool runs."""
 
     BUILTIN = "builtin", "Built in"
+    HTTP = "http", "HTTP request"
+    MCP = "mcp", "MCP server"
+    PYTHON = "python", "Python"
+
+
+class VersionStatus(models.TextChoices):
+    """Where a version stands. Only an approved one is ever sent to a model or called."""
+
+    #: Somebody works on it.
+    DRAFT = "draft", "Draft"
+    #: It waits for somebody with the right to approve it.
+    PENDING = "pending", "Waiting for approval"
+    #: The tool's current version.
+    APPROVED = "approved", "In force"
+    REJECTED = "rejected", "Rejected"
+    #: It was in force before.
+    RETIRED = "retired", "Retired"
 
 
 class Tool(PublicModel):
@@ -53,6 +72,20 @@ class Tool(PublicModel):
     current_version = models.ForeignKey(
         "capabilities.ToolVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
+    #: The server that runs it, for one of kind MCP.
+    server = models.ForeignKey(McpServer, on_delete=models.PROTECT, null=True, blank=True, related_name="tools")
+    #: What its calls are signed with. One of kind MCP is signed with its server's.
+    credential = models.ForeignKey(
+        StoredCredential, on_delete=models.PROTECT, null=True, blank=True, related_name="tools"
+    )
+    #: The agent that made it.
+    made_by_agent = models.ForeignKey(
+        "capabilities.Agent", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    #: Where it came from, for people, such as "OpenAPI document httpbin.org"; empty where somebody wrote it here.
+    source = models.CharField(max_length=300, blank=True, default="")
+    #: Why it is kept back, such as a definition that changed at its server, until somebody decides; empty where not.
+    quarantine = models.CharField(max_length=300, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
@@ -63,7 +96,8 @@ class Tool(PublicModel):
 
 
 class ToolVersion(TenantModel):
-    """One content of a tool, never changed once written. Its wire form, hash and token count are made when saved."""
+    """One content of a tool, never changed once written; only its status is. Its wire form, hash and token count are
+    made when saved."""
 
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
@@ -88,11 +122,29 @@ class ToolVersion(TenantModel):
     in_untrusted = models.CharField(max_length=8, default="allow")
     #: What the model is told beside, while the tool is at hand, and only then.
     instructions = models.TextField(blank=True)
+    #: What runs, as its kind says in `capabilities/kinds/`; empty for a built-in tool.
+    implementation = models.JSONField(default=dict, blank=True)
+    #: A call in one line for people, a format string over the arguments: "Adding {a} and {b}".
+    human_format = models.CharField(max_length=300, blank=True, default="")
+    status = models.CharField(max_length=12, choices=VersionStatus, default=VersionStatus.APPROVED)
+    #: Why it was rejected or retired, or what its checks found.
+    status_reason = models.CharField(max_length=500, blank=True, default="")
+    decided_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    #: The agent that wrote it, in a turn of `created_by`.
+    made_by_agent = models.ForeignKey(
+        "capabilities.Agent", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
     created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["tool", "number"], name="tool_version_number_once"),)
+        indexes = (
+            models.Index(
+                fields=["organisation", "-id"], condition=models.Q(status="pending"), name="tool_versions_that_wait"
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.tool.name} v{self.number}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 
 from capabilities.common.memory import Memory
 from capabilities.contract.envelope import NO_OVERRIDES, Envelope
@@ -44,6 +45,9 @@ SPEC = (
     "acts_as_organisation",
     "category__title",
     "off_message",
+    "quarantine",
+    "signed_with",
+    "current_version__human_format",
 )
 
 
@@ -76,6 +80,7 @@ def version_of(spec: ToolSpec) -> ToolVersion:
         "tokens": spec.tokens,
         "effect": spec.effect,
         "instructions": spec.instructions,
+        "human_format": spec.human_format,
     }
     names = [each.attname for each in ToolVersion._meta.concrete_fields if each.attname in known]
     return ToolVersion.from_db(connection.alias, names, [known[name] for name in names])
@@ -83,7 +88,8 @@ def version_of(spec: ToolSpec) -> ToolVersion:
 
 def spec_annotations() -> dict[str, Any]:
     """What a query of tools is annotated with, so that it has the columns of a ToolSpec."""
-    return {"is_ready": is_ready(), "acts_as_organisation": acts_as_organisation()}
+    signed_with = Coalesce("credential", "server__credential")
+    return {"is_ready": is_ready(), "acts_as_organisation": acts_as_organisation(), "signed_with": signed_with}
 
 
 _current: Memory[list[ToolSpec]] = Memory(64)

@@ -201,10 +201,15 @@ def narrowed(
 
 
 def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    return [
+    off = [
         Verdict(each.spec.name, "enabled", False, f"switched off in the catalogue{each.spec.off_because}")
         for each in candidates
         if not each.spec.is_enabled
+    ]
+    return off + [
+        Verdict(each.spec.name, "enabled", False, f"kept back until somebody decides: {each.spec.quarantine}")
+        for each in candidates
+        if each.spec.is_enabled and each.spec.quarantine
     ]
 
 

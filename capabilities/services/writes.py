@@ -17,7 +17,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
-from capabilities.models import ConnectionTest, ServiceSetting, Tool
+from capabilities.models import ConnectionTest, CredentialScope, ServiceSetting, Tool
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
@@ -27,7 +27,8 @@ MAX_VALUE = 4_000
 
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool needs no service, or one that is set up or works without."""
+    """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
+    or one that is switched on."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -35,6 +36,7 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
         )
     )
     ready = Q(service="") | Q(service__in=unset) | Q(complete)
+    ready &= Q(server=None) | Q(server__is_enabled=True)
     return ExpressionWrapper(ready, output_field=BooleanField())
 
 
@@ -56,7 +58,8 @@ def service_title(name: str) -> str:
 def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
     """For a query of tools: whether the tool acts with a credential that the whole organisation shares.
 
-    It does where its service cannot work without a secret, and where one that may be left out is set.
+    It does where its service cannot work without a secret, and where one that may be left out is set; and where it, or
+    its server, is signed with a credential of the organisation.
     """
     needing, allowing = [], []
     for spec in source.services.values():
@@ -70,7 +73,10 @@ def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
             organisation=OuterRef("organisation"), service=OuterRef("service"), holds_secret=True
         )
     )
-    return ExpressionWrapper(Q(service__in=needing) | (Q(service__in=allowing) & Q(held)), output_field=BooleanField())
+    shared = CredentialScope.ORGANISATION
+    signed = Q(credential__scope=shared) | Q(server__credential__scope=shared)
+    by_service = Q(service__in=needing) | (Q(service__in=allowing) & Q(held))
+    return ExpressionWrapper(by_service | signed, output_field=BooleanField())
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def refusal_to(
     """Why this tool may not run for this member now, or None. Without a provider only the organisation's policy is
     asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool is
     looked at again. One query, that one, and those of `policies_for`."""
-    if not spec.is_enabled:
+    if not spec.is_enabled or spec.quarantine:
         return switched_off(spec)
     if not spec.is_ready:
         title = service_title(spec.service)
@@ -127,7 +127,7 @@ def refusal_to(
     permissions, at = permissions_at_version(membership_id)
     if read_at is not None and read_at != at:
         now = specs(Tool.objects.filter(pk=spec.tool_id))
-        if now and not now[0].is_enabled:
+        if now and (not now[0].is_enabled or now[0].quarantine):
             return switched_off(now[0])
     answer = permissions.decide(spec)
     if not answer.allowed:
@@ -137,7 +137,9 @@ def refusal_to(
 
 
 def switched_off(spec: ToolSpec) -> Outcome:
-    """The answer to a call of a tool that is switched off, with what whoever stopped it says."""
+    """The answer to a call of a tool that is switched off, with what whoever stopped it says, or that is kept back."""
+    if spec.is_enabled:
+        return denied(spec.name, "the tool is kept back until an administrator decides about a change of it")
     return denied(spec.name, f"the tool was switched off{spec.off_because}")
 
 

@@ -53,6 +53,8 @@ class Organisation(models.Model):
     time_zone = models.CharField(max_length=64, default="UTC")
     #: Whether a model without a price costs nothing under a budget in money. If not, such a budget refuses it.
     counts_unpriced_as_free = models.BooleanField(default=False)
+    #: Whether its agents may make tools of their own. What they make waits for a person's approval.
+    agents_make_tools = models.BooleanField(default=False)
     #: The end of the audit chain: how many entries it has, and the hash of the last.
     audit_count = models.PositiveBigIntegerField(default=0)
     audit_head = models.CharField(max_length=64, blank=True, default="")

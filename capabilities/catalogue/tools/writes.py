@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max
 
 from capabilities.catalogue.categories.writes import install_categories
 from capabilities.common.refused import ChangeRefused, not_there
@@ -17,7 +18,16 @@ from capabilities.common.tokens import count_each
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
-from capabilities.models import Category, Tool, ToolKind, ToolVersion
+from capabilities.models import (
+    Agent,
+    Category,
+    McpServer,
+    StoredCredential,
+    Tool,
+    ToolKind,
+    ToolVersion,
+    VersionStatus,
+)
 from capabilities.registry import Registry, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
@@ -26,6 +36,8 @@ from toolhub.tenants.models import Access, Membership, Organisation, Right
 MAX_DESCRIPTION = 8_000
 #: Characters of a tool's instructions.
 MAX_INSTRUCTIONS = 4_000
+#: Characters of the line that shows a call to people.
+MAX_HUMAN_FORMAT = 300
 #: Characters of what models and users read of a tool that is switched off.
 MAX_OFF_MESSAGE = 300
 #: Tools that one bulk switch names.
@@ -43,7 +55,7 @@ class Definition:
     """The content of a tool version, before it is one.
 
     `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model is told them beside,
-    while the tool is at hand.
+    while the tool is at hand. `implementation` is what runs, as its kind says; `human_format` shows a call in one line.
     """
 
     name: str
@@ -56,6 +68,8 @@ class Definition:
     instructions: str = ""
     untrusted_output: bool = False
     in_untrusted: str = ALLOW
+    implementation: Mapping[str, Any] = field(default_factory=dict)
+    human_format: str = ""
 
     def check(self) -> None:
         """Raise ToolRefused where a provider would refuse it, or a reader could not use it."""
@@ -73,9 +87,11 @@ class Definition:
             check_schema(self.parameters)
         except ValueError as error:
             raise ToolRefused("parameters", str(error)) from error
-        for field in ("description", "parameters", "instructions"):
-            if not is_whole(getattr(self, field)):
-                raise ToolRefused(field, "The text holds half a character, or one that databases refuse (U+0000).")
+        if len(self.human_format) > MAX_HUMAN_FORMAT:
+            raise ToolRefused("human_format", f"Keep the line under {MAX_HUMAN_FORMAT} characters.")
+        for name in ("description", "parameters", "instructions", "implementation", "human_format"):
+            if not is_whole(getattr(self, name)):
+                raise ToolRefused(name, "The text holds half a character, or one that databases refuse (U+0000).")
 
 
 #: What a version holds beside the tool's name, description and parameters, in the order of Definition.
@@ -87,29 +103,67 @@ KNOBS = (
     "instructions",
     "untrusted_output",
     "in_untrusted",
+    "implementation",
+    "human_format",
 )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a tool comes from, beside its content: what runs it, what signs its calls, who or what made it."""
+
+    kind: ToolKind = ToolKind.BUILTIN
+    server: McpServer | None = None
+    credential: StoredCredential | None = None
+    made_by_agent: Agent | None = None
+    source: str = ""
 
 
 @configuration_write("name")
 def create_tool(
-    category: Category, definition: Definition, *, actor: Membership | None, kind: ToolKind = ToolKind.BUILTIN
+    category: Category,
+    definition: Definition,
+    *,
+    actor: Membership | None,
+    origin: Origin = Origin(),
+    status: VersionStatus = VersionStatus.APPROVED,
 ) -> Tool:
-    """Add a tool with its first version. Raises ToolRefused for content or a name that cannot be."""
+    """Add a tool with its first version. Raises ToolRefused for content or a name that cannot be.
+
+    Without an approved version it is in the catalogue, and is neither sent nor called.
+    """
     definition.check()
     if Tool.objects.filter(organisation_id=category.organisation_id, name=definition.name).exists():
         raise ToolRefused("name", f"There is a tool named {definition.name} already.")
     tool = Tool.objects.create(
-        organisation_id=category.organisation_id, name=definition.name, category=category, kind=kind
+        organisation_id=category.organisation_id,
+        name=definition.name,
+        category=category,
+        kind=origin.kind,
+        server=origin.server,
+        credential=origin.credential,
+        made_by_agent=origin.made_by_agent,
+        source=origin.source[:300],
     )
-    _write_versions([(tool, definition)], actor=actor)
-    record("tool.create", tool, actor=actor, after=_content(definition))
+    write_versions([(tool, definition)], actor=actor, status=status, agent=origin.made_by_agent)
+    record("tool.create", tool, actor=actor, after=_content(definition) | {"kind": origin.kind, "status": status})
     touch_registry(tool.organisation_id)
     return tool
 
 
 @configuration_write()
-def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None) -> ToolVersion:
-    """Give the tool a new version, unless the content is the current one's: then that one is returned."""
+def update_tool(
+    tool: Tool,
+    definition: Definition,
+    *,
+    actor: Membership | None,
+    status: VersionStatus = VersionStatus.APPROVED,
+    agent: Agent | None = None,
+) -> ToolVersion:
+    """Give the tool a new version, unless the content is the current one's: then that one is returned.
+
+    One that is not approved waits beside the current one, which stays in force. `agent` wrote it in the actor's turn.
+    """
     definition.check()
     if definition.name != tool.name:
         raise ToolRefused("name", "A tool keeps its name: sessions and models know it by that.")
@@ -117,7 +171,7 @@ def update_tool(tool: Tool, definition: Definition, *, actor: Membership | None)
     current = tool.current_version
     if current is not None and _same(current, definition):
         return current
-    (version,) = _write_versions([(tool, definition)], actor=actor)
+    (version,) = write_versions([(tool, definition)], actor=actor, status=status, agent=agent)
     before = {"version": current.number, "sha256": current.sha256} if current else {}
     record("tool.update", tool, actor=actor, before=before, after=_content(definition) | {"version": version.number})
     touch_registry(tool.organisation_id)
@@ -135,11 +189,11 @@ def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion
     current = tool.current_version
     if current is None:
         raise ToolRefused("instructions", "This tool has no version yet: there is nothing to instruct about.")
-    definition = replace(_definition_of(tool, current), instructions=text.replace("\r\n", "\n").strip())
+    definition = replace(definition_of(tool, current), instructions=text.replace("\r\n", "\n").strip())
     definition.check()
     if definition.instructions == current.instructions:
         return current
-    (version,) = _write_versions([(tool, definition)], actor=actor)
+    (version,) = write_versions([(tool, definition)], actor=actor)
     record(
         "tool.instruct",
         tool,
@@ -267,22 +321,31 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
                     continue
         to_write.append((tool, definition))
     if to_write:
-        _write_versions(to_write, actor=None)
+        write_versions(to_write, actor=None)
         for tool, definition in to_write:
             record("tool.install", tool, actor=None, after=_content(definition))
         touch_registry(organisation.pk)
     return [tool for tool, _ in to_write]
 
 
-def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membership | None) -> list[ToolVersion]:
+def write_versions(
+    pairs: Iterable[tuple[Tool, Definition]],
+    *,
+    actor: Membership | None,
+    status: VersionStatus = VersionStatus.APPROVED,
+    agent: Agent | None = None,
+) -> list[ToolVersion]:
+    """The next version of each tool, in the caller's transaction and without an audit row. An approved one is the
+    tool's current one from now on, and the one before is retired."""
     pairs = list(pairs)
+    numbers = _last_numbers([tool for tool, _ in pairs])
     wires = [tool_wire(content.name, content.description, content.parameters) for _, content in pairs]
     versions = []
     for (tool, content), wire, tokens in zip(pairs, wires, count_each(wires), strict=True):
         version = ToolVersion.objects.create(
             organisation_id=tool.organisation_id,
             tool=tool,
-            number=(tool.current_version.number if tool.current_version else 0) + 1,
+            number=numbers.get(tool.pk, 0) + 1,
             description=content.description,
             parameters=content.parameters,
             wire=wire,
@@ -295,15 +358,34 @@ def _write_versions(pairs: Iterable[tuple[Tool, Definition]], *, actor: Membersh
             instructions=content.instructions,
             untrusted_output=content.untrusted_output,
             in_untrusted=content.in_untrusted,
+            implementation=json.loads(canonical_json(content.implementation)),
+            human_format=content.human_format,
+            status=status,
+            made_by_agent=agent,
             created_by=actor,
         )
-        tool.current_version = version
-        tool.save(update_fields=["current_version"])
+        if status == VersionStatus.APPROVED:
+            make_current(tool, version)
         versions.append(version)
     return versions
 
 
-def _definition_of(tool: Tool, version: ToolVersion) -> Definition:
+def make_current(tool: Tool, version: ToolVersion) -> None:
+    """Put an approved version in force, and retire the one that was. In the caller's transaction, without an audit
+    row."""
+    if tool.current_version_id is not None and tool.current_version_id != version.pk:
+        ToolVersion.objects.filter(pk=tool.current_version_id).update(status=VersionStatus.RETIRED)
+    tool.current_version = version
+    tool.save(update_fields=["current_version"])
+
+
+def _last_numbers(tools: Collection[Tool]) -> dict[int, int]:
+    """The number of the newest version of each, whatever its status. One query."""
+    rows = ToolVersion.objects.filter(tool__in=tools).values("tool").annotate(last=Max("number"))
+    return dict(rows.values_list("tool", "last"))
+
+
+def definition_of(tool: Tool, version: ToolVersion) -> Definition:
     """The content of a version that is there."""
     return Definition(tool.name, version.description, version.parameters, *(getattr(version, each) for each in KNOBS))
 
@@ -323,4 +405,4 @@ def _content(content: Definition) -> dict[str, Any]:
         "instructions": content.instructions,
         "untrusted_output": content.untrusted_output,
         "in_untrusted": content.in_untrusted,
-    }
+    } | ({"implementation": content.implementation} if content.implementation else {})

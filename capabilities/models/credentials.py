@@ -1,0 +1,142 @@
+"""Credentials for far sides that tools talk to: how a request is signed, the secrets behind it, and sign-ins under way.
+
+A tool names a `StoredCredential`. Who calls decides which `StoredSecret` is used: the organisation's one, or the
+member's own.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from capabilities.common.secrets import EncryptedTextField
+from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.models import Membership
+
+
+class CredentialKind(models.TextChoices):
+    """How a request carries it."""
+
+    BEARER = "bearer", "Bearer token"
+    HEADER = "header", "Header"
+    QUERY = "query", "Query parameter"
+    BASIC = "basic", "User name and password"
+    OAUTH = "oauth", "OAuth sign-in"
+
+
+class CredentialScope(models.TextChoices):
+    """Whose secret signs a call."""
+
+    ORGANISATION = "organisation", "One for the organisation"
+    #: Each member connects an own account; nobody's call uses another member's.
+    MEMBER = "member", "Each member’s own"
+
+
+class StoredCredential(PublicModel):
+    """How requests to one far side are signed. It holds no secret but the one of our own OAuth client."""
+
+    name = models.CharField(max_length=64)
+    title = models.CharField(max_length=100)
+    kind = models.CharField(max_length=12, choices=CredentialKind)
+    scope = models.CharField(max_length=16, choices=CredentialScope, default=CredentialScope.ORGANISATION)
+    #: Name of the header or of the query parameter; what stands before the secret there, such as "Token ".
+    parameter = models.CharField(max_length=100, blank=True, default="")
+    prefix = models.CharField(max_length=40, blank=True, default="")
+    #: Where it may be sent: origins such as https://api.example.org. It is sent nowhere else, redirects included.
+    origins = models.JSONField(default=list)
+
+    #: OAuth: the protected resource that the authorization server is found from, or the server itself.
+    resource = models.URLField(max_length=500, blank=True, default="")
+    issuer = models.URLField(max_length=500, blank=True, default="")
+    scopes = models.JSONField(default=list, blank=True)
+    #: OAuth: how we became a client: metadata_document, dynamic or manual; empty before.
+    registration = models.CharField(max_length=20, blank=True, default="")
+    client_id = models.CharField(max_length=500, blank=True, default="")
+    client_secret = EncryptedTextField(blank=True, default="")
+    #: OAuth: the authorization server's metadata as it was last read and checked.
+    server_metadata = models.JSONField(default=dict, blank=True)
+    discovered_at = models.DateTimeField(null=True, blank=True)
+
+    created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta(PublicModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="credential_name_once"),)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class SecretStatus(models.TextChoices):
+    """Whether a stored secret can be used."""
+
+    CONNECTED = "connected", "Connected"
+    #: The far side refused it, or a refresh failed for good: it must be entered, or connected, again.
+    REFUSED = "refused", "Refused"
+    #: It works, but not for what was last asked: `wanted_scopes` are missing.
+    NEEDS_MORE = "needs_more", "Needs more permissions"
+
+
+class StoredSecret(PublicModel):
+    """One secret: the organisation's, or one member's own."""
+
+    credential = models.ForeignKey(StoredCredential, on_delete=models.CASCADE, related_name="secrets")
+    #: Whose it is; None for the organisation's.
+    membership = models.ForeignKey(
+        Membership, on_delete=models.CASCADE, null=True, blank=True, related_name="stored_secrets"
+    )
+    #: JSON: {"token"}, {"user", "password"} or {"access_token", "refresh_token", "id_token"}.
+    values_json = EncryptedTextField(blank=True, default="")
+    status = models.CharField(max_length=12, choices=SecretStatus, default=SecretStatus.CONNECTED)
+    #: One sentence, where it is refused or needs more.
+    reason = models.CharField(max_length=500, blank=True, default="")
+    #: Which account it is, as the far side calls it, where it says so.
+    account = models.CharField(max_length=200, blank=True, default="")
+    granted_scopes = models.JSONField(default=list, blank=True)
+    wanted_scopes = models.JSONField(default=list, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    #: While one worker refreshes it: until when the others wait.
+    refreshing_until = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta(PublicModel.Meta):
+        constraints = (
+            models.UniqueConstraint(
+                fields=["credential"], condition=Q(membership=None), name="secret_of_organisation_once"
+            ),
+            models.UniqueConstraint(
+                fields=["credential", "membership"], condition=~Q(membership=None), name="secret_of_member_once"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.credential} of {self.membership or 'the organisation'}"
+
+
+class OAuthSignIn(PublicModel):
+    """One sign-in that was begun at an authorization server. It is used once, by the login session that began it."""
+
+    credential = models.ForeignKey(StoredCredential, on_delete=models.CASCADE, related_name="+")
+    #: Who signs in, and whether for the organisation.
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
+    is_for_organisation = models.BooleanField(default=False)
+    #: SHA-256 of the `state` that was sent, and of the login session's key.
+    state_sha256 = models.CharField(max_length=64, unique=True)
+    login_sha256 = models.CharField(max_length=64)
+    #: PKCE.
+    verifier = EncryptedTextField()
+    scopes = models.JSONField(default=list, blank=True)
+    #: Path of ours that the member goes back to.
+    return_to = models.CharField(max_length=500, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(PublicModel.Meta):
+        indexes = (models.Index(fields=["expires_at"], name="sign_ins_by_end"),)
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.credential}"

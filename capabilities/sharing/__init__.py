@@ -1,0 +1,1 @@
+"""Tools and toolkits as files: kept in step with a folder, exported, imported, and published to other organisations."""
