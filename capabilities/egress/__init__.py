@@ -11,6 +11,7 @@ Whatever is not an answer is one of these, each with a sentence for the reader, 
 """
 
 from capabilities.egress.addresses import DENIED_V4, AllowedHost, allowed_host, check_url, is_public
+from capabilities.egress.async_client import ExchangeLimits, guarded_async_client
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
 from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, no_deadline, resolve_checked
@@ -22,12 +23,14 @@ __all__ = [
     "EgressError",
     "EgressFailed",
     "EgressRefused",
+    "ExchangeLimits",
     "Fetched",
     "Guard",
     "GuardedBackend",
     "allowed_host",
     "check_url",
     "fetch",
+    "guarded_async_client",
     "guarded_client",
     "is_public",
     "no_deadline",

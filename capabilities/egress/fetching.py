@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,6 +15,7 @@ import httpcore2
 import httpx2
 
 from capabilities.egress.addresses import check_characters, check_url
+from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
 
@@ -139,7 +139,7 @@ def _request_headers(headers: Mapping[str, str]) -> httpx2.Headers:
         raise EgressRefused("A header has a character in it that headers cannot carry.") from error
     defaults = httpx2.Headers({"accept": "*/*", "user-agent": "toolhub"})
     defaults.update(asked)
-    defaults["accept-encoding"] = "gzip, deflate"
+    defaults["accept-encoding"] = ACCEPTED
     return defaults
 
 
@@ -178,7 +178,7 @@ def _read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
     Both what comes off the wire and what it inflates to stop at `max_bytes`, so a bomb costs no more than an honest
     body. A ratio between the two is not held against it: honest JSON lists shrink twentyfold.
     """
-    decode = _decoder(response.headers.get("content-encoding", ""))
+    decode = decoder(response.headers.get("content-encoding", ""))
     body, received = bytearray(), 0
     for piece in response.iter_raw():
         received += len(piece)
@@ -186,29 +186,3 @@ def _read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
         if max(received, len(body)) > max_bytes:
             return bytes(body[:max_bytes]), True
     return bytes(body), False
-
-
-def _decoder(coding: str) -> Callable[[bytes, int], bytes]:
-    """A function of a piece and the most bytes to make of it. One layer only: nested ones are made by attackers."""
-    coding = coding.strip().lower()
-    if coding in ("", "identity"):
-        return lambda piece, most: piece
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        return _unknown_coding
-    inflate = None
-
-    def decode(piece: bytes, most: int) -> bytes:
-        nonlocal inflate
-        if inflate is None:  # "deflate" comes with a zlib header, or, from some servers, without any
-            bare = coding == "deflate" and piece[:1] and piece[0] & 0x0F != 8
-            inflate = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
-        try:
-            return inflate.decompress(piece, most)
-        except zlib.error as error:
-            raise EgressFailed("The answer is compressed, and damaged.") from error
-
-    return decode
-
-
-def _unknown_coding(piece: bytes, most: int) -> bytes:
-    raise EgressFailed("The answer is compressed in a way that was not asked for.")

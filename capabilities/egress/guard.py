@@ -177,7 +177,7 @@ class GuardedTransport(httpx2.HTTPTransport):
 
     def __init__(self, guard: Guard, clock: Clock = no_deadline, connections: int = 1) -> None:
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=_ssl_context(),
+            ssl_context=ssl_context(),
             max_connections=connections,
             max_keepalive_connections=connections,
             keepalive_expiry=60.0,
@@ -190,7 +190,8 @@ class GuardedTransport(httpx2.HTTPTransport):
 
 
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
+    """One for all clients of the process: reading the system's certificates takes long."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
