@@ -28,6 +28,8 @@ MOST_TIMES = 10
 #: Bytes that a compressed body is taken apart to at a time.
 PIECE = 65_536
 STREAM = "text/event-stream"
+#: What tools may reach.
+TOOLS = Guard()
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class ExchangeLimits:
     """How long and how large one request with its answer may be.
 
     `seconds` is for all of it, look-up and last byte included. A stream of events has `stream_seconds` instead once it
-    has begun, and `idle_seconds` from one piece to the next. `max_bytes` holds for the body as sent and as decompressed;
-    headers have 100 KB.
+    has begun, and `idle_seconds` from one piece to the next. `max_bytes` holds for the body as sent and as
+    decompressed; headers have 100 KB.
     """
 
     seconds: float = 30.0
@@ -47,10 +49,13 @@ class ExchangeLimits:
     connections: int = 20
 
 
+USUAL = ExchangeLimits()
+
+
 def guarded_async_client(
-    limits: ExchangeLimits = ExchangeLimits(),
+    limits: ExchangeLimits = USUAL,
     *,
-    guard: Guard = Guard(),
+    guard: Guard = TOOLS,
     headers: Mapping[str, str] | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:

@@ -16,7 +16,7 @@ from capabilities.common.confined_jobs.page import readable
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.registry import registry
-from tests.capabilities.egress.test_egress import Server, say
+from tests.capabilities.egress.servers import Server, say
 
 OWN = Envelope("retry", 20.0, 40_000)
 MENU = "<nav><ul>" + "<li><a href=/>somewhere else</a>" * 20 + "</ul></nav>"
