@@ -38,7 +38,7 @@ class ExchangeLimits:
 
     `seconds` is for all of it, look-up and last byte included. A stream of events has `stream_seconds` instead once it
     has begun, and `idle_seconds` from one piece to the next. `max_bytes` holds for the body as sent and as
-    decompressed; headers have 100 KB.
+    decompressed; headers have about 100 KB.
     """
 
     seconds: float = 30.0
