@@ -20,6 +20,7 @@ from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.tools import writes as catalogue
+from capabilities.catalogue.versions import writes as versions
 from capabilities.hooks import writes as hooks
 from capabilities.models import (
     Agent,
@@ -39,7 +40,10 @@ from capabilities.models import (
     Role,
     RoleMode,
     Tool,
+    ToolKind,
     Toolkit,
+    ToolVersion,
+    VersionStatus,
 )
 from capabilities.policies import writes as policies
 from capabilities.prices import writes as prices
@@ -66,6 +70,7 @@ ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
+    "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
@@ -177,6 +182,23 @@ class Dice:
 
     def definition(self, name: str) -> catalogue.Definition:
         return catalogue.Definition(name, self.name(), {"type": "object", "properties": {}})
+
+    def outside_tool(self) -> Tool:
+        """One of kind HTTP that is kept back."""
+        name = self.name()
+        catalogue.create_tool(
+            self.row(Category), self.definition(name), actor=None, origin=catalogue.Origin(ToolKind.HTTP)
+        )
+        Tool.objects.filter(name=name).update(quarantine="it changed")
+        return Tool.objects.get(name=name)
+
+    def version(self) -> ToolVersion:
+        """One that waits, of a tool that is there."""
+        tool = self.row(Tool)
+        (version,) = catalogue.write_versions(
+            [(tool, self.definition(tool.name))], actor=None, status=VersionStatus.PENDING
+        )
+        return version
 
     def category_content(self) -> categories.CategoryContent:
         return categories.CategoryContent(self.name(), is_core=self.yes())
@@ -331,6 +353,19 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
         [tool.name for tool in d.some_tools()], d.yes(), actor=a
+    ),
+    "capabilities.catalogue.versions.writes.decide_version": lambda d, a: versions.decide_version(
+        d.version(), approve=d.yes(), reason="why", actor=a
+    ),
+    "capabilities.catalogue.versions.writes.withdraw_version": lambda d, a: versions.withdraw_version(
+        d.version(), actor=a
+    ),
+    "capabilities.catalogue.versions.writes.roll_back": lambda d, a: versions.roll_back(
+        d.row(Tool), d.one([1, 2]), actor=a
+    ),
+    "capabilities.catalogue.versions.writes.retire": lambda d, a: versions.retire(d.outside_tool(), actor=a),
+    "capabilities.catalogue.versions.writes.keep_old": lambda d, a: versions.keep_old(
+        d.outside_tool(), is_still_offered=d.yes(), actor=a
     ),
     "capabilities.catalogue.categories.writes.create_category": lambda d, a: categories.create_category(
         d.name(), d.category_content(), actor=a

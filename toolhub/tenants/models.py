@@ -98,7 +98,7 @@ class Right(models.TextChoices):
 #: Operators hold every right but these.
 ADMIN_ONLY_RIGHTS = frozenset({Right.MEMBERS, Right.APPROVE_CODE})
 #: Rights that can be given for one category alone.
-CATEGORY_RIGHTS = frozenset({Right.CATALOGUE, Right.ROLES, Right.APPROVALS, Right.LOAD_CATEGORIES})
+CATEGORY_RIGHTS = frozenset({Right.CATALOGUE, Right.ROLES, Right.APPROVALS, Right.APPROVE_CODE, Right.LOAD_CATEGORIES})
 #: As the category of a right: every one.
 EVERY_CATEGORY = ""
 
