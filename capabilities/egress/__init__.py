@@ -15,6 +15,7 @@ from capabilities.egress.async_client import ExchangeLimits, guarded_async_clien
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
 from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, no_deadline, resolve_checked
+from capabilities.egress.placing import fits, origin_of, place
 
 __all__ = [
     "DENIED_V4",
@@ -30,9 +31,12 @@ __all__ = [
     "allowed_host",
     "check_url",
     "fetch",
+    "fits",
     "guarded_async_client",
     "guarded_client",
     "is_public",
     "no_deadline",
+    "origin_of",
+    "place",
     "resolve_checked",
 ]
