@@ -128,7 +128,8 @@ def after_refusal(
     is. Raises LinkNeeded where the member has to sign in again, for a secret that is not valid any more or for more
     permissions, and ToolError where an administrator has to.
     """
-    secret = StoredSecret.objects.select_related("credential__organisation").filter(pk=credential.secret_id).first()
+    secrets = StoredSecret.objects.select_related("credential__organisation")
+    secret = None if credential.secret_id is None else secrets.filter(pk=credential.secret_id).first()
     if secret is None or secret.membership_id not in (None, membership_id):
         return None
     error = challenge_value(challenge, "error")
