@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from capabilities.catalogue.tools.writes import Definition, create_tool
+from capabilities.catalogue.tools.writes import Definition, Origin, create_tool
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, READ_RESULT
 from capabilities.contract.wire import sha256_hex
@@ -59,6 +59,7 @@ def make_category(organisation: Organisation, name: str = "utility", **fields: A
 def make_tool(organisation: Organisation, name: str = "calculator", **fields: Any) -> Tool:
     """A tool named like a built-in one runs that; any other name is only good for selections."""
     category = fields.pop("category", None) or make_category(organisation)
+    origin = fields.pop("origin", Origin())
     known = registry.tools.get(name)
     content = {
         "description": known.description if known else f"Does {name}.",
@@ -69,7 +70,7 @@ def make_tool(organisation: Organisation, name: str = "calculator", **fields: An
         "in_untrusted": known.in_untrusted if known else "allow",
     } | fields
     with organisation_scope(organisation):
-        return create_tool(category, Definition(name=name, **content), actor=None)
+        return create_tool(category, Definition(name=name, **content), actor=None, origin=origin)
 
 
 def hold_credential(organisation: Organisation, service: str) -> None:

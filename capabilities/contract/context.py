@@ -69,7 +69,8 @@ class TaskStarted(CallWaits):
 class Resumed:
     """What a call that waited goes on with: its own `state`, and what the member did.
 
-    `action` is accept, decline or cancel; `poll` for a task that is asked again. `content` is what the form says.
+    `action` is accept, decline or cancel; `poll` for a task that is asked again, which changes nothing there, and
+    `cancel` for one of a turn that was stopped. `content` is what the form says.
     """
 
     state: str

@@ -15,9 +15,15 @@ class Runner(Protocol):
     """Runs one call of a tool.
 
     `spec` is the tool with its envelope in force, `version` the row of the same version, of which columns that the spec
-    does not have are read when they are asked for, `credential` what the organisation set up for the tool's service.
-    Returns what the tool returned, or raises ToolError with a sentence for the model. It checks no rights and no
-    arguments: the caller has done so a moment ago. It need not mask secrets, nor stop in time: the caller does.
+    does not have are read when they are asked for, `credential` what signs the call.
+
+    Returns text, or what JSON can say, or a ToolResult. Raises ToolError with a sentence for the model; and one of
+    CallWaits where the call cannot end now: the same call is made again then, with `context.resumed`. To ask again for
+    a task (`resumed.action` is "poll") may change nothing at the far side: it is also done after a crash. With
+    "cancel" on a task, what is returned or raised is read by nobody.
+
+    It checks no rights and no arguments: the caller has done so a moment ago. It need not mask secrets, nor stop in
+    time: the caller does.
     """
 
     def __call__(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from capabilities.common.visible import in_reading_order
 from capabilities.contract.context import Credential, ToolContext, ToolError
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import ToolVersion
@@ -26,15 +25,3 @@ def run(
     if tool is None:
         raise ToolError(f"{spec.name} is not part of this version of the service; use another tool.")
     return tool.call(replace(context, service=credential.values), arguments)
-
-
-def display(name: str, arguments: Mapping[str, Any]) -> str:
-    """The call in one line for people; the bare name where arguments and defaults do not fill the line."""
-    tool = registry.tools.get(name)
-    if tool is None:
-        return name
-    try:
-        line = tool.human_format.format_map({**tool.defaults, **arguments})
-    except (KeyError, IndexError, ValueError, AttributeError, TypeError):
-        return name
-    return " ".join(in_reading_order(line).split())[:300]

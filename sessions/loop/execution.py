@@ -25,10 +25,11 @@ from django.utils import timezone
 from capabilities.common.confined import ConfinedError
 from capabilities.common.confined import run as run_confined
 from capabilities.common.text import storable, storable_value
-from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.result_cap import cut, result_cap
+from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import TOOL_NAME
@@ -60,6 +61,8 @@ LOOK_EVERY = 0.2
 MOST_PROGRESS = 5
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
+#: What stands in place of a secret.
+MASK = "••••"
 #: Characters of a note in a result, beside its words.
 ROOM_OF_CONTEXT = 20
 STILL_RUNNING = (
@@ -84,6 +87,11 @@ class Outcome:
     #: What hooks did at the call, as its step keeps it, and what the model reads of them beside the result.
     hooks: tuple[Mapping[str, Any], ...] = ()
     context: tuple[str, ...] = ()
+    #: What came with the text: files, and the same as data.
+    files: tuple[ResultFile, ...] = ()
+    structured: Mapping[str, Any] | None = None
+    #: The call cannot end now, and this is what it waits for; then there is no result yet.
+    waits: CallWaits | None = None
 
 
 def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: bool = False, **more: Any) -> Outcome:
@@ -177,6 +185,18 @@ def _sendable(arguments: str) -> str:
 
 def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str, Any] | Outcome:
     """The call's arguments, if they fit the tool's schema; else what to tell the model."""
+    arguments = parsed_arguments(spec, call)
+    if isinstance(arguments, Outcome):
+        return arguments
+    try:
+        found = _complaints(spec, arguments, organisation_id)
+    except ConfinedError as error:
+        return failure(f"The arguments could not be checked: {error}")
+    return _malformed("; ".join(found), call) if found else arguments
+
+
+def parsed_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+    """The call's arguments, if they are an object of at most the tool's length, whatever its schema says of them."""
     text = call.arguments.strip() or "{}"
     most = spec.envelope.max_input_chars
     if len(text) > most:
@@ -190,14 +210,8 @@ def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         return _malformed(f"The arguments are not valid JSON ({reason}). Send one JSON object.", call)
     if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        return _malformed("The arguments must be one JSON object.", call)
-    try:
-        found = _complaints(spec, arguments, organisation_id)
-    except ConfinedError as error:
-        return failure(f"The arguments could not be checked: {error}")
-    return _malformed("; ".join(found), call) if found else arguments
+        return {}
+    return arguments if isinstance(arguments, dict) else _malformed("The arguments must be one JSON object.", call)
 
 
 def has_own_schema(spec: ToolSpec) -> bool:
@@ -267,16 +281,17 @@ def run_bounded(
 ) -> Outcome:
     """Call the function in another thread as `run_tool` says; these secrets are masked in the outcome.
 
-    What the function returned, or raised with words of a far side in it, counts as text from outside.
+    What the function returned, or raised with words of a far side in it, counts as text from outside. Where it raised
+    one of CallWaits, the outcome says what the call waits for.
     """
-    returned: list[str | ToolError] = []
+    returned: list[ToolResult | ToolError | CallWaits] = []
 
     def run() -> None:
         is_tool_run.set(True)
         try:
-            returned.append(as_text(function()))
-        except ToolError as error:
-            returned.append(error)
+            returned.append(as_result(function()))
+        except (ToolError, CallWaits) as raised:
+            returned.append(raised)
         except BaseException as error:  # SystemExit and its like must not reach the worker either
             logger.exception("The tool %s failed", name)
             returned.append(ToolError(f"The tool failed ({type(error).__name__}).", nothing_came=True))
@@ -298,16 +313,44 @@ def run_bounded(
     result = returned[0]
     if isinstance(result, ToolError):
         return replace(failure(masked_in(str(result), secrets)), untrusted=not result.nothing_came)
-    text = masked_in(result, secrets)
-    return Outcome(StepStatus.DONE, text, text, untrusted=True)
+    if isinstance(result, CallWaits):
+        return replace(waiting_outcome(result, secrets), untrusted=True)
+    return _outcome_of(result, secrets)
+
+
+def _outcome_of(result: ToolResult, secrets: Sequence[str]) -> Outcome:
+    """What a tool returned, without these secrets, and with the files that may be kept."""
+    files, left_out = fitting(result.files)
+    text = masked_in("\n".join([result.text, *left_out]), secrets)
+    structured = None
+    if result.structured is not None:
+        structured = json.loads(masked_in(json.dumps(result.structured, ensure_ascii=False), secrets))
+    outcome = failure(text) if result.is_error else Outcome(StepStatus.DONE, text, text)
+    files = tuple(replace(each, content=masked_bytes(each.content, secrets)) for each in files)
+    return replace(outcome, untrusted=True, files=files, structured=structured)
+
+
+def waiting_outcome(waits: CallWaits, secrets: Sequence[str] = ()) -> Outcome:
+    """The outcome of a call that cannot end now, as it reads where nobody can wait for it."""
+    message = masked_in(storable(str(waits), MAX_ECHO), secrets)
+    more: dict[str, Any] = {"link": waits.url} if isinstance(waits, LinkNeeded) else {}
+    text = f"{message} Ask an agent for it in a chat: there it can go on."
+    return replace(failure(text, status=StepStatus.REFUSED, **more), waits=waits)
 
 
 def masked_in(text: str, secrets: Sequence[str]) -> str:
     """The text without these secrets, as they are and as JSON writes them: a far side may send one back."""
-    for secret in secrets:
+    for secret in filter(None, secrets):
         for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
-            text = text.replace(written, "••••")
+            text = text.replace(written, MASK)
     return text
+
+
+def masked_bytes(content: bytes, secrets: Sequence[str]) -> bytes:
+    """The same of a file."""
+    for secret in filter(None, secrets):
+        content = content.replace(secret.encode(), MASK.encode())
+    return content
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str = "") -> Outcome:
@@ -377,6 +420,17 @@ def credential_of(spec: ToolSpec) -> Credential:
         return Credential()
     values = service_values(service)
     return Credential(values, secrets_of(service, values))
+
+
+def as_result(value: Any) -> ToolResult:
+    """A tool's return value as a result: its text is whole, and not too long."""
+    if not isinstance(value, ToolResult):
+        return ToolResult(as_text(value))
+    try:
+        structured = json.loads(as_text(value.structured))
+    except ValueError:  # too long to be kept whole
+        structured = None
+    return replace(value, text=as_text(value.text), structured=structured if isinstance(structured, dict) else None)
 
 
 def as_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from uuid import uuid5
 
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds.builtin import display
+from capabilities.kinds.lines import display
 from sessions.loop import asking, delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.connections import release_connection
@@ -181,11 +181,13 @@ def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -
     arguments: dict[str, Any] | Outcome = {}
     if isinstance(ready, Prepared):
         arguments = ready.arguments
-    elif spec is not None and execution.has_own_schema(spec):  # only a tool of our own has more to show than its name
+    elif spec is not None and execution.has_own_schema(spec):
         arguments = execution.read_arguments(spec, call, turn.organisation_id)
+    elif spec is not None and spec.human_format:  # a schema from outside is not read for the sake of a line
+        arguments = execution.parsed_arguments(spec, call)
     fields: dict[str, Any] = {
         "tool_version_id": spec.version_id if spec else None,
-        "display": display(call.name, arguments if isinstance(arguments, dict) else {}),
+        "display": display(call.name, spec, arguments if isinstance(arguments, dict) else {}),
     }
     if wanted.through:
         fields |= {"tool_name": call.name[:200], "arguments": call.arguments, "called_through": wanted.through}

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.common.tokens import count_tokens
-from capabilities.kinds.builtin import display
+from capabilities.kinds.lines import display
 from capabilities.pipeline.routing import is_routed
 from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
@@ -289,7 +289,7 @@ def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _display_of(function: Mapping[str, str]) -> str:
     """Empty where there is only the tool's name to show."""
     arguments = json.loads(function["arguments"] or "{}")
-    line = display(function["name"], arguments if isinstance(arguments, dict) else {})
+    line = display(function["name"], None, arguments if isinstance(arguments, dict) else {})
     return "" if line == function["name"] else line
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.db import models
 from django.db.models import Q
 
@@ -67,3 +69,14 @@ class TrialRun(PublicModel):
     @property
     def is_good(self) -> bool:
         return self.status == TrialStatus.DONE
+
+    @property
+    def link(self) -> str:
+        """The page of ours that the run waits for, such as the one that connects an account; or empty."""
+        if self.status != TrialStatus.REFUSED:
+            return ""
+        try:
+            link = str(json.loads(self.result).get("link", ""))
+        except (ValueError, AttributeError):
+            return ""
+        return link if link.startswith("/") and not link.startswith(("//", "/\\")) else ""

@@ -12,7 +12,7 @@ from capabilities.contract.envelope import Envelope
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.spec import ToolSpec
 from capabilities.kinds import RUNNERS
-from capabilities.kinds.builtin import display
+from capabilities.kinds.lines import display
 from capabilities.pipeline.specs import version_of
 from capabilities.registry import BuiltinTool, CategorySpec, Registry, registry
 from capabilities.registry import tool as register
@@ -185,7 +185,7 @@ def test_two_categories_of_one_name_are_refused() -> None:
     ],
 )
 def test_tx27_a_call_is_told_in_one_line(arguments: dict[str, Any], line: str) -> None:
-    assert display("calculator", arguments) == line
+    assert display("calculator", None, arguments) == line
 
 
 NO_CREDENTIAL = Credential()
@@ -214,7 +214,7 @@ def test_a_builtin_tool_gets_what_the_organisation_set_up_for_its_service(monkey
 
 
 def test_tx27_a_tool_that_is_gone_is_told_by_its_name() -> None:
-    assert display("gone", {"a": 1}) == "gone"
+    assert display("gone", None, {"a": 1}) == "gone"
     with pytest.raises(ToolError, match="gone is not part of this version of the service"):
         run_by_kind("gone", {})
 
@@ -236,4 +236,4 @@ def test_every_tool_of_the_house_is_fit_for_the_catalogue(tool: BuiltinTool) -> 
 
 def test_the_line_of_a_call_reads_as_it_is_written() -> None:
     """It stands above the button that approves the call."""
-    assert display("ask_user", {"question": "\u202eWhich\u2066 one?"}) == "Asking: Which one?"
+    assert display("ask_user", None, {"question": "\u202eWhich\u2066 one?"}) == "Asking: Which one?"

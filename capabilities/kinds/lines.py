@@ -1,0 +1,54 @@
+"""A call in one line for people, for tools of every kind."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from capabilities.common.visible import in_reading_order
+from capabilities.contract.spec import BUILTIN, ToolSpec
+from capabilities.registry import registry
+
+#: Characters of a line, and of one argument in it.
+MAX_LINE = 300
+#: `{name}` stands for an argument, `{{` and `}}` for the braces themselves. Nothing else of Python's format language: a
+#: line of a tenant's tool may neither look into a value nor blow it up.
+_PLACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+def display(name: str, spec: ToolSpec | None, arguments: Mapping[str, Any]) -> str:
+    """The call in one line, as its tool wants it; the bare name where arguments and defaults do not fill the line, or
+    there is none. A tool of this service itself needs no spec."""
+    if spec is not None and spec.kind != BUILTIN:
+        if not spec.human_format:
+            return name
+        return _filled(spec.human_format, {**_defaults(spec), **arguments}) or name
+    tool = registry.tools.get(name)
+    return name if tool is None else _filled(tool.human_format, {**tool.defaults, **arguments}) or name
+
+
+def _filled(line: str, arguments: Mapping[str, Any]) -> str:
+    """The line with the arguments in their places; empty where one is missing."""
+
+    def put(place: re.Match[str]) -> str:
+        return place[0][0] if place[1] is None else _shown(arguments[place[1].strip()])
+
+    try:
+        filled = _PLACES.sub(put, line)
+    except KeyError:
+        return ""
+    return " ".join(in_reading_order(filled).split())[:MAX_LINE]
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text[:MAX_LINE]
+
+
+def _defaults(spec: ToolSpec) -> dict[str, Any]:
+    """What arguments are that were left out, as the schema says."""
+    properties = spec.definition["function"]["parameters"].get("properties", {})
+    found = properties.items() if isinstance(properties, dict) else ()
+    return {name: node["default"] for name, node in found if isinstance(node, dict) and "default" in node}
