@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from capabilities.contract.context import ToolError
+from capabilities.contract.http_tool import HEADER_NAME, HEADER_VALUE, REFUSED_HEADERS
 from capabilities.egress import Fetched
 
 #: Characters of a page or a body that are returned.
 TEXT_LIMIT = 50_000
-
-#: Headers that would speak for somebody, or change where and how a request goes.
-REFUSED_HEADERS = frozenset(
-    "authorization cookie host proxy-authorization connection content-length transfer-encoding upgrade te trailer"  # noqa: SIM905 -- one a line would fill a page
-    " keep-alive proxy-connection expect forwarded x-forwarded-for x-forwarded-host x-real-ip".split()
-)
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-HEADER_VALUE = re.compile(r"[\t\x20-\x7e]{0,2000}")
 
 
 def allowed_headers(headers: Mapping[str, str]) -> dict[str, str]:
