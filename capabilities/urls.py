@@ -18,6 +18,7 @@ from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
 from capabilities.prices import views as prices
 from capabilities.providers import views as providers
+from capabilities.push import views as push
 from capabilities.runtime_config import views as runtime_config
 from capabilities.services import views as services
 from capabilities.toolkits import views as toolkits
@@ -28,6 +29,8 @@ PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
+    path("notifications/", push.browser_list, name="browser_list"),
+    path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),

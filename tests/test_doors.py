@@ -100,7 +100,7 @@ ROOMS = {
         "registry",
         "records",
         "mcp_client",
-        "builtin kinds providers services credentials",
+        "builtin kinds providers push services credentials",
         "pipeline",
         "access",
         "catalogue",

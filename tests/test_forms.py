@@ -88,6 +88,7 @@ FORMS: dict[str, Form] = {
     "POST account_reauthenticate": Form({"password": PASSWORD}),
     "POST token_list": Form({"name": "Fresh"}, "Fresh"),
     "POST token_revoke": Form(),
+    "POST browser_remove": Form(shows="Nothing is shown in word any more"),
     # Doors
     "POST account_login": Form({"login": "alice@example.com", "password": PASSWORD}, "First steps"),
     "POST join": Form({"first_name": "Fresh", "password": "another-good-one"}, "Fresh"),
@@ -256,6 +257,7 @@ FORMS: dict[str, Form] = {
 
 #: Forms that a device fills in, or that stand in a longer walk, and the test that sends them.
 ELSEWHERE = {
+    "POST browser_list": "tests/capabilities/push/test_push_browser.py",
     "POST mfa_login_webauthn": "tests/tenants/test_factors.py",
     "POST mfa_add_webauthn": "tests/tenants/test_factors.py",
     # A link into the matrix whose open category has no cell: sent as it is, it says that nothing was changed (422).
@@ -275,6 +277,7 @@ NO_PAGES = {
     "api-schema",
     "api-docs",
     "calendar_feed",
+    "push_worker",
     "turn_stream",
 }
 

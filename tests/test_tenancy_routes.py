@@ -46,6 +46,7 @@ from capabilities.models import (
     Policy,
     PolicyProfile,
     Provider,
+    PushSubscription,
     Role,
     RoleMembership,
     RoleRule,
@@ -147,6 +148,7 @@ class OrganisationRows:
     #: One that an agent may load, and one that none does.
     toolkit: str = "no_such_toolkit"
     idle_toolkit: str = "no_idle_toolkit"
+    own_browser: UUID = field(default_factory=uuid4)
     #: A role of the mode `listed`.
     listed: str = "no-listed"
     schedule_id: UUID = NO_SCHEDULE
@@ -430,6 +432,12 @@ def record_routes() -> dict[str, Route]:
     return routes
 
 
+#: What a browser gives that is to show notifications: an address, a point of P-256, 16 bytes.
+BROWSER = {
+    "endpoint": "https://push.example/fresh",
+    "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+    "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+}
 OWN_TASK = {"own_record": "own_tasks"}
 MESSAGE = {"message": "hello"}
 OPEN = {"turn_id": "open_turn"}
@@ -446,6 +454,7 @@ ROUTES: dict[str, Route] = {
     "account_inactive": Route(is_public=True),
     "api-schema": Route(is_public=True),
     "api-docs": Route(is_public=True),
+    "push_worker": Route(is_public=True),
     "calendar_feed": Route((Ask(status=404),), args={"secret": "name"}, is_public=True),
     "home": Route((Ask(status=302),)),
     # REST: chats
@@ -722,6 +731,8 @@ ROUTES: dict[str, Route] = {
     "member_token_revoke": Route((Ask("POST", 302),), args=COLLEAGUE, right=Right.MEMBERS),
     "token_list": Route((Ask(), Ask("POST", body=lambda side: {"name": "New", "scopes": "read", "days": "7"}))),
     "token_revoke": Route((Ask("POST", 302),)),
+    "browser_list": Route((Ask(), Ask("POST", 302, body=lambda side: BROWSER))),
+    "browser_remove": Route((Ask("POST", 302),)),
     "audit_list": Route((Ask(), Ask(query=lambda side: {"q": "tool"})), right=Right.AUDIT),
     "audit_check": Route(right=Right.AUDIT),
     # Pages: one's own account
@@ -1054,7 +1065,7 @@ class Address:
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
         one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
-        one_s_own |= {"approval_id", "consent_id"}
+        one_s_own |= {"approval_id", "consent_id", "own_browser"}
         return bool(set(self.arguments) & one_s_own)
 
     def url(self, side: OrganisationRows, route: Route) -> str:
@@ -1184,6 +1195,9 @@ def fill(member: Membership, word: str) -> OrganisationRows:
     colleague = make_member(organisation, f"{word}-colleague")
     with organisation_scope(organisation):
         own_token, _ = issue_token(member, word, actor=member)
+        own_browser = PushSubscription.objects.create(
+            organisation=organisation, membership=member, endpoint_sha256=word, host=word, label=word
+        )
         token, _ = issue_token(colleague, word, actor=colleague)
         invitation, _ = invite(f"{word}-invited@example.com", Access.MEMBER, actor=member)
         own = {"organisation": organisation}
@@ -1332,6 +1346,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         colleague=colleague.public_id,
         token_id=token.public_id,
         own_token=own_token.public_id,
+        own_browser=own_browser.public_id,
         trial_id=trial.public_id,
         pk=1,
         invitation_id=invitation.public_id,
@@ -1820,7 +1835,7 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: TwoOrganisation
 # -- The other levels of access ---------------------------------------------------------------------------------------
 
 #: What a viewer may do beyond reading: these are the viewer's own, not the organisation's.
-VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke"})
+VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke", "browser_list", "browser_remove"})
 
 #: What runs something, and is shown to those who may: not to a viewer.
 FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create"})

@@ -6,6 +6,7 @@ from allauth.account import views as account
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from capabilities.push.views import worker_script
 from capabilities.records.feeds import calendar_feed
 from toolhub.health import healthz, readyz
 from toolhub.tenants.members.account_views import account as own_account
@@ -48,6 +49,7 @@ urlpatterns = [
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
     path("o/<slug:org>/", include("toolhub.tenants.urls")),
+    path("push-worker.js", worker_script, name="push_worker"),
     path("calendar/<str:secret>.ics", calendar_feed, name="calendar_feed"),
     path("o/<slug:org>/", include("capabilities.urls")),
     path("o/<slug:org>/", include("capabilities.records.urls")),

@@ -1,4 +1,4 @@
-"""Telling people something: mail, Nextcloud Talk, and later web push."""
+"""Telling people something: mail, Nextcloud Talk, and notifications in browsers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from pydantic import Field
 from capabilities.builtin._lib import smtp as _smtp
 from capabilities.builtin._lib.remote import Remote, a_dict, basic, dicts, filled, names, remote, short
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.push.sending import send_to
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
+from toolhub.tenants.models import Organisation
 
 CATEGORY = CategorySpec(
     name="notifications",
@@ -60,10 +62,18 @@ NEXTCLOUD = ServiceSpec(
 )
 WEB_PUSH = ServiceSpec(
     name="web_push",
-    title="Web push (a later version)",
-    description="Notifications in the browser come with a later version.",
-    fields=(),
-    is_available=False,
+    title="Web push",
+    description="Notifications in the browsers of members, who turn them on under Notifications in their own menu.",
+    fields=(
+        ServiceField(
+            "contact",
+            "Contact address",
+            help="A mail address of yours. Each notification names it to the browser makers' push services, who write"
+            " there when something is wrong.",
+            binds_secrets=False,
+        ),
+    ),
+    test=lambda context: _notify(context, "It works", "toolhub can notify you in this browser."),
 )
 SERVICES = (SMTP, NEXTCLOUD, WEB_PUSH)
 
@@ -144,7 +154,28 @@ def web_push(
     body: Annotated[str, Field(max_length=1_000)],
 ) -> dict[str, Any]:
     """Show the user a notification in the browser."""
-    raise ToolError("Notifications in the browser come with a later version of the service.")
+    return _notify(context, title, body)
+
+
+def _notify(context: ToolContext, title: str, body: str) -> dict[str, Any]:
+    contact = _address(context.service["contact"])
+    slug = Organisation.objects.values_list("slug", flat=True).get(pk=context.organisation_id)
+    page = f"/o/{slug}/sessions/{context.session_id}/" if context.session_id else f"/o/{slug}/"
+    message = {"title": title, "body": body, "url": page}
+    try:
+        sent = send_to(
+            context.membership_id, context.organisation_id, message, contact=contact, seconds=context.timeout * 0.9
+        )
+    except ValueError as error:
+        raise ToolError(str(error), nothing_came=True) from error
+    if sent.delivered:
+        return {"browsers": sent.delivered} | ({"failed": list(sent.reasons)} if sent.reasons else {})
+    if sent.reasons:
+        raise ToolError(f"Not shown: {' '.join(sent.reasons)}")
+    raise ToolError(
+        "Not shown: no browser of the user shows notifications. They turn them on under Notifications in their menu.",
+        nothing_came=True,
+    )
 
 
 def _address(text: str) -> str:

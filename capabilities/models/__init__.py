@@ -53,6 +53,7 @@ from capabilities.models.permissions import (
 )
 from capabilities.models.policies import Policy, PolicyProfile
 from capabilities.models.prices import ModelPrice
+from capabilities.models.push import PushKey, PushSubscription
 from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
 from capabilities.models.servers import McpServer, Transport
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
@@ -109,6 +110,8 @@ __all__ = [
     "Policy",
     "PolicyProfile",
     "Provider",
+    "PushKey",
+    "PushSubscription",
     "Recipe",
     "Relation",
     "RequestStatus",

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from capabilities.contract.context import ToolContext
+from capabilities.push.writes import add_browser
 from capabilities.registry import registry
 from tests.capabilities.builtin.fakes.nextcloud import Nextcloud
+from tests.capabilities.builtin.fakes.push import PushService
 from tests.capabilities.builtin.fakes.smtp import MailServer, make_certificate
 from tests.capabilities.builtin.remote import call_with, check_credential_stays, check_failures, refused
+from toolhub.tenants.models import Membership, Organisation
 
 MAIL: dict[str, Any] = {"to": ["bob@example.org"], "subject": "Grüße", "body": "Hello,\n.dot\nBob"}
 
@@ -253,11 +256,59 @@ def test_failures_are_sentences(context: ToolContext, cloud: Nextcloud, name: st
 # -- Web push --------------------------------------------------------------------------------------------------------
 
 
-def test_web_push_is_there_and_not_yet_to_be_had(context: ToolContext) -> None:
-    spec = registry.services["web_push"]
+def as_member(context: ToolContext, member: Membership) -> ToolContext:
+    return replace(context, organisation_id=member.organisation_id, membership_id=member.pk)
 
-    assert (spec.is_available, spec.works_unset, spec.title) == (False, False, "Web push (a later version)")
-    assert refused(context, "web_push", {}, {"title": "x", "body": "y"}).endswith("later version of the service.")
+
+PUSH = {"contact": "ops@acme.example"}
+NOTE = {"title": "Build done", "body": "All 12 tests are green."}
+
+
+def test_cx_23_web_push_shows_the_note_in_each_browser_of_the_member(
+    context: ToolContext, alice: Membership, in_acme: Organisation
+) -> None:
+    with PushService() as service:
+        phone, laptop = service.browser("phone"), service.browser("laptop")
+        for each in (phone, laptop):
+            add_browser(alice, each.subscription)
+
+        sent = call_with(as_member(context, alice), "web_push", PUSH, NOTE)
+
+    assert sent == {"browsers": 2}
+    assert [service.read(each) for each in (phone, laptop)] == [NOTE | {"url": "/o/acme/"}] * 2
+
+
+def test_cx_23_web_push_says_how_browsers_are_had(
+    context: ToolContext, alice: Membership, in_acme: Organisation
+) -> None:
+    sentence = refused(as_member(context, alice), "web_push", PUSH, NOTE)
+
+    assert sentence == (
+        "Not shown: no browser of the user shows notifications. They turn them on under Notifications in their menu."
+    )
+
+
+def test_cx_23_web_push_never_goes_to_another_member(
+    context: ToolContext, alice: Membership, bob: Membership, in_acme: Organisation
+) -> None:
+    with PushService() as service:
+        add_browser(bob, service.browser("bobs").subscription)
+
+        refused(as_member(context, alice), "web_push", PUSH, NOTE)
+
+        assert service.asked == []
+
+
+def test_cx_23_web_push_names_what_a_push_service_said(
+    context: ToolContext, alice: Membership, in_acme: Organisation
+) -> None:
+    with PushService() as service:
+        service.status = 413
+        add_browser(alice, service.browser("phone").subscription)
+
+        sentence = refused(as_member(context, alice), "web_push", PUSH, NOTE)
+
+    assert sentence == "Not shown: 127.0.0.1 answered with status 413."
 
 
 def test_what_is_sent_is_never_repeated() -> None:

@@ -26,6 +26,7 @@ WRONG = {
     "aws": {"endpoint_url": CLOSED},
     "home_assistant": {"token": "wrong"},
     "smtp": {"port": "9"},
+    "web_push": {"contact": "nobody"},
     "nextcloud": {"password": "wrong"},
     "open_meteo": {"base_url": CLOSED, "geocoding_url": CLOSED},
 }

@@ -19,6 +19,7 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.models import Agent, AgentTool, LoadingMode, Message, Tool
+from capabilities.push.writes import add_browser
 from capabilities.registry import registry
 from capabilities.services.writes import save_service
 from sessions.approvals.queries import waiting_in_session
@@ -29,6 +30,7 @@ from tests.capabilities.builtin.fakes.home_assistant import HomeAssistant
 from tests.capabilities.builtin.fakes.http import Asked, FakeService, Reply
 from tests.capabilities.builtin.fakes.nextcloud import Nextcloud
 from tests.capabilities.builtin.fakes.open_meteo import OpenMeteo
+from tests.capabilities.builtin.fakes.push import PushService
 from tests.capabilities.builtin.fakes.research import ArXiv, DuckDuckGo, Wikipedia
 from tests.capabilities.builtin.fakes.searxng import SearXNG
 from tests.capabilities.builtin.fakes.smtp import MailServer
@@ -83,6 +85,9 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Sur
         hub, engine, cloud, home = enter(GitHub()), enter(Docker()), enter(Lambda()), enter(HomeAssistant())
         talk, meteo, engine_of_search = enter(Nextcloud()), enter(OpenMeteo()), enter(SearXNG())
         papers, encyclopedia, duck, mail = enter(ArXiv()), enter(Wikipedia()), enter(DuckDuckGo()), enter(MailServer())
+        push = enter(PushService())
+        with organisation_scope(alice.organisation):
+            add_browser(alice, push.browser("phone").subscription)
         yield Surroundings(
             enter(Page()),
             mail,
@@ -105,6 +110,7 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Sur
                 "arxiv": {"base_url": papers.url},
                 "wikipedia": {"base_url": encyclopedia.url},
                 "duckduckgo": {"base_url": duck.url},
+                "web_push": {"contact": "ops@acme.example"},
             },
         )
 
@@ -309,6 +315,7 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
                 {"to": ["bob@example.org"], "subject": "Hi", "body": "Hello"},
                 '"sent_to": ["bob@example.org"]',
             ),
+            ("web_push", {"title": "Done", "body": "All green"}, '"browsers": 1'),
             ("nc_talk_send", {"conversation": "Team", "message": "Hello"}, '"sent_to": "Team"'),
             ("nc_talk_history", {"conversation": "Team"}, '"text": "Hello"'),
         ],
