@@ -181,7 +181,9 @@ class Dice:
         return self.one([None, timezone.now() + timedelta(minutes=1), timezone.now() + timedelta(days=9)])
 
     def definition(self, name: str) -> catalogue.Definition:
-        return catalogue.Definition(name, self.name(), {"type": "object", "properties": {}})
+        """What a tool of kind HTTP can run."""
+        request = {"method": "GET", "url": "https://api.example.org/"}
+        return catalogue.Definition(name, self.name(), {"type": "object", "properties": {}}, implementation=request)
 
     def outside_tool(self) -> Tool:
         """One of kind HTTP that is kept back."""

@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal
 from django.conf import settings
 from pydantic import Field
 
-from capabilities.builtin._lib.http import TEXT_LIMIT, allowed_headers, cut_text, is_text, media_type
+from capabilities.builtin._lib.http import allowed_headers, cut_text, is_text, media_type, readable
 from capabilities.builtin._lib.page_cache import keep_page, kept_page
 from capabilities.builtin._lib.remote import dicts, filled, remote, short
-from capabilities.common import confined
-from capabilities.common.confined_jobs.page import HTML_LIMIT
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.egress import MAX_REDIRECTS, EgressError, Fetched, fetch
@@ -52,9 +50,6 @@ SEARXNG = ServiceSpec(
     test=lambda context: web_search(context, "weather", 1),
 )
 SERVICES = (SEARXNG,)
-
-#: Seconds that taking a page apart may last: what was read by then is the answer. Its child process has more.
-PARSE_SECONDS = confined.SECONDS - 1.5
 
 SHOWN_HEADERS = ("content-length", "date", "etag", "last-modified", "link", "location", "retry-after")
 
@@ -130,7 +125,7 @@ def _read_page(context: ToolContext, url: str, knobs: Envelope) -> tuple[dict[st
         raise ToolError(f"{page.url} answered with status {page.status}.")
     kind = media_type(page)
     if kind in {"text/html", "application/xhtml+xml", ""}:
-        title, text, whole = _readable(context, page.text, until, main=knobs.readability)
+        title, text, whole = readable(context, page.text, main=knobs.readability, until=until)
     elif is_text(kind):
         title, text, whole = "", page.text, True
     else:
@@ -163,21 +158,6 @@ def http_fetch(
     if not is_text(media_type(answer)) and b"\0" in answer.body:
         return result | {"body": "", "note": f"A binary body of {len(answer.body)} bytes is not shown."}
     return result | cut_text("body", answer.text, whole=not answer.truncated)
-
-
-def _readable(context: ToolContext, html: str, until: float, *, main: bool) -> tuple[str, str, bool]:
-    """Title and text of a page, and whether they are all of it."""
-    try:
-        found = confined.run(
-            "page",
-            {"html": html[: HTML_LIMIT + 1], "most": TEXT_LIMIT, "seconds": PARSE_SECONDS, "main": main},
-            context.organisation_id,
-            wait=until - time.monotonic(),
-            stopped=context.stopped,
-        )
-    except confined.TooComplex as error:
-        raise ToolError("The page is too complex to read.") from error
-    return found["title"], found["text"], found["whole"]
 
 
 def _fetched(context: ToolContext, method: str, url: str, headers: Mapping[str, str], max_redirects: int) -> Fetched:

@@ -14,10 +14,12 @@ from types import MappingProxyType
 import httpcore2
 import httpx2
 
+from capabilities.contract.context import Credential
 from capabilities.egress.addresses import check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
+from capabilities.egress.placing import place
 
 #: Redirects that are followed where nobody says otherwise, and at most.
 MAX_REDIRECTS = 3
@@ -27,6 +29,8 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "range", "user-agent"})
 # These say where a message goes or how long it is, which is ours to say.
 OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer"})
+#: Nothing that signs a request.
+UNSIGNED = Credential()
 # Not charsets but transformations of Python's, some of them quadratic or raising whatever `errors` says.
 ODD_CODECS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
 
@@ -60,11 +64,13 @@ def fetch(
     timeout: float,
     max_bytes: int = 2_000_000,
     max_redirects: int = MAX_REDIRECTS,
+    credential: Credential = UNSIGNED,
 ) -> Fetched:
     """Ask the network. `timeout` is seconds for all of it: look-ups, redirects and the last byte of the body.
 
     Follows redirects itself, each checked like the first address; with `max_redirects` 0 one is refused. The body is
-    cut at `max_bytes`, counted both as sent and as decompressed. Raises EgressRefused and EgressFailed.
+    cut at `max_bytes`, counted both as sent and as decompressed. The `credential` is added last, at each address anew:
+    only those of its origins get it, and the answer's `url` never holds it. Raises EgressRefused and EgressFailed.
     """
     clock = deadline_clock(timeout)
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
@@ -72,7 +78,7 @@ def fetch(
     host = request.url.host
     with _redirects() as redirects, GuardedTransport(Guard(), clock) as transport, _told_plainly(host, timeout):
         for _ in range(limit + 1):
-            response = transport.handle_request(request)
+            response = transport.handle_request(_signed(request, credential))
             try:
                 if response.status_code not in REDIRECTS or "location" not in response.headers:
                     body, truncated = _read_body(response, max_bytes)
@@ -141,6 +147,15 @@ def _request_headers(headers: Mapping[str, str]) -> httpx2.Headers:
     defaults.update(asked)
     defaults["accept-encoding"] = ACCEPTED
     return defaults
+
+
+def _signed(request: httpx2.Request, credential: Credential) -> httpx2.Request:
+    """The request with the credential in it, where its address has one of the credential's origins."""
+    if not (credential.headers or credential.query):
+        return request
+    asked = {name: value for name, value in request.headers.items() if name not in OWN_HEADERS}
+    url, headers = place(credential, str(request.url), asked)
+    return httpx2.Request(request.method, url, headers=_request_headers(headers), content=request.content or None)
 
 
 def _redirected(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request:

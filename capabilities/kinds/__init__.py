@@ -1,4 +1,4 @@
-"""How a tool of each kind runs: one module a kind, each with a `run` that is a `Runner`."""
+"""How a tool of each kind runs: one module a kind, each with a `run` that is a `Runner`, and what it can run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from capabilities.contract.context import Credential, ToolContext
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds import builtin
+from capabilities.kinds import builtin, http
+from capabilities.kinds.checks import Check
 from capabilities.models import ToolKind, ToolVersion
 
 
@@ -37,4 +38,6 @@ class Runner(Protocol):
     ) -> Any: ...
 
 
-RUNNERS: dict[str, Runner] = {ToolKind.BUILTIN: builtin.run}
+RUNNERS: dict[str, Runner] = {ToolKind.BUILTIN: builtin.run, ToolKind.HTTP: http.run}
+#: Asked before a version is written.
+CHECKS: dict[str, Check] = {ToolKind.HTTP: http.check_implementation}

@@ -18,6 +18,7 @@ from capabilities.common.tokens import count_each
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
+from capabilities.kinds import CHECKS
 from capabilities.models import (
     Agent,
     Category,
@@ -336,8 +337,10 @@ def write_versions(
     agent: Agent | None = None,
 ) -> list[ToolVersion]:
     """The next version of each tool, in the caller's transaction and without an audit row. An approved one is the
-    tool's current one from now on, and the one before is retired."""
+    tool's current one from now on, and the one before is retired. Raises ToolRefused for what its kind cannot run."""
     pairs = list(pairs)
+    for tool, content in pairs:
+        check_of_kind(tool.kind, content)
     numbers = _last_numbers([tool for tool, _ in pairs])
     wires = [tool_wire(content.name, content.description, content.parameters) for _, content in pairs]
     versions = []
@@ -368,6 +371,15 @@ def write_versions(
             make_current(tool, version)
         versions.append(version)
     return versions
+
+
+def check_of_kind(kind: str, content: Definition) -> None:
+    """Raise ToolRefused unless a tool of this kind can run the content."""
+    try:
+        if kind in CHECKS:
+            CHECKS[kind](content)
+    except ChangeRefused as error:
+        raise ToolRefused(error.field, str(error), code=error.code) from error
 
 
 def make_current(tool: Tool, version: ToolVersion) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from capabilities.builtin import web
+from capabilities.builtin._lib import http
 from capabilities.common import confined
 from capabilities.common.confined_jobs.page import readable
 from capabilities.contract.context import ToolError
@@ -116,7 +116,7 @@ def test_a_page_that_holds_its_parser_is_left_in_time_and_the_next_one_is_read(
 def test_of_a_page_made_to_be_slow_the_read_part_is_the_answer(
     call: Call, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "PARSE_SECONDS", 0.0)
+    monkeypatch.setattr(http, "PARSE_SECONDS", 0.0)
 
     answer = call("web_read", url=f"{site}/hostile")
 
