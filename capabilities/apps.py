@@ -11,6 +11,9 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
+        from capabilities.importers import definitions  # noqa: PLC0415 -- app ready
+        from capabilities.importers.readers import register_reader  # noqa: PLC0415 -- app ready
+        from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
@@ -23,3 +26,4 @@ class CapabilitiesConfig(AppConfig):
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)
         register_categories(category_names)
+        register_reader(ImportSource.DEFINITIONS, definitions.read)

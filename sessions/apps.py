@@ -8,16 +8,19 @@ class SessionsConfig(AppConfig):
     label = "toolhub_sessions"
 
     def ready(self) -> None:
+        from capabilities.importers.readers import ring_for_import  # noqa: PLC0415 -- app ready
         from capabilities.records.kinds import add_kind  # noqa: PLC0415 -- app ready
         from sessions.approvals.queries import waiting_told  # noqa: PLC0415 -- app ready
         from sessions.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from sessions.previews import provide_previews  # noqa: PLC0415 -- app ready
         from sessions.schedules.reminder_kind import REMINDERS  # noqa: PLC0415 -- app ready
+        from sessions.turns import bell  # noqa: PLC0415 -- app ready
         from toolhub.celery import app  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         app.set_current()  # every process rings with the same application
         add_kind(REMINDERS)
         add_targets()
+        ring_for_import.provide(bell.ring_for_import)
         provide_previews()
         register_waiting("approval_list", waiting_told)

@@ -22,6 +22,7 @@ from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.versions import writes as versions
 from capabilities.hooks import writes as hooks
+from capabilities.importers import writes as imports
 from capabilities.models import (
     Agent,
     ApprovalRule,
@@ -32,6 +33,9 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     Hook,
+    ImportedTool,
+    ImportSource,
+    ImportStatus,
     LanguageModel,
     ModelPrice,
     PolicyProfile,
@@ -40,6 +44,7 @@ from capabilities.models import (
     Role,
     RoleMode,
     Tool,
+    ToolImport,
     ToolKind,
     Toolkit,
     ToolVersion,
@@ -107,6 +112,7 @@ NOT_IN_TABLE = {
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
+    "capabilities.importers.writes.start_import": "it asks for a reading, which puts nothing into the catalogue",
     "sessions.budgets.writes.switch_budget": "calls update_budget",
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
@@ -201,6 +207,35 @@ class Dice:
             [(tool, self.definition(tool.name))], actor=None, status=VersionStatus.PENDING
         )
         return version
+
+    def tool_import(self) -> ToolImport:
+        """One that was read: two definitions wait for a decision."""
+        own = {"organisation_id": self.actor.organisation_id}
+        base = "https://api.example.org"
+        found = ToolImport.objects.create(
+            **own,
+            source=ImportSource.OPENAPI,
+            title=self.name(),
+            status=ImportStatus.REVIEW,
+            base_url=base,
+            deadline_at=timezone.now(),
+        )
+        request = {"method": "GET", "url": "/a", "arguments": {}}
+        ImportedTool.objects.bulk_create(
+            ImportedTool(
+                **own,
+                tool_import=found,
+                position=position,
+                original_name=str(position),
+                name=self.name(),
+                description="d",
+                parameters={"type": "object", "properties": {}},
+                implementation=request,
+                effect="read",
+            )
+            for position in range(2)
+        )
+        return found
 
     def category_content(self) -> categories.CategoryContent:
         return categories.CategoryContent(self.name(), is_core=self.yes())
@@ -381,6 +416,22 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
         d.row(Tool), d.row(Category).name, actor=a
     ),
+    "capabilities.importers.writes.start_import": lambda d, a: imports.start_import(
+        ImportSource.OPENAPI, actor=a, document="{}"
+    ),
+    "capabilities.importers.writes.accept_imported": lambda d, a: imports.accept_imported(
+        imports.import_rows(d.tool_import()), d.row(Category), actor=a
+    ),
+    "capabilities.importers.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
+        imports.import_rows(d.tool_import()), actor=a
+    ),
+    "capabilities.importers.writes.change_imported": lambda d, a: imports.change_imported(
+        d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
+    ),
+    "capabilities.importers.writes.set_base_url": lambda d, a: imports.set_base_url(
+        d.tool_import(), "https://other.example.org", actor=a
+    ),
+    "capabilities.importers.writes.close_import": lambda d, a: imports.close_import(d.tool_import(), actor=a),
     "capabilities.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(
         d.rule_content(), actor=a
     ),

@@ -35,7 +35,9 @@ from capabilities.contract.context import ToolContext, ToolError
 
 logger = logging.getLogger(__name__)
 
-Job = Literal["atom", "differences", "outline", "page", "pattern", "schema", "sqlite", "syntax"]
+Job = Literal[
+    "atom", "definitions", "differences", "openapi", "outline", "page", "pattern", "schema", "sqlite", "syntax"
+]
 
 #: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.
 MEMORY = 512_000_000
@@ -80,20 +82,22 @@ def run(
     seconds: float = SECONDS,
     wait: float = 2 * SECONDS,
     stopped: threading.Event | None = None,
+    most: int = ANSWER_BYTES,
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
-    `seconds` is what the child may take, `wait` what all may take, a wait for a free child included.
+    `seconds` is what the child may take, `wait` what all may take, a wait for a free child included. `most` is in bytes
+    of its answer.
     """
     deadline = time.monotonic() + wait
     stopped = stopped or threading.Event()
     places = _places_of_queries if job == "sqlite" else _places
     with places.taken(organisation_id, deadline, stopped):
         until = min(deadline, time.monotonic() + seconds)
-        return _answer(job, arguments, until, stopped)
+        return _answer(job, arguments, until, stopped, most)
 
 
-def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threading.Event) -> Any:
+def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threading.Event, most: int) -> Any:
     cpu = max(1, round(until - time.monotonic() + 0.5))
     command = [sys.executable, "-I", "-S", str(CHILD), job, str(MEMORY), str(cpu), *FOLDERS]
     # A file and not a pipe: a child that does not read cannot hold the writer.
@@ -101,10 +105,10 @@ def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threa
         file.write(json.dumps(arguments).encode())
         file.seek(0)
         try:
-            data, code = output_of(command, ANSWER_BYTES, until, stopped, stdin=file)
+            data, code = output_of(command, most, until, stopped, stdin=file)
         except TimeoutError:
             raise TookTooLong(str(TookTooLong.__doc__)) from None
-    if code == 0 and len(data) <= ANSWER_BYTES:
+    if code == 0 and len(data) <= most:
         with suppress(ValueError, RecursionError):
             answer = json.loads(data)
             if isinstance(answer, dict) and "result" in answer:

@@ -9,31 +9,11 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Characters that show nothing, or change how others are shown, though their category does not say so: fillers, the
-#: blank of braille, variation selectors, a joiner of graphemes, and vowels without a form.
-_UNSEEN = frozenset(
-    chr(code)
-    for first, last in (
-        (0x034F, 0x034F),
-        (0x115F, 0x1160),
-        (0x17B4, 0x17B5),
-        (0x180B, 0x180F),
-        (0x2800, 0x2800),
-        (0x3164, 0x3164),
-        (0xFE00, 0xFE0F),
-        (0xFFA0, 0xFFA0),
-        (0x1D159, 0x1D159),
-        (0xE0000, 0xE0FFF),
-    )
-    for code in range(first, last + 1)
-)
-#: Categories of which nothing is shown as it is: controls, formats (with those of direction), halves of characters,
-#: private and unassigned ones, and what separates lines and paragraphs.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-#: Characters that turn the order in which others are shown, and nothing else.
-_TURNING = dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
-#: What a page shows by itself.
-_PLAIN = frozenset(" \n\t")
+from capabilities.contract.warnings import TURNING, is_hidden
+
+#: Categories of what looks like a plain space or the end of a line, and is another character.
+_SPACES = frozenset({"Zs", "Zl", "Zp"})
+_TURNING = dict.fromkeys(map(ord, TURNING))
 
 
 @dataclass(frozen=True)
@@ -46,10 +26,7 @@ class Part:
 
 def is_unseen(character: str) -> bool:
     """Whether a reader cannot see that it is there, or sees others elsewhere because of it."""
-    if (character.isascii() and character.isprintable()) or character in _PLAIN:
-        return False
-    category = unicodedata.category(character)
-    return category in _HIDDEN or category == "Zs" or character in _UNSEEN
+    return is_hidden(character) or (character != " " and unicodedata.category(character) in _SPACES)
 
 
 def visible_parts(text: str) -> Iterator[Part]:

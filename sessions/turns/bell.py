@@ -17,10 +17,11 @@ from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
 
-#: The Celery tasks that run a turn, a tool by hand, and the test of a connection.
+#: The Celery tasks that run a turn, a tool by hand, the test of a connection, and the reading of an import.
 TASK = "sessions.run_turn"
 TRIAL_TASK = "sessions.run_trial"
 CONNECTION_TASK = "sessions.test_connection"
+IMPORT_TASK = "sessions.read_import"
 #: Seconds without trying, after a try that failed.
 PAUSE = 5.0
 
@@ -62,6 +63,11 @@ def ring_for_trial(public_id: UUID) -> bool:
 def ring_for_connection_test(public_id: UUID) -> bool:
     """The same for the test of a service or a model."""
     return _ring(CONNECTION_TASK, public_id)
+
+
+def ring_for_import(public_id: UUID) -> bool:
+    """The same for an import of tools."""
+    return _ring(IMPORT_TASK, public_id)
 
 
 def _ring(task: str, row_id: UUID, enough: int | None = None) -> bool:

@@ -16,25 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import (
-    DateTimeField,
-    DurationField,
     Exists,
-    ExpressionWrapper,
     F,
     OuterRef,
     QuerySet,
     Subquery,
-    Value,
 )
-from django.db.models.expressions import CombinedExpression, Expression
-from django.db.models.functions import Now
 
+from capabilities.common.moments import from_now as from_now
 from sessions.access import TURN_FIELDS, turn_may_not_go_on
 from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns.bell import announce
@@ -113,16 +107,6 @@ class Claim:
     epoch: int
     #: The turn that waits for this one, if it was delegated.
     parent_id: UUID | None = None
-
-
-def from_now(seconds: float | Expression) -> ExpressionWrapper[Any]:
-    """That many seconds from the database's now."""
-    if isinstance(seconds, Expression):
-        length: Expression = seconds
-    else:
-        length = Value(timedelta(seconds=seconds), output_field=DurationField())
-    moment = CombinedExpression(Now(), "+", length)
-    return ExpressionWrapper(moment, output_field=DateTimeField())
 
 
 # -- Inside a transaction ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.common.tokens import make_table
+from capabilities.importers import runs as imports
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop.run import run_turn
@@ -141,6 +142,19 @@ def work_on_connection_test(public_id: UUID) -> None:
         connection.close()
 
 
+def work_on_import(public_id: UUID) -> None:
+    """Read what an import names, if it is free. One that falls over has failed when its time is up."""
+    try:
+        if not held_turns.draining:
+            imports.run_import(public_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The import %s lost the database: %s", public_id, error)
+    except Exception:
+        logger.exception("The import %s fell over", public_id)
+    finally:
+        connection.close()
+
+
 class Housekeeper:
     """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
 
@@ -187,9 +201,11 @@ class Housekeeper:
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, add what
         ended turns used to the hourly sums, and remove what was deleted."""
-        clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep)
+        clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        each_step((reaping.reap, *clock, *calls, roll_up, remove_deleted, schema_cache.pass_on))
+        each_step(
+            (reaping.reap, *clock, *calls, self.call_workers_for_imports, roll_up, remove_deleted, schema_cache.pass_on)
+        )
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
@@ -203,6 +219,10 @@ class Housekeeper:
         """The same for each test of a service or a model."""
         each_step(partial(self._call_worker_for_test, public_id) for public_id in connection_tests.unrung(RING_AGAIN))
 
+    def call_workers_for_imports(self) -> None:
+        """The same for each import of tools."""
+        each_step(partial(self._call_worker_for_import, public_id) for public_id in imports.unrung(RING_AGAIN))
+
     def _call_worker(self, turn_id: UUID) -> None:
         if not bell.ring(turn_id):
             self._run_here(turn_id, lambda _: take_turns())
@@ -214,6 +234,10 @@ class Housekeeper:
     def _call_worker_for_test(self, public_id: UUID) -> None:
         if not bell.ring_for_connection_test(public_id):
             self._run_here(public_id, work_on_connection_test)
+
+    def _call_worker_for_import(self, public_id: UUID) -> None:
+        if not bell.ring_for_import(public_id):
+            self._run_here(public_id, work_on_import)
 
     def _run_here(self, row_id: UUID, work_on_row: Callable[[UUID], None]) -> None:
         """Nobody can be rung: do the work ourselves."""

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from celery import shared_task
 
-from sessions.turns.bell import CONNECTION_TASK, TASK, TRIAL_TASK
-from sessions.worker.process import take_turns, work_on_connection_test, work_on_trial
+from sessions.turns.bell import CONNECTION_TASK, IMPORT_TASK, TASK, TRIAL_TASK
+from sessions.worker.process import take_turns, work_on_connection_test, work_on_import, work_on_trial
 
 
 @shared_task(name=TASK, ignore_result=True)
@@ -26,3 +26,8 @@ def run_trial(trial_id: str) -> None:
 @shared_task(name=CONNECTION_TASK, ignore_result=True)
 def test_connection(test_id: str) -> None:
     work_on_connection_test(UUID(test_id))
+
+
+@shared_task(name=IMPORT_TASK, ignore_result=True)
+def read_import(import_id: str) -> None:
+    work_on_import(UUID(import_id))

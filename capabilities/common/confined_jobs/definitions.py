@@ -1,0 +1,39 @@
+"""The tools of a list of MCP tools, as plain JSON: an answer to tools/list, what stands around it, or the bare list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capabilities.contract.documents import DocumentRefused, read_document
+from capabilities.contract.schemas import SchemaRefused, check_schema
+
+#: What a file may say beside its tools.
+FACTS = ("package", "registry", "version", "license", "protocolVersion")
+
+
+def run(text: str) -> dict[str, Any]:
+    """`tools`, `server` and `facts`; or `refused` with a sentence."""
+    try:
+        document = read_document(text)
+    except DocumentRefused as error:
+        return {"refused": str(error)}
+    around = document if isinstance(document, dict) else {"tools": document}
+    if isinstance(around.get("result"), dict):
+        around = around["result"]
+    tools = around.get("tools")
+    if not isinstance(tools, list):
+        return {"refused": "This is no list of MCP tools: it has no “tools”."}
+    for each in tools:
+        if isinstance(each, dict) and "inputSchema" in each:
+            try:
+                check_schema(each["inputSchema"])
+            except SchemaRefused as error:
+                each["schemaFlaw"] = str(error)
+    facts = {name: around[name][:200] for name in FACTS if isinstance(around.get(name), str)}
+    return {"tools": tools, "server": _server(around), "facts": facts}
+
+
+def _server(around: dict[str, Any]) -> str:
+    info = around.get("serverInfo")
+    named = around.get("server") or (info.get("name") if isinstance(info, dict) else None)
+    return named[:100] if isinstance(named, str) and named.strip() else "server"

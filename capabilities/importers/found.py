@@ -1,0 +1,49 @@
+"""What a source offers, before any of it is a row: definitions, and what there is to say of the whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capabilities.contract.warnings import DefinitionWarning
+
+
+class SourceRefused(ValueError):
+    """The source cannot be read; the message is one sentence for a person, and says what to do."""
+
+
+@dataclass(frozen=True)
+class FoundTool:
+    """One definition as its source has it.
+
+    `original_name` is what the source knows it by, the same at each reading. `name` is what the tool would be called
+    here; empty: it is made of the original one. `implementation` is what its kind runs, but that the `url` of an HTTP
+    request may begin with / : then it goes to the import's base address. `refused` says why it cannot become a tool.
+    """
+
+    original_name: str
+    name: str = ""
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    implementation: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+    effect: str = "external"
+    is_destructive: bool = False
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[DefinitionWarning, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class ReadSource:
+    """All that was found, in the source's order, and what to say of the source itself.
+
+    `summary` goes to the import as it is: facts for people and programs. `base_url` is where its calls go unless a
+    reviewer picks another address.
+    """
+
+    found: tuple[FoundTool, ...] = ()
+    title: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    base_url: str = ""

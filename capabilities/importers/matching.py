@@ -1,0 +1,189 @@
+"""What a found definition is to the catalogue: new, or a tool that came from the same source; and its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import QuerySet
+
+from capabilities.catalogue.tools.writes import Definition, definition_of
+from capabilities.common.short_names import short_name_of
+from capabilities.contract.effects import READ
+from capabilities.contract.trust import ALLOW, ASK
+from capabilities.contract.warnings import normalised, normalised_value
+from capabilities.contract.wire import canonical_json
+from capabilities.importers.found import FoundTool
+from capabilities.importers.names import tool_name, with_hash, with_prefix
+from capabilities.models import (
+    ImportedTool,
+    ImportSource,
+    Tool,
+    ToolImport,
+    ToolKind,
+    ToolVersion,
+    VersionStatus,
+)
+
+#: Which kind of tool comes from which source; from any other, none can be accepted yet.
+KINDS = {ImportSource.OPENAPI: ToolKind.HTTP, ImportSource.MCP: ToolKind.MCP}
+#: Characters of the part of a name that says the source, where the name alone is taken.
+MAX_PREFIX = 24
+
+
+@dataclass(frozen=True)
+class KnownTool:
+    """A tool of the catalogue, for whoever looks for a free name."""
+
+    name: str
+    kind: str
+    source: str
+
+    @property
+    def sentence(self) -> str:
+        if self.kind == ToolKind.BUILTIN:
+            return f"{self.name} is a built-in tool"
+        return f"{self.name} is a tool from {self.source}" if self.source else f"{self.name} is a tool of the catalogue"
+
+
+@dataclass
+class Names:
+    """The names in use: of the catalogue, and of what this reading has named so far."""
+
+    catalogue: Mapping[str, KnownTool]
+    #: What stands in front of a name that is taken.
+    prefix: str
+    _given: dict[str, str] = field(default_factory=dict)
+
+    def give(self, wanted: str, original_name: str) -> tuple[str, str]:
+        """A free name, and why it is not the wanted one: a sentence, or nothing. The same at each reading."""
+        taken = self.catalogue.get(wanted.casefold())
+        given = self._given.get(wanted.casefold())
+        if taken is None and given is None:
+            return self._keep(wanted, original_name), ""
+        name = with_prefix(self.prefix, wanted) if taken is not None else with_hash(wanted, original_name)
+        if self._is_used(name):
+            name = with_hash(with_prefix(self.prefix, wanted), f"{self.prefix} {original_name}")
+        number = 1
+        while self._is_used(name):
+            number += 1
+            name = with_hash(wanted, f"{self.prefix} {original_name} {number}")
+        why = taken.sentence if taken is not None else f"{given} has the name {wanted} already"
+        return self._keep(name, original_name), f"{why[:200]}, so this one is called {name}."
+
+    def reserve(self, name: str, original_name: str) -> None:
+        """A name that this reading uses, whatever else would like it."""
+        self._keep(name, original_name)
+
+    def _keep(self, name: str, original_name: str) -> str:
+        self._given[name.casefold()] = original_name[:100]
+        return name
+
+    def _is_used(self, name: str) -> bool:
+        return name.casefold() in self._given or name.casefold() in self.catalogue
+
+
+def known_tools() -> dict[str, KnownTool]:
+    """The tools of the organisation by their name without case. One query."""
+    rows = Tool.objects.values_list("name", "kind", "source")
+    return {name.casefold(): KnownTool(name, kind, source) for name, kind, source in rows}
+
+
+def tools_of_source(tool_import: ToolImport) -> dict[str, Tool]:
+    """The tools that came from the same source before, by what the source calls them. Two queries."""
+    rows = _same_source(tool_import).filter(tool__isnull=False).exclude(tool_import=tool_import)
+    keys: dict[str, Any] = dict(rows.order_by("pk").values_list("original_name", "tool_id"))
+    tools = Tool.objects.select_related("current_version", "category").in_bulk(keys.values())
+    return {name: tools[key] for name, key in keys.items()}
+
+
+def _same_source(tool_import: ToolImport) -> QuerySet[ImportedTool]:
+    """A server is itself, a document on the web its address, and a file its title."""
+    rows = ImportedTool.objects.filter(tool_import__source=tool_import.source)
+    if tool_import.server_id is not None:
+        return rows.filter(tool_import__server=tool_import.server_id)
+    if tool_import.url:
+        return rows.filter(tool_import__url=tool_import.url)
+    return rows.filter(tool_import__url="", tool_import__title=tool_import.title)
+
+
+def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
+    """Of each tool, the version in force and those that wait: what a reading is compared with. One query."""
+    statuses = (VersionStatus.APPROVED, VersionStatus.PENDING)
+    found: dict[int, list[ToolVersion]] = {}
+    for version in ToolVersion.objects.filter(tool__in=list(tools), status__in=statuses).order_by("pk"):
+        found.setdefault(version.tool_id, []).append(version)
+    return found
+
+
+def says_the_same(version: ToolVersion, content: Definition) -> bool:
+    """Whether what comes from a source is in this version as it is; what people set beside is left out."""
+    return (
+        version.description == content.description
+        and canonical_json(version.parameters) == canonical_json(content.parameters)
+        and canonical_json(version.implementation) == canonical_json(content.implementation)
+    )
+
+
+# -- The content of a version -----------------------------------------------------------------------------------------
+
+
+def prefix_of(tool_import: ToolImport) -> str:
+    """What stands in front of a name of this source that is taken."""
+    name = tool_import.server.name if tool_import.server else tool_import.title
+    return short_name_of(name, separator="_", longest=MAX_PREFIX) or "imported"
+
+
+def content_of(row: ImportedTool, tool_import: ToolImport) -> Definition:
+    """The tool's first version as it would be: text as a model may read it, and a request with its whole address."""
+    return Definition(
+        name=row.name,
+        description=normalised(row.description).strip() or fallback_description(row.original_name, tool_import.title),
+        parameters=normalised_value(row.parameters),
+        effect=row.effect or "external",
+        on_crash="retry" if row.effect == READ else "never",
+        untrusted_output=True,
+        in_untrusted=ALLOW if row.effect == READ else ASK,
+        implementation=with_base_url(row.implementation, tool_import.base_url),
+    )
+
+
+def next_content(tool: Tool, version: ToolVersion | None, content: Definition) -> Definition:
+    """The tool's next version: what the source says anew, and of all else what people set."""
+    if version is None:
+        return content
+    kept = definition_of(tool, version)
+    return Definition(
+        **{
+            **{name: getattr(kept, name) for name in kept.__dataclass_fields__},
+            "description": content.description,
+            "parameters": content.parameters,
+            "implementation": content.implementation,
+            "effect": content.effect,
+            "in_untrusted": content.in_untrusted,
+            "on_crash": content.on_crash,
+        }
+    )
+
+
+def fallback_description(original_name: str, title: str) -> str:
+    return f"{normalised(original_name)} of {normalised(title)}" if title else normalised(original_name)
+
+
+def with_base_url(implementation: Mapping[str, Any], base_url: str) -> dict[str, Any]:
+    """What runs, with the whole address of a request that the source gives by its path alone."""
+    url = implementation.get("url")
+    if isinstance(url, str) and url.startswith("/"):
+        return {**implementation, "url": base_url.rstrip("/") + url}
+    return dict(implementation)
+
+
+def wanted_name(found: FoundTool) -> str:
+    return found.name or tool_name(found.original_name)
+
+
+def speaks_of(known: Mapping[str, KnownTool], own: Collection[Tool]) -> frozenset[str]:
+    """The names that a definition of this source has no business to speak of."""
+    mine = {tool.name for tool in own}
+    return frozenset(each.name for each in known.values() if each.name not in mine)

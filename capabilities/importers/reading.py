@@ -1,0 +1,197 @@
+"""Makes rows of what a source offers: each definition checked, named, counted and compared, none of them in force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+
+from capabilities.catalogue.tools.writes import Definition, ToolRefused
+from capabilities.common.text import storable, storable_json, storable_value
+from capabilities.common.tokens import count_each
+from capabilities.contract.warnings import is_hidden, warnings_of
+from capabilities.contract.wire import tool_wire
+from capabilities.importers.found import FoundTool, ReadSource
+from capabilities.importers.matching import (
+    Names,
+    content_of,
+    known_tools,
+    prefix_of,
+    says_the_same,
+    speaks_of,
+    tools_of_source,
+    versions_at_hand,
+    wanted_name,
+)
+from capabilities.models import ImportedStatus, ImportedTool, Tool, ToolImport
+
+#: Definitions of one reading; what is beyond is counted and left out.
+MAX_FOUND = 2_000
+#: Characters of a name as its source has it, of a group, of a description and of a schema as they are kept.
+MAX_ORIGINAL, MAX_GROUP, MAX_TEXT, MAX_JSON = 300, 200, 20_000, 200_000
+#: Rows that one statement writes.
+BATCH = 200
+
+
+def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
+    """Write a row for each definition, and for each tool of this source that is not there any more, and return the
+    summary of all. In the caller's transaction. A fixed number of queries, and one for some hundred rows.
+    """
+    own = tools_of_source(tool_import)
+    known = known_tools()
+    names = Names(
+        {name: each for name, each in known.items() if name not in {tool.name.casefold() for tool in own.values()}},
+        prefix_of(tool_import),
+    )
+    for original, tool in own.items():
+        names.reserve(tool.name, original)
+    others = speaks_of(known, own.values())
+    rows = []
+    seen: set[str] = set()
+    for position, found in enumerate(source.found[:MAX_FOUND]):
+        row = _row_of(found, position, tool_import)
+        _name(row, found, names, own, seen)
+        row.warnings = [each.as_json() for each in _warnings(found, others)]
+        rows.append(row)
+    _check_each(rows, tool_import)
+    _match(rows, own, tool_import)
+    rows += _gone(own, {row.original_name for row in rows}, len(rows), tool_import)
+    with transaction.atomic():
+        ImportedTool.objects.bulk_create(rows, batch_size=BATCH)
+    return _summary(rows, source)
+
+
+def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> ImportedTool:
+    parameters = storable_json(dict(found.parameters), MAX_JSON)
+    implementation = storable_json(dict(found.implementation), MAX_JSON)
+    row = ImportedTool(
+        organisation_id=tool_import.organisation_id,
+        tool_import=tool_import,
+        position=position,
+        original_name=storable(found.original_name, MAX_ORIGINAL),
+        group=storable(found.group, MAX_GROUP),
+        description=storable(found.description, MAX_TEXT),
+        parameters=parameters if parameters is not None else {},
+        implementation=implementation if implementation is not None else {},
+        effect=found.effect,
+        is_destructive=found.is_destructive,
+        annotations=storable_json(dict(found.annotations), MAX_TEXT) or {},
+    )
+    if found.refused:
+        _refuse(row, found.refused)
+    elif parameters is None or implementation is None:
+        _refuse(row, f"Its arguments take more than {MAX_JSON:,} characters, or are nested too deep.")
+    return row
+
+
+def _refuse(row: ImportedTool, reason: str) -> None:
+    row.status, row.reason = ImportedStatus.REFUSED, storable(reason, 500)
+
+
+def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool], seen: set[str]) -> None:
+    if row.status == ImportedStatus.REFUSED:
+        return
+    if row.original_name in seen:
+        _refuse(row, f"The source has {row.original_name[:200]} twice.")
+        return
+    seen.add(row.original_name)
+    tool = own.get(row.original_name)
+    if tool is not None:
+        row.tool, row.name = tool, tool.name
+    else:
+        row.name, row.collision = names.give(wanted_name(found), row.original_name)
+
+
+def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:
+    said = warnings_of(
+        found.description, found.parameters, other_names=others - {found.name}, annotations=found.annotations
+    )
+    return [*said, *found.warnings]
+
+
+def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
+    """Refuse what could not become a version, and count the tokens of the others in one pass."""
+    good: list[tuple[ImportedTool, Definition]] = []
+    for row in rows:
+        if row.status == ImportedStatus.REFUSED:
+            continue
+        hidden = next((name for name in _argument_names(row.parameters) if any(map(is_hidden, name))), None)
+        if hidden is not None:
+            _refuse(row, "The name of an argument holds characters that cannot be seen.")
+            continue
+        content = content_of(row, tool_import)
+        try:
+            content.check()
+        except ToolRefused as error:
+            _refuse(row, str(error))
+        else:
+            good.append((row, content))
+    wires = [tool_wire(content.name, content.description, content.parameters) for _, content in good]
+    for (row, _), tokens in zip(good, count_each(wires), strict=True):
+        row.tokens = tokens
+
+
+def _argument_names(schema: Any) -> list[str]:
+    """Every name of a property, however deep."""
+    found: list[str] = []
+    nodes = [schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            named = node.get("properties")
+            found += list(named) if isinstance(named, dict) else []
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+    return found
+
+
+def _match(rows: Sequence[ImportedTool], own: dict[str, Tool], tool_import: ToolImport) -> None:
+    """Mark the definitions whose tool says the same already, and those whose tool says something else."""
+    versions = versions_at_hand(own.values())
+    for row in rows:
+        if row.status == ImportedStatus.REFUSED or row.tool is None:
+            continue
+        row.status = status_against(versions.get(row.tool.pk, []), content_of(row, tool_import))
+
+
+def status_against(versions: Sequence[Any], content: Definition) -> ImportedStatus:
+    same = any(says_the_same(version, content) for version in versions)
+    return ImportedStatus.UNCHANGED if same else ImportedStatus.CHANGED
+
+
+def _gone(own: dict[str, Tool], found: set[str], position: int, tool_import: ToolImport) -> list[ImportedTool]:
+    """A row for each tool that is in use and no longer at its source."""
+    missing = [(name, tool) for name, tool in sorted(own.items()) if name not in found and tool.is_enabled]
+    return [
+        ImportedTool(
+            organisation_id=tool_import.organisation_id,
+            tool_import=tool_import,
+            position=position + index,
+            original_name=name,
+            name=tool.name,
+            tool=tool,
+            status=ImportedStatus.GONE,
+            description=tool.current_version.description if tool.current_version else "",
+            effect=tool.current_version.effect if tool.current_version else "",
+        )
+        for index, (name, tool) in enumerate(missing)
+    ]
+
+
+def _summary(rows: Sequence[ImportedTool], source: ReadSource) -> dict[str, Any]:
+    counts = Counter(str(row.status) for row in rows)
+    warnings = Counter(warning["code"] for row in rows for warning in row.warnings)
+    left_out = max(0, len(source.found) - MAX_FOUND)
+    facts: dict[str, Any] = storable_value(dict(source.summary))
+    return facts | {
+        "found": len(rows) - counts[ImportedStatus.GONE] + left_out,
+        "refused": counts[ImportedStatus.REFUSED],
+        "collisions": sum(1 for row in rows if row.collision),
+        "tokens": sum(row.tokens for row in rows if row.status != ImportedStatus.REFUSED),
+        "statuses": dict(counts),
+        "warnings": dict(warnings),
+        **({"left_out": left_out} if left_out else {}),
+    }

@@ -1,0 +1,472 @@
+"""The audited writes of imports: ask for one, decide on what it found, change what a tool would be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from capabilities.catalogue.tools.writes import Definition, Origin, add_tools, set_tools_enabled, write_versions
+from capabilities.catalogue.versions.rules import changes_code, status_of_new
+from capabilities.common.moments import from_now
+from capabilities.common.refused import ChangeRefused
+from capabilities.common.registry_version import touch_registry
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.text import storable
+from capabilities.contract.effects import READ
+from capabilities.contract.wire import TOOL_NAME
+from capabilities.egress import EgressRefused, check_url
+from capabilities.importers.definitions import NEEDS_SERVER
+from capabilities.importers.matching import KINDS, content_of, next_content, versions_at_hand
+from capabilities.importers.readers import ring_for_import
+from capabilities.importers.reading import status_against
+from capabilities.importers.runs import QUEUE_SECONDS
+from capabilities.models import (
+    OPEN_IMPORTS,
+    UNDECIDED,
+    Category,
+    ImportedStatus,
+    ImportedTool,
+    ImportSource,
+    ImportStatus,
+    McpServer,
+    StoredCredential,
+    Tool,
+    ToolImport,
+    ToolVersion,
+    VersionStatus,
+)
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+
+#: Characters of a document that is handed in, and of one that is fetched.
+MAX_FILE = 3_500_000
+#: Imports of one organisation that wait or are read at the same time; documents that are kept.
+MAX_OPEN = 5
+KEPT_DOCUMENTS = 20
+#: What users and models read of a tool whose source offers it no longer.
+GONE_MESSAGE = "Its source does not offer it any more."
+EFFECTS = ("read", "write", "external")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What became of the definitions: tools that are new or have a new version, those of them that wait for approval,
+    and those that were switched off because they are gone."""
+
+    created: Sequence[str] = ()
+    updated: Sequence[str] = ()
+    waiting: Sequence[str] = ()
+    switched_off: Sequence[str] = ()
+
+    @property
+    def total(self) -> int:
+        return len(self.created) + len(self.updated) + len(self.switched_off)
+
+
+@transaction.atomic
+def start_import(
+    source: ImportSource,
+    *,
+    actor: Membership | None,
+    title: str = "",
+    url: str = "",
+    document: str = "",
+    server: McpServer | None = None,
+    category: Category | None = None,
+    credential: StoredCredential | None = None,
+) -> ToolImport:
+    """Put an import on record and call for a worker. One of the same server or address that is open is returned.
+
+    `actor` None: the service itself, which reads a server again. Raises ChangeRefused.
+    """
+    _require_anywhere(actor)
+    url = _checked_url(url) if url else ""
+    document = storable(document)
+    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS) and bool(url) == bool(document.strip()):
+        raise ChangeRefused("document", "Choose a file, or give an address: one of the two.")
+    if len(document) > MAX_FILE:
+        raise ChangeRefused("document", f"A file has at most {MAX_FILE:,} characters: give the document’s address.")
+    still_open = ToolImport.objects.filter(status__in=OPEN_IMPORTS, deadline_at__gt=Now())
+    same = still_open.filter(source=source, url=url, server=server)
+    earlier = same.order_by("pk").first() if url or server is not None else None
+    if earlier is not None:
+        return earlier
+    if actor is not None and still_open.count() >= MAX_OPEN:
+        raise ChangeRefused("import", f"{MAX_OPEN} imports are not read yet: wait for one of them.", code="conflict")
+    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server)
+    tool_import = ToolImport(
+        organisation_id=organisation_id,
+        source=source,
+        title=storable(" ".join(title.split()), 200),
+        url=url,
+        document=document,
+        server=server,
+        category=category,
+        credential=credential,
+        membership=actor,
+        deadline_at=from_now(QUEUE_SECONDS),
+        rang_at=Now(),
+    )
+    tool_import.save()
+    tool_import.refresh_from_db()
+    _forget_documents()
+    after = {"source": source, "url": url, "server": str(server or ""), "characters": len(document)}
+    record("import.start", tool_import, actor=actor, after=after)
+    transaction.on_commit(lambda: ring_for_import(tool_import.public_id))
+    return tool_import
+
+
+def _organisation_of(server: McpServer | None) -> int:
+    if server is None:
+        raise ValueError("Without a member, an import is a server's.")
+    return server.organisation_id
+
+
+def _require_anywhere(actor: Membership | None) -> None:
+    """Who administers any part of the catalogue may look at what a source offers; each tool is asked for again."""
+    if actor is not None and not actor.reach(Right.CATALOGUE):
+        raise PermissionDenied("This needs the admin right catalogue.")
+
+
+def _checked_url(url: str) -> str:
+    try:
+        return str(check_url(url.strip()))[:1_000]
+    except EgressRefused as error:
+        raise ChangeRefused("url", str(error)) from error
+
+
+def _forget_documents() -> None:
+    """Keep the documents of the newest imports alone: a document is megabytes."""
+    kept = ToolImport.objects.order_by("-pk").values_list("pk", flat=True)[:KEPT_DOCUMENTS]
+    old = ToolImport.objects.exclude(pk__in=list(kept)).exclude(document="")
+    old.exclude(status__in=OPEN_IMPORTS).update(document="")
+
+
+# -- Decide -----------------------------------------------------------------------------------------------------------
+
+
+@configuration_write("tools")
+def accept_imported(
+    rows: QuerySet[ImportedTool],
+    category: Category | None,
+    *,
+    actor: Membership,
+    credential: StoredCredential | None = None,
+) -> Accepted:
+    """Make tools, or new versions of tools, of definitions of one import that wait for a decision. All or none.
+
+    New tools go into `category` and are signed with `credential`; a tool that is there keeps its own, unless it has no
+    credential. Rows that are decided, refused or unchanged are left out. A version is in force at once or waits, as
+    `status_of_new` says; a tool that is gone at its source is switched off. Raises ChangeRefused. A fixed number of
+    queries, and some for each hundred rows.
+    """
+    waiting = list(_undecided(rows))
+    if not waiting:
+        return Accepted()
+    tool_import = _only_import(waiting)
+    _check_acceptable(tool_import, waiting, category, credential)
+    moved = {row.tool.category.name for row in waiting if row.tool is not None}
+    new = [row for row in waiting if row.status == ImportedStatus.NEW]
+    require(actor, Right.CATALOGUE, moved | ({category.name} if new and category is not None else set()))
+    created = _create(new, category, tool_import, credential, actor) if category is not None else {}
+    updated = _update([row for row in waiting if row.status == ImportedStatus.CHANGED], tool_import, credential, actor)
+    gone = [row for row in waiting if row.status == ImportedStatus.GONE and row.tool is not None]
+    if gone:
+        set_tools_enabled([row.name for row in gone], False, actor=actor, message=GONE_MESSAGE)
+    versions = {**created, **updated}
+    _decide(waiting, ImportedStatus.ACCEPTED, actor, versions)
+    done = Accepted(
+        created=[row.name for row in waiting if row.pk in created],
+        updated=[row.name for row in waiting if row.pk in updated],
+        waiting=[row.name for row in waiting if row.pk in versions and _waits(versions[row.pk])],
+        switched_off=[row.name for row in gone],
+    )
+    record("import.accept", tool_import, actor=actor, after=_recorded(done, versions, waiting, category, credential))
+    touch_registry(tool_import.organisation_id)
+    _close_if_decided(tool_import)
+    return done
+
+
+@configuration_write("tools")
+def dismiss_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
+    """Decide that these definitions become nothing; what is in the catalogue stays. Returns how many."""
+    waiting = list(_undecided(rows))
+    if not waiting:
+        return 0
+    tool_import = _only_import(waiting)
+    _require_anywhere(actor)
+    require(actor, Right.CATALOGUE, {row.tool.category.name for row in waiting if row.tool is not None} or _any(actor))
+    _decide(waiting, ImportedStatus.DISMISSED, actor, {})
+    record("import.dismiss", tool_import, actor=actor, after={"tools": [row.name for row in waiting]})
+    _close_if_decided(tool_import)
+    return len(waiting)
+
+
+def _any(actor: Membership) -> list[str]:
+    """A category that the actor administers, to ask for no more than that."""
+    reach = actor.reach(Right.CATALOGUE)
+    return [] if reach.covers(EVERY_CATEGORY) else sorted(reach.categories)[:1]
+
+
+def _undecided(rows: QuerySet[ImportedTool]) -> QuerySet[ImportedTool]:
+    joins = ("tool__category", "tool__current_version", "tool_import__server", "tool_import__credential")
+    return rows.filter(status__in=UNDECIDED).select_related(*joins).order_by("position")
+
+
+def _only_import(rows: Sequence[ImportedTool]) -> ToolImport:
+    if len({row.tool_import_id for row in rows}) != 1:
+        raise ChangeRefused("tools", "Decide on the tools of one import at a time.")
+    return rows[0].tool_import
+
+
+def _check_acceptable(
+    tool_import: ToolImport,
+    rows: Sequence[ImportedTool],
+    category: Category | None,
+    credential: StoredCredential | None,
+) -> None:
+    """Raise ChangeRefused where these definitions cannot become tools as they are."""
+    if tool_import.status != ImportStatus.REVIEW:
+        raise ChangeRefused("tools", "This import is closed: read its source again.", code="conflict")
+    if tool_import.source not in KINDS:
+        raise ChangeRefused("tools", NEEDS_SERVER, code="conflict")
+    if category is None and any(row.status == ImportedStatus.NEW for row in rows):
+        raise ChangeRefused("category", "Choose the category that the new tools go to.")
+    if tool_import.source != ImportSource.OPENAPI:
+        return
+    origins = {_checked_origin(content_of(row, tool_import)) for row in rows if row.status != ImportedStatus.GONE}
+    if credential is not None and credential.origins:
+        elsewhere = sorted(origins - set(credential.origins))
+        if elsewhere:
+            raise ChangeRefused(
+                "credential",
+                f"{credential} is not sent to {elsewhere[0]}: add that to its addresses, or choose another.",
+            )
+
+
+def _checked_origin(content: Definition) -> str:
+    """Where its calls go. Raises ChangeRefused for what is no address of the web."""
+    url = str(content.implementation.get("url", ""))
+    if not url.startswith(("http://", "https://")):
+        raise ChangeRefused("base_url", "The document names no address of its server: give one first.")
+    return origin_of(url)
+
+
+def origin_of(url: str) -> str:
+    """https://api.example.org of an address, which may hold {arguments} in its path. Raises ChangeRefused."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].partition("#")[0]
+    try:
+        checked = check_url(f"{scheme}://{host}/")
+    except EgressRefused as error:
+        raise ChangeRefused("base_url", str(error)) from error
+    return str(checked).rstrip("/")
+
+
+def _create(
+    rows: Sequence[ImportedTool],
+    category: Category,
+    tool_import: ToolImport,
+    credential: StoredCredential | None,
+    actor: Membership,
+) -> dict[int, ToolVersion]:
+    """The first version of each new tool, by key of its row."""
+    if not rows:
+        return {}
+    kind = KINDS[ImportSource(tool_import.source)]
+    server = tool_import.server
+    origin = Origin(
+        kind=kind, server=server, credential=None if server is not None else credential, source=_source(tool_import)
+    )
+    contents = [(content_of(row, tool_import), origin) for row in rows]
+    tools = add_tools(category, contents)
+    status = status_of_new(kind, actor, author=None, changes_code=True, category=category.name)
+    pairs = [(tool, content) for tool, (content, _) in zip(tools, contents, strict=True)]
+    versions = write_versions(pairs, actor=actor, status=status)
+    for row, tool in zip(rows, tools, strict=True):
+        row.tool = tool
+    return {row.pk: version for row, version in zip(rows, versions, strict=True)}
+
+
+def _source(tool_import: ToolImport) -> str:
+    """Where its tools say that they come from."""
+    if tool_import.server is not None:
+        return f"MCP server {tool_import.server.title}"
+    return f"OpenAPI document {tool_import.title}"
+
+
+def _update(
+    rows: Sequence[ImportedTool], tool_import: ToolImport, credential: StoredCredential | None, actor: Membership
+) -> dict[int, ToolVersion]:
+    """The next version of each tool that is there, by key of its row."""
+    found: dict[int, ToolVersion] = {}
+    groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
+    newest = versions_at_hand(row.tool for row in rows if row.tool is not None)
+    for row in rows:
+        tool = row.tool
+        if tool is None:
+            continue
+        known = newest.get(tool.pk, [])
+        content = next_content(
+            tool, tool.current_version or (known[-1] if known else None), content_of(row, tool_import)
+        )
+        content = replace(content, name=tool.name)
+        changes = changes_code(tool, content)
+        status = status_of_new(tool.kind, actor, author=None, changes_code=changes, category=tool.category.name)
+        groups.setdefault(status, []).append((row, tool, content))
+    for status, group in groups.items():
+        versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
+        found |= {row.pk: version for (row, _, _), version in zip(group, versions, strict=True)}
+    in_force = [tool.pk for _, tool, _ in groups.get(VersionStatus.APPROVED, [])]
+    Tool.objects.filter(pk__in=in_force).exclude(quarantine="").update(quarantine="")
+    if credential is not None:
+        unsigned = [row.tool.pk for row in rows if row.tool is not None and row.tool.server_id is None]
+        Tool.objects.filter(pk__in=unsigned, credential=None).update(credential=credential)
+    return found
+
+
+def _waits(version: ToolVersion) -> bool:
+    return version.status != VersionStatus.APPROVED
+
+
+def _decide(
+    rows: Sequence[ImportedTool], status: ImportedStatus, actor: Membership, versions: dict[int, ToolVersion]
+) -> None:
+    now = timezone.now()
+    for row in rows:
+        row.status, row.decided_by, row.decided_at = status, actor, now
+        row.version = versions.get(row.pk)
+    ImportedTool.objects.bulk_update(rows, ["status", "tool", "version", "decided_by", "decided_at"], batch_size=200)
+
+
+def _recorded(
+    done: Accepted,
+    versions: dict[int, ToolVersion],
+    rows: Sequence[ImportedTool],
+    category: Category | None,
+    credential: StoredCredential | None,
+) -> dict[str, Any]:
+    """What the audit row says: each tool with the number and the hash of its version."""
+    written = {
+        row.name: {
+            "version": versions[row.pk].number,
+            "sha256": versions[row.pk].sha256,
+            "status": versions[row.pk].status,
+            "effect": versions[row.pk].effect,
+        }
+        for row in rows
+        if row.pk in versions
+    }
+    return {
+        "category": category.name if category is not None and done.created else "",
+        "credential": str(credential or ""),
+        "created": list(done.created),
+        "updated": list(done.updated),
+        "switched_off": list(done.switched_off),
+        "versions": written,
+    }
+
+
+def _close_if_decided(tool_import: ToolImport) -> None:
+    if not ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED).exists():
+        ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED)
+
+
+# -- Change what a tool would be --------------------------------------------------------------------------------------
+
+
+@configuration_write("name")
+def change_imported(
+    row: ImportedTool,
+    *,
+    actor: Membership,
+    name: str | None = None,
+    effect: str | None = None,
+    is_destructive: bool | None = None,
+) -> ImportedTool:
+    """Another name, or another guess of what it does, for a definition that waits for a decision. Raises ChangeRefused.
+
+    A tool that is there keeps its name.
+    """
+    _require_anywhere(actor)
+    row.refresh_from_db()
+    if row.status not in UNDECIDED:
+        raise ChangeRefused("name", "It is decided already.", code="conflict")
+    before = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
+    if name is not None and name != row.name:
+        _check_name(row, name)
+        row.name, row.collision = name, ""
+    if effect is not None:
+        if effect not in EFFECTS:
+            raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
+        row.effect = effect
+    if is_destructive is not None:
+        row.is_destructive = is_destructive
+    if row.effect == READ and row.is_destructive:
+        raise ChangeRefused("effect", "What only reads destroys nothing: choose one of the two.")
+    after = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
+    if before != after:
+        row.save(update_fields=["name", "collision", "effect", "is_destructive"])
+        record("import.change", row, actor=actor, before=before, after=after)
+    return row
+
+
+def _check_name(row: ImportedTool, name: str) -> None:
+    if row.tool_id is not None:
+        raise ChangeRefused("name", "A tool keeps its name: sessions and models know it by that.")
+    if not TOOL_NAME.match(name):
+        raise ChangeRefused("name", "A tool name has 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")
+    others = ImportedTool.objects.filter(tool_import=row.tool_import_id, name__iexact=name).exclude(pk=row.pk)
+    if Tool.objects.filter(name__iexact=name).exists() or others.exists():
+        raise ChangeRefused("name", f"There is a tool named {name} already.", code="taken")
+
+
+@configuration_write("base_url")
+def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> ToolImport:
+    """Where calls go whose document gives only their path. What was found is compared anew. Raises ChangeRefused."""
+    _require_anywhere(actor)
+    tool_import.refresh_from_db()
+    if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:
+        raise ChangeRefused("base_url", "This import is closed: read its source again.", code="conflict")
+    url = url.strip().rstrip("/")
+    if "{" in url or "?" in url or "#" in url:
+        raise ChangeRefused("base_url", "Give an address without {arguments}, a query or a fragment.")
+    origin_of(url)
+    before = tool_import.base_url
+    if url == before:
+        return tool_import
+    tool_import.base_url = url[:1_000]
+    tool_import.save(update_fields=["base_url"])
+    _match_again(tool_import)
+    record("import.base_url", tool_import, actor=actor, before={"base_url": before}, after={"base_url": url})
+    return tool_import
+
+
+def _match_again(tool_import: ToolImport) -> None:
+    statuses = (ImportedStatus.CHANGED, ImportedStatus.UNCHANGED)
+    rows = list(ImportedTool.objects.filter(tool_import=tool_import, status__in=statuses).select_related("tool"))
+    versions = versions_at_hand(row.tool for row in rows if row.tool is not None)
+    for row in rows:
+        row.status = status_against(versions.get(row.tool_id or 0, []), content_of(row, tool_import))
+    ImportedTool.objects.bulk_update(rows, ["status"], batch_size=200)
+
+
+@configuration_write("import")
+def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
+    """Say that nobody decides on the rest: it stays on record, and can be accepted no more."""
+    _require_anywhere(actor)
+    if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):
+        record("import.close", tool_import, actor=actor, after={"title": tool_import.title})
+
+
+def import_rows(tool_import: ToolImport, keys: Collection[Any] | None = None) -> QuerySet[ImportedTool]:
+    """Its definitions, or those with these public ids."""
+    rows = ImportedTool.objects.filter(tool_import=tool_import)
+    return rows if keys is None else rows.filter(public_id__in=keys)
