@@ -29,6 +29,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    McpServer,
     ModelPrice,
     PolicyProfile,
     Provider,
@@ -473,6 +474,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "hook_id": _first(Hook).public_id,
         "profile": _first(PolicyProfile).name,
         "price_id": _first(ModelPrice).public_id,
+        "server": _first(McpServer).name,
     }
 
 

@@ -63,6 +63,8 @@ ARGUMENTS = {
     "api-agent": {"slug": "agent"},
     "runtime_agent": {"slug": "agent"},
     "api-runtime-config-agent": {"slug": "agent"},
+    "server_": {"name": "server"},
+    "api-mcp-server": {"name": "server"},
     "policy_profile": {"name": "profile"},
     "api-policy-profile": {"name": "profile"},
 }

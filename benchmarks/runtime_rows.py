@@ -8,12 +8,14 @@ from typing import Any
 from django.utils import timezone
 
 from capabilities.contract.budget_windows import span_of
-from capabilities.models import ApprovalRule, Hook, Policy, PolicyProfile, RuntimeConfig, Tool
+from capabilities.models import ApprovalRule, Hook, McpServer, Policy, PolicyProfile, RuntimeConfig, Tool
 from sessions.models import Approval, Budget, BudgetPeriod, Consent, Step, StepKind
 from toolhub.tenants.models import Membership
 
 #: Rows of each kind that an operator writes, and calls that were asked for.
 RULES, ASKED = 50, 200
+#: MCP servers.
+SERVERS = 200
 #: Budgets, and weeks of windows that each member has of the first.
 BUDGETS, WEEKS = 100, 2
 
@@ -37,6 +39,11 @@ def add_runtime_rows(member: Membership) -> None:
     ApprovalRule.objects.bulk_create(
         ApprovalRule(**own, name=f"rule-{n}", tool_pattern=f"no_tool_{n}", message="Why.") for n in range(RULES)
     )
+    McpServer.objects.bulk_create(
+        McpServer(**own, name=f"server-{n}", title=f"Server {n}", url=f"https://mcp{n}.example.org/mcp",
+                  instructions="One line. " * 100, failing_since=timezone.now() if n % 9 == 0 else None)
+        for n in range(SERVERS)
+    )  # fmt: skip
     _ask(member, own)
     _budgets(own)
 

@@ -35,6 +35,7 @@ from capabilities.runtime_config.api import (
     ResolvedToolView,
     RuntimeConfigList,
 )
+from capabilities.servers.api import ServerDetail, ServerList
 from capabilities.services.api import ServiceDetail, ServiceList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 
@@ -49,6 +50,8 @@ urlpatterns: list[URLPattern] = [
     path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
     path("services", ServiceList.as_view(), name="api-services"),
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
+    path("mcp-servers", ServerList.as_view(), name="api-mcp-servers"),
+    path("mcp-servers/<str:name>", ServerDetail.as_view(), name="api-mcp-server"),
     path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
     path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
     path("policies", PolicyList.as_view(), name="api-policies"),

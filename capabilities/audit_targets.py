@@ -16,6 +16,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    McpServer,
     ModelPrice,
     Policy,
     PolicyProfile,
@@ -41,6 +42,10 @@ def add_targets() -> None:
     add_target(
         "servicesetting",
         rows_with_page(lambda reader: ServiceSetting.objects.all(), "service_update", "service", right=Right.CATALOGUE),
+    )
+    add_target(
+        "mcpserver",
+        rows_with_page(lambda reader: McpServer.objects.all(), "server_detail", "name", right=Right.CATALOGUE),
     )
     add_target("role", rows_with_page(lambda reader: Role.objects.all(), "role_detail", "slug", right=Right.ROLES))
     add_target(

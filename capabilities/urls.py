@@ -20,12 +20,14 @@ from capabilities.prices import views as prices
 from capabilities.providers import views as providers
 from capabilities.push import views as push
 from capabilities.runtime_config import views as runtime_config
+from capabilities.servers import views as servers
 from capabilities.services import views as services
 from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
+SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
@@ -65,6 +67,11 @@ urlpatterns = [
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),
+    path("servers/", servers.server_list, name="server_list"),
+    path("servers/new/", servers.server_create, name="server_create"),
+    re_path(SERVER + r"\Z", servers.server_detail, name="server_detail"),
+    re_path(SERVER + r"edit/\Z", servers.server_update, name="server_update"),
+    re_path(SERVER + r"delete/\Z", servers.server_delete, name="server_delete"),
     path("policies/", policies.policy_list, name="policy_list"),
     path("policies/organisation/", policies.policy_update, name="policy_update"),
     path("policies/providers/<slug:slug>/", policies.policy_provider_update, name="policy_provider_update"),

@@ -37,6 +37,7 @@ from capabilities.models import (
     ImportSource,
     ImportStatus,
     LanguageModel,
+    McpServer,
     ModelPrice,
     PolicyProfile,
     Provider,
@@ -57,6 +58,7 @@ from capabilities.providers import learning, listings
 from capabilities.providers import writes as providers
 from capabilities.registry import registry
 from capabilities.runtime_config import writes as runtime_config
+from capabilities.servers import writes as servers
 from capabilities.services import writes as services
 from capabilities.toolkits import writes as toolkits
 from sessions.budgets import writes as budgets
@@ -296,6 +298,10 @@ class Dice:
             needs_other_person=self.yes(),
         )
 
+    def server_content(self, name: str = "") -> servers.ServerContent:
+        url = f"https://{self.name()}.example.org/mcp"
+        return servers.ServerContent(name or self.name(), url=url, is_enabled=self.yes())
+
     def toolkit_content(self) -> toolkits.ToolkitContent:
         own = tuple(toolkits.ToolkitLine(tool.name) for tool in self.some_tools())
         return toolkits.ToolkitContent(self.name(), tools=own)
@@ -464,6 +470,11 @@ TABLE: dict[str, Write] = {
     "sessions.budgets.writes.set_spending_rules": lambda d, a: budgets.set_spending_rules(
         d.one(["UTC", "Asia/Tokyo"]), counts_unpriced_as_free=d.yes(), actor=a
     ),
+    "capabilities.servers.writes.create_server": lambda d, a: servers.create_server(d.server_content(), actor=a),
+    "capabilities.servers.writes.update_server": lambda d, a: servers.update_server(
+        server := d.row(McpServer), d.server_content(server.name), actor=a
+    ),
+    "capabilities.servers.writes.delete_server": lambda d, a: servers.delete_server(d.row(McpServer), actor=a),
     "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
     "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),
     "capabilities.hooks.writes.delete_hook": lambda d, a: hooks.delete_hook(d.row(Hook), actor=a),

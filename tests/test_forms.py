@@ -135,6 +135,11 @@ FORMS: dict[str, Form] = {
     "POST service_update": Form({"base_url": "https://search.example"}, "SearXNG"),
     "POST service_test": Form(shows="Testing"),
     "POST service_clear": Form(shows="is forgotten"),
+    # MCP servers
+    "GET server_list": Form({"q": "word"}, "word server"),
+    "POST server_create": Form({"name": "fresh", "url": "https://mcp.example.org/mcp"}, "fresh is saved"),
+    "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
+    "POST server_delete": Form(shows="is removed"),
     # Toolkits
     "POST toolkit_create": Form({"name": "fresh"}, "fresh"),
     "POST toolkit_create find": Form(shows="word_tool", writes=False),

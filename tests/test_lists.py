@@ -29,12 +29,14 @@ from capabilities.models import (
     GrantRequest,
     GroceryItem,
     LanguageModel,
+    McpServer,
     ModelPrice,
     Policy,
     PolicyProfile,
     Provider,
     Role,
     RoleRule,
+    StoredCredential,
     Tool,
     Toolkit,
     ToolkitCategory,
@@ -243,6 +245,18 @@ def make_record(kind: Kind, member: Membership, number: int) -> None:
     kind.model.objects.create(**row)
 
 
+def make_server(member: Membership, number: int) -> McpServer:
+    """Signed with a credential of its own, with a tool."""
+    own = {"organisation": member.organisation}
+    credential = StoredCredential.objects.create(
+        **own, name=f"for_{number}", title="C", kind="bearer", client_secret="x"
+    )
+    server = McpServer.objects.create(**own, name=f"server-{number}", title="S", credential=credential)
+    tool = make_tool(member.organisation, f"mcp__server-{number}__tool")
+    Tool.objects.filter(pk=tool.pk).update(kind="mcp", server=server)
+    return server
+
+
 def make_budget(member: Membership, number: int) -> Budget:
     own = {"organisation": member.organisation}
     agent = make_agent(member.organisation, slug=f"spender-{number}")
@@ -289,6 +303,7 @@ MAKERS: dict[str, Maker] = {
     ),
     "api-runtime-config": make_runtime_config,
     "api-hooks": make_hook,
+    "api-mcp-servers": make_server,
     "api-approval-rules": lambda member, number: ApprovalRule.objects.create(
         organisation=member.organisation,
         name=f"rule-{number}",

@@ -41,6 +41,7 @@ from capabilities.models import (
     GrantRequest,
     Hook,
     LanguageModel,
+    McpServer,
     Memory,
     ModelPrice,
     Policy,
@@ -53,6 +54,7 @@ from capabilities.models import (
     RuntimeConfig,
     Scratchpad,
     ServiceSetting,
+    StoredCredential,
     Task,
     Tool,
     Toolkit,
@@ -191,6 +193,9 @@ class OrganisationRows:
     profile: str = "no_profile"
     #: What was learned of the model.
     lesson: str = "omit:nothing"
+    #: An MCP server, and a credential that may be sent to https://mcp.example.org.
+    server: str = "no-such-server"
+    credential: str = "no_such_credential"
 
 
 MISSING = OrganisationRows(
@@ -312,6 +317,11 @@ def rule_body(side: OrganisationRows) -> dict[str, Any]:
 
 def rule_form(side: OrganisationRows) -> dict[str, Any]:
     return rule_body(side) | {"when": "always"}
+
+
+def server_body(side: OrganisationRows) -> dict[str, Any]:
+    """It names a credential."""
+    return {"name": "fresh", "url": "https://mcp.example.org/mcp", "credential": side.credential}
 
 
 def budget_form(side: OrganisationRows) -> dict[str, Any]:
@@ -542,6 +552,12 @@ ROUTES: dict[str, Route] = {
         right=Right.CATALOGUE,
     ),
     "api-service-test": Route((Ask(), Ask("POST", 409)), right=Right.CATALOGUE),
+    "api-mcp-servers": Route((Ask(), Ask("POST", 201, body=server_body)), right=Right.CATALOGUE),
+    "api-mcp-server": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"title": "Fresh"}), Ask("DELETE", 204)),
+        args={"name": "server"},
+        right=Right.CATALOGUE,
+    ),
     "api-toolkits": Route((Ask(), Ask("POST", 201, body=toolkit_body, right=Right.TOOLKITS))),
     "api-toolkit": Route(
         (
@@ -923,6 +939,13 @@ ROUTES: dict[str, Route] = {
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
     "service_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
     "service_clear": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    "server_list": Route(right=Right.CATALOGUE),
+    "server_create": Route((Ask(), Ask("POST", 302, body=server_body, refused=422)), right=Right.CATALOGUE),
+    "server_detail": Route(args={"name": "server"}, right=Right.CATALOGUE),
+    "server_update": Route(
+        (Ask(), Ask("POST", 302, body=server_body, refused=422)), args={"name": "server"}, right=Right.CATALOGUE
+    ),
+    "server_delete": Route((Ask("POST", 302),), args={"name": "server"}, right=Right.CATALOGUE),
     "agent_list": Route(),
     "agent_create": Route((Ask(), Ask("POST", 302, body=agent_form, refused=422)), right=Right.AGENTS),
     "agent_detail": Route(args={"slug": "idle_agent"}),
@@ -1278,8 +1301,17 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             last_error=word,
         )
         ServiceSetting.objects.create(**own, service=word)
+        credential = StoredCredential.objects.create(
+            **own, name=f"{word}_credential", title=f"{word} credential", kind="bearer", client_secret=word,
+            origins=["https://mcp.example.org"],
+        )  # fmt: skip
+        server = McpServer.objects.create(
+            **own, name=f"{word}-server", title=f"{word} server", url=f"https://mcp.example.org/{word}",
+            credential=credential, server_info={"name": word}, instructions=word, error=word,
+        )  # fmt: skip
         findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
-        for tested in ({"language_model": model_row}, {"service": word}, {"provider": provider, "findings": findings}):
+        tests: list[dict[str, Any]] = [{"language_model": model_row}, {"service": word}, {"server": server}]
+        for tested in (*tests, {"provider": provider, "findings": findings}):
             ConnectionTest.objects.create(
                 **own, **tested, membership=member, status="failed", reason=word, deadline_at=timezone.now()
             )
@@ -1339,6 +1371,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         budget_id=budget.public_id,
         period_id=period.public_id,
         price_id=price.public_id,
+        server=server.name,
+        credential=credential.name,
         profile=idle_profile.name,
         email=member.user.email,
         colleague_email=colleague.user.email,

@@ -141,9 +141,11 @@ def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState
 
 def _tools() -> dict[int, ToolState]:
     rows = Tool.objects.order_by("pk").values_list(
-        "pk", "category_id", "name", "kind", "category__name", "is_enabled", "off_by_admin"
+        "pk", "category_id", "name", "kind", "category__name", "is_enabled", "off_by_admin", "server__off_by_admin"
     )
     return {
-        key: ToolState(tool_key(key, category_id, name, kind), category, is_enabled or not off_by_admin)
-        for key, category_id, name, kind, category, is_enabled, off_by_admin in rows
+        key: ToolState(
+            tool_key(key, category_id, name, kind), category, (is_enabled or not off_by_admin) and not server_off
+        )
+        for key, category_id, name, kind, category, is_enabled, off_by_admin, server_off in rows
     }

@@ -90,6 +90,13 @@ class Tool(PublicModel):
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),)
+        indexes = (
+            models.Index(
+                fields=["organisation"],
+                condition=models.Q(current_version__isnull=False) & ~models.Q(quarantine=""),
+                name="tools_kept_back",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -31,6 +31,8 @@ class McpServer(PublicModel):
         StoredCredential, on_delete=models.PROTECT, null=True, blank=True, related_name="mcp_servers"
     )
     is_enabled = models.BooleanField(default=True)
+    #: While it is off: whether an admin switched it off. Then nobody below switches it on for their own use.
+    off_by_admin = models.BooleanField(default=False)
 
     #: What it said when it was last asked: version of the protocol, name and version, instructions, capabilities.
     protocol = models.CharField(max_length=16, blank=True, default="")
@@ -41,8 +43,11 @@ class McpServer(PublicModel):
     list_sha256 = models.CharField(max_length=64, blank=True, default="")
     refreshed_at = models.DateTimeField(null=True, blank=True)
     refresh_at = models.DateTimeField(null=True, blank=True)
-    #: Until when one worker reads it.
+    #: Until when one worker reads it, and until when one worker hears from it when its list changes.
     refreshing_until = models.DateTimeField(null=True, blank=True)
+    listening_until = models.DateTimeField(null=True, blank=True)
+    #: Who had it read last. Where each member has an own account, it is read again with this one's.
+    read_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: One sentence, while it cannot be reached or read, and since when.
     error = models.CharField(max_length=500, blank=True, default="")
     failing_since = models.DateTimeField(null=True, blank=True)

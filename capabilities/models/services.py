@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.agents import LanguageModel, Provider
+from capabilities.models.servers import McpServer
 from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
 
@@ -46,18 +47,22 @@ OPEN_CONNECTION_TESTS = (ConnectionStatus.QUEUED, ConnectionStatus.RUNNING)
 
 
 class ConnectionTest(PublicModel):
-    """The last test of a service, of a model, or of a provider: whether its list of models can be read.
+    """The last test of a service, of a model, of an MCP server, or of a provider: whether its list of models can be
+    read.
 
     It goes when what was tested is changed, and with the next test.
     """
 
-    #: Either the name of a service, or a model, or a provider.
+    #: Either the name of a service, or a model, or a provider, or a server.
     service = models.CharField(max_length=64, blank=True, default="")
     language_model = models.ForeignKey(
         LanguageModel, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
     )
     provider = models.ForeignKey(
         Provider, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
+    )
+    server = models.ForeignKey(
+        McpServer, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
     )
     #: Who asked for it.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
@@ -84,17 +89,21 @@ class ConnectionTest(PublicModel):
             models.UniqueConstraint(
                 fields=["provider"], condition=Q(provider__isnull=False), name="connection_test_provider_once"
             ),
+            models.UniqueConstraint(
+                fields=["server"], condition=Q(server__isnull=False), name="connection_test_server_once"
+            ),
             models.CheckConstraint(
-                condition=Q(service="", language_model__isnull=False, provider=None)
-                | Q(service="", language_model=None, provider__isnull=False)
-                | (~Q(service="") & Q(language_model=None, provider=None)),
+                condition=Q(service="", language_model__isnull=False, provider=None, server=None)
+                | Q(service="", language_model=None, provider__isnull=False, server=None)
+                | Q(service="", language_model=None, provider=None, server__isnull=False)
+                | (~Q(service="") & Q(language_model=None, provider=None, server=None)),
                 name="connection_test_of_one",
             ),
         )
         indexes = (models.Index(fields=["deadline_at"], condition=Q(ended_at=None), name="connection_tests_unended"),)
 
     def __str__(self) -> str:
-        return self.service or str(self.language_model or self.provider)
+        return self.service or str(self.language_model or self.provider or self.server)
 
     @property
     def is_open(self) -> bool:

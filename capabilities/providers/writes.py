@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,7 +13,7 @@ from capabilities.common.refused import ChangeRefused, check_slug
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
-from capabilities.egress import EgressRefused, Guard, check_url
+from capabilities.common.web_addresses import check_web_address
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.knobs import KNOBS, check_knobs
 from capabilities.providers.vendors import RESOURCE
@@ -188,26 +187,15 @@ def check_base_url(url: str) -> None:
     if not url:
         return
     try:
-        parsed = check_url(url)
-        if RESOURCE in urlsplit(url).netloc:
-            raise EgressRefused(f"Put the name of your resource in place of {RESOURCE}.")
-        if parsed.query or parsed.fragment:
-            raise EgressRefused("The address ends before any ? or #; it looks like https://api.example.org/v1.")
-        address = "127.0.0.1" if parsed.host.removesuffix(".") == "localhost" else parsed.host.strip("[]")
-        ipaddress.ip_address(address)
-    except EgressRefused as error:
-        raise ProviderRefused("base_url", str(error)) from error
-    except ValueError:
-        return  # a name
-    port = parsed.port or (443 if parsed.scheme == "https" else 80)
-    try:
-        Guard(ports=None).check(parsed.host, address, port)
-    except EgressRefused as error:
+        parsed = check_web_address(url, "base_url", ports=None)
+    except ChangeRefused as error:
+        raise ProviderRefused(error.field, str(error)) from error
+    if RESOURCE in urlsplit(url).netloc:
+        raise ProviderRefused("base_url", f"Put the name of your resource in place of {RESOURCE}.")
+    if parsed.query or parsed.fragment:
         raise ProviderRefused(
-            "base_url",
-            f"{parsed.host} is a private address. Whoever runs this service lets it through with the setting "
-            f"TOOLHUB_PRIVATE_HOSTS={parsed.host}:{port}.",
-        ) from error
+            "base_url", "The address ends before any ? or #; it looks like https://api.example.org/v1."
+        )
 
 
 def _check_slug(provider: Provider, slug: str) -> None:

@@ -17,7 +17,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
-from capabilities.models import ConnectionTest, CredentialScope, ServiceSetting, Tool
+from capabilities.models import ConnectionTest, CredentialScope, ServiceSetting, Tool, ToolKind
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
@@ -28,7 +28,7 @@ MAX_VALUE = 4_000
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
-    or one that is switched on."""
+    or one that is there and switched on."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -36,7 +36,8 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
         )
     )
     ready = Q(service="") | Q(service__in=unset) | Q(complete)
-    ready &= Q(server=None) | Q(server__is_enabled=True)
+    # With both conditions it is false, and not unknown, where there is no server.
+    ready &= Q(server__isnull=False, server__is_enabled=True) | (Q(server=None) & ~Q(kind=ToolKind.MCP))
     return ExpressionWrapper(ready, output_field=BooleanField())
 
 

@@ -107,6 +107,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
+            ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
             ("Agents", "robot", "agent_list", "agent", None),
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
         ),

@@ -118,7 +118,8 @@ class ToolPage:
 
 def tool_page_or_404(name: str) -> ToolPage:
     """Three queries."""
-    tools = Tool.objects.select_related("category", "current_version__created_by__user").annotate(is_ready=is_ready())
+    tools = Tool.objects.select_related("category", "current_version__created_by__user", "server")
+    tools = tools.defer("server__instructions", "server__server_capabilities").annotate(is_ready=is_ready())
     tool = tools.filter(name=name).first()
     if tool is None:
         raise Http404("No such tool.")

@@ -60,6 +60,7 @@ def _tool_page(
         "parameters": parameter_rows(version.parameters) if version else [],
         "may_set_up": member.has_right(Right.CATALOGUE),
         "sees_members": member.has_right(Right.ROLES, page.tool.category.name),
+        "sees_servers": bool(member.reach(Right.CATALOGUE)),
         "sees_runtime": member.has_right(Right.POLICIES),
         "may_try": member.has_access(Access.MEMBER) and version is not None,
         "categories": categories() if member.has_right(Right.CATALOGUE) else [],

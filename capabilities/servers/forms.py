@@ -1,0 +1,90 @@
+"""The form of an MCP server, and the address of the list."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django import forms
+
+from capabilities.models import McpServer, StoredCredential, Transport
+from capabilities.servers.queries import credentials_by_title
+from capabilities.servers.writes import MAX_URL, ServerContent, server_content
+from toolhub.tenants.addresses import ListAddress
+
+PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+
+
+class ServersAddress(ListAddress):
+    """What is looked for, and where the page begins."""
+
+    q = forms.CharField(required=False, max_length=100)
+
+
+class CredentialChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
+    def label_from_instance(self, credential: StoredCredential) -> str:
+        return f"{credential.title} ({credential.get_scope_display().lower()})"
+
+
+class ServerForm(forms.Form):
+    """A server. The choice of a process is only there where the installation has one for the organisation."""
+
+    name = forms.CharField(
+        max_length=32,
+        label="Name",
+        help_text="Its tools are called mcp__NAME__TOOL. Lower-case letters, digits, - and _.",
+        widget=forms.TextInput(attrs=PLAIN | {"class": "mono"}),
+    )
+    title = forms.CharField(required=False, max_length=100, label="Title", help_text="Blank: the name.")
+    transport = forms.ChoiceField(
+        label="How it is reached",
+        choices=Transport.choices,
+        initial=Transport.HTTP,
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    url = forms.CharField(
+        required=False,
+        max_length=MAX_URL,
+        label="Address",
+        help_text="For example https://mcp.example.org/mcp. Keys do not belong here: choose a credential.",
+        widget=forms.TextInput(attrs=PLAIN | {"inputmode": "url"}),
+    )
+    stdio_name = forms.ChoiceField(
+        required=False,
+        label="Process",
+        help_text="Whoever runs this installation says which there are, in TOOLHUB_MCP_STDIO.",
+    )
+    credential = CredentialChoice(
+        StoredCredential.objects.none(),
+        required=False,
+        to_field_name="name",
+        empty_label="None: it asks for nothing",
+        help_text="It is sent only to the origins that it is for.",
+    )
+    is_enabled = forms.BooleanField(required=False, initial=True, label="On: its tools can be used")
+
+    def __init__(self, *args: Any, server: McpServer | None = None, processes: tuple[str, ...] = (), **kwargs: Any):
+        if server is not None:
+            kwargs["initial"] = asdict(server_content(server))
+        super().__init__(*args, **kwargs)
+        self.fields["credential"].queryset = credentials_by_title()  # type: ignore[attr-defined]
+        names = dict.fromkeys((*processes, *([server.stdio_name] if server and server.stdio_name else ())))
+        if names:
+            self.fields["stdio_name"].choices = [("", "Choose one"), *((each, each) for each in names)]  # type: ignore[attr-defined]
+        else:
+            del self.fields["transport"], self.fields["stdio_name"]
+
+    def content(self) -> ServerContent:
+        data = self.cleaned_data
+        transport = data.get("transport") or Transport.HTTP.value
+        is_http = transport == Transport.HTTP
+        return ServerContent(
+            name=data["name"],
+            title=data["title"],
+            transport=transport,
+            # What was typed into the fields of the other transport is left out.
+            url=data["url"] if is_http else "",
+            stdio_name="" if is_http else data.get("stdio_name", ""),
+            credential=data["credential"].name if is_http and data["credential"] else "",
+            is_enabled=data["is_enabled"],
+        )

@@ -1,0 +1,278 @@
+"""The audited writes of MCP servers: where they are, what signs, and whether their tools are used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from django.db.models.functions import Now
+
+from capabilities.common.refused import ChangeRefused, not_there
+from capabilities.common.registry_version import touch_registry
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.text import storable
+from capabilities.common.web_addresses import check_web_address
+from capabilities.models import (
+    ConnectionTest,
+    McpServer,
+    StoredCredential,
+    Tool,
+    ToolKind,
+    ToolVersion,
+    Transport,
+    VersionStatus,
+)
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.models import Access, Membership, Right
+
+#: So that mcp__NAME__TOOL has room in 64 characters.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+MAX_URL = 1_000
+#: Names that stand for something else in our addresses.
+RESERVED_NAMES = frozenset({"new"})
+#: Servers of one organisation.
+MAX_SERVERS = 1_000
+#: Tools that an audit entry names.
+RECORDED = 100
+
+
+class ServerRefused(ChangeRefused):
+    """The server cannot be saved."""
+
+
+@dataclass(frozen=True)
+class ServerContent:
+    """What a server's form says. `credential` is the name of a stored credential, "" for none; `stdio_name` the name of
+    an entry in the installation's settings, for a process."""
+
+    name: str
+    title: str = ""
+    transport: str = Transport.HTTP.value
+    url: str = ""
+    stdio_name: str = ""
+    credential: str = ""
+    is_enabled: bool = True
+
+
+def server_content(server: McpServer) -> ServerContent:
+    """As it is stored."""
+    plain = {each.name: getattr(server, each.name) for each in fields(ServerContent)}
+    return ServerContent(**plain | {"credential": server.credential.name if server.credential else ""})
+
+
+def tool_prefix(server_name: str) -> str:
+    """What the names of a server's tools begin with."""
+    return f"mcp__{server_name}__"
+
+
+@configuration_write()
+def create_server(content: ServerContent, *, actor: Membership) -> McpServer:
+    """Set a server up. Nothing is asked of it yet, and none of its tools is there.
+
+    Tools of a removed server of the same name are this one's: a definition that is accepted is their next version.
+    """
+    require(actor, Right.CATALOGUE)
+    if McpServer.objects.count() >= MAX_SERVERS:
+        raise ServerRefused("name", f"There are {MAX_SERVERS:,} servers already.")
+    server = McpServer(organisation_id=actor.organisation_id, created_by=actor)
+    _check_name(content.name, server)
+    _fill(server, content)
+    server.off_by_admin = not content.is_enabled and actor.has_access(Access.ADMIN)
+    server.save()
+    left_behind = Tool.objects.filter(kind=ToolKind.MCP, server=None, name__startswith=tool_prefix(server.name))
+    after = _shown(server)
+    if count := left_behind.update(server=server):
+        after["tools"] = count
+    record("mcp_server.create", server, actor=actor, after=after)
+    touch_registry(server.organisation_id)
+    return server
+
+
+@configuration_write()
+def update_server(server: McpServer, content: ServerContent, *, actor: Membership) -> McpServer:
+    """Change a server.
+
+    Where it leads to another address or process, or is signed in another way, all its tools are kept back until the
+    server was read again and somebody accepted them, and what waited for approval is rejected: it was said of the one
+    before. A server that has tools keeps its name, which theirs begin with. What an admin switched off, nobody below
+    switches on for their own use.
+    """
+    require(actor, Right.CATALOGUE)
+    server = McpServer.objects.select_related("credential").get(pk=server.pk)
+    before, was_enabled, was_reached = _shown(server), server.is_enabled, _reached(server)
+    if content.name != server.name:
+        _check_name(content.name, server)
+        if Tool.objects.filter(server=server).exists():
+            raise ServerRefused("name", "The names of its tools begin with this name, so it stays. Change the title.")
+    _fill(server, content)
+    moved = was_reached != _reached(server)
+    after = _shown(server)
+    if before == after and not moved:
+        return server
+    if was_enabled != server.is_enabled:
+        server.off_by_admin = not server.is_enabled and actor.has_access(Access.ADMIN)
+    if moved:
+        forget_what_it_said(server)
+    elif server.is_enabled and not was_enabled:
+        server.refresh_at = Now()
+    server.save()
+    ConnectionTest.objects.filter(server=server).delete()
+    if moved:
+        reason = f"{_what_changed(was_reached, _reached(server))} of its server changed."
+        after["tools_kept_back"] = keep_back_tools(server, reason)
+    record("mcp_server.update", server, actor=actor, before=before, after=after)
+    touch_registry(server.organisation_id)
+    server.refresh_from_db()
+    return server
+
+
+@configuration_write("server")
+def delete_server(server: McpServer, *, actor: Membership) -> None:
+    """Its tools are taken out of use: their versions are retired and stay on record, under the same names."""
+    require(actor, Right.CATALOGUE)
+    server = McpServer.objects.select_related("credential").get(pk=server.pk)
+    tools = Tool.objects.filter(server=server)
+    names = list(tools.order_by("name").values_list("name", flat=True))
+    reason = storable(f"Its server {server.title} was removed.", 300)
+    in_force = ToolVersion.objects.filter(tool__in=tools, status=VersionStatus.APPROVED)
+    in_force.update(status=VersionStatus.RETIRED, status_reason=reason)
+    _reject_waiting(server, reason)
+    tools.update(current_version=None, quarantine=reason, server=None)
+    after = {"tools": names[:RECORDED], "tools_count": len(names)} if names else {}
+    record("mcp_server.delete", server, actor=actor, before=_shown(server), after=after)
+    server.delete()
+    touch_registry(actor.organisation_id)
+
+
+def forget_what_it_said(server: McpServer) -> None:
+    """Before it is saved: what was read of it is not true of where it leads now, so it is read again at once."""
+    server.protocol, server.instructions, server.list_sha256, server.error = "", "", "", ""
+    server.server_info, server.server_capabilities = {}, {}
+    server.refreshed_at = server.failing_since = None
+    server.refresh_at = Now()
+
+
+def keep_back_tools(server: McpServer, reason: str, tools: Collection[int] | None = None) -> int:
+    """Keep these of its tools back, by key; None: all that are in force. What waits for approval is rejected. Returns
+    how many are kept back now and were not. In the caller's transaction, without an audit row."""
+    text = storable(reason, 300)
+    rows = Tool.objects.filter(server=server).exclude(current_version=None)
+    if tools is not None:
+        rows = rows.filter(pk__in=tools)
+    count = rows.filter(quarantine="").count()
+    rows.update(quarantine=text)
+    _reject_waiting(server, text, tools)
+    return count
+
+
+def _reject_waiting(server: McpServer, reason: str, tools: Collection[int] | None = None) -> None:
+    waiting = ToolVersion.objects.filter(tool__server=server, status=VersionStatus.PENDING)
+    if tools is not None:
+        waiting = waiting.filter(tool__in=tools)
+    waiting.update(status=VersionStatus.REJECTED, status_reason=reason, decided_at=Now())
+
+
+def _fill(server: McpServer, content: ServerContent) -> None:
+    """Raises ServerRefused for what cannot be."""
+    if content.transport not in Transport.values:
+        raise ServerRefused("transport", f"Choose one of {', '.join(Transport.values)}.")
+    server.name = content.name
+    server.title = storable(" ".join(content.title.split()) or content.name)
+    if len(server.title) > 100:
+        raise ServerRefused("title", "The title has at most 100 characters.")
+    server.transport = Transport(content.transport)
+    server.credential = _credential_of(content.credential)
+    if server.transport == Transport.HTTP:
+        server.url, server.stdio_name = _checked_url(content, server.credential), ""
+    else:
+        server.url, server.stdio_name = "", _checked_process(content)
+    server.is_enabled = content.is_enabled
+
+
+def _check_name(name: str, server: McpServer) -> None:
+    if not NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+        raise ServerRefused(
+            "name",
+            "Use 1 to 32 lower-case letters, digits, hyphens and single underscores; begin with a letter or digit.",
+        )
+    if name in RESERVED_NAMES:
+        raise ServerRefused("name", f"The name {name} is taken by the service itself.")
+    if McpServer.objects.filter(name=name).exclude(pk=server.pk).exists():
+        raise ServerRefused("name", f"There is a server {name} already.", code="taken")
+
+
+def _credential_of(name: str) -> StoredCredential | None:
+    if not name:
+        return None
+    found = StoredCredential.objects.filter(name=name).first()
+    if found is None:
+        raise not_there("credential", "credential", name)
+    return found
+
+
+def _checked_url(content: ServerContent, credential: StoredCredential | None) -> str:
+    url = content.url.strip()
+    if content.stdio_name:
+        raise ServerRefused("stdio_name", "Only a process of this installation has one.")
+    if not url:
+        raise ServerRefused("url", "Give the address of the server.")
+    if len(url) > MAX_URL:
+        raise ServerRefused("url", f"The address has at most {MAX_URL:,} characters.")
+    parsed = check_web_address(url, "url")
+    if parsed.fragment:
+        raise ServerRefused("url", "The address ends before any #.")
+    origin = origin_of(url)
+    if credential is not None and origin not in credential.origins:
+        raise ServerRefused("credential", f"{credential.title} may not be sent to {origin}: add it to the credential.")
+    return url
+
+
+def _checked_process(content: ServerContent) -> str:
+    """Raises ServerRefused unless the installation's settings have this entry for the organisation in scope."""
+    if content.url or content.credential:
+        field = "url" if content.url else "credential"
+        raise ServerRefused(field, "A process of this installation has none.")
+    raise not_there("stdio_name", "process in the settings", content.stdio_name)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port, as the origins of a credential are written."""
+    parts = urlsplit(url.lower())
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + ("" if parts.port in (None, usual) else f":{parts.port}")
+
+
+def _reached(server: McpServer) -> dict[str, Any]:
+    """What says where its calls go and how they are signed."""
+    return {
+        "address": (server.transport, server.url, server.stdio_name),
+        "credential": server.credential_id,
+    }
+
+
+def _what_changed(before: dict[str, Any], after: dict[str, Any]) -> str:
+    changed = [name for name in before if before[name] != after[name]]
+    return " and ".join(f"the {name}" for name in changed).capitalize()
+
+
+def url_without_query(url: str) -> str:
+    """The address as lists and the audit show it: what stands behind the ? may be a key."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query="…" if parts.query else ""))
+
+
+def _shown(server: McpServer) -> dict[str, Any]:
+    """What the audit says of it."""
+    return {
+        "name": server.name,
+        "title": server.title,
+        "transport": str(server.transport),
+        "url": url_without_query(server.url),
+        "stdio_name": server.stdio_name,
+        "credential": server.credential.name if server.credential else "",
+        "is_enabled": server.is_enabled,
+    }
