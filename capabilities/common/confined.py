@@ -36,7 +36,17 @@ from capabilities.contract.context import ToolContext, ToolError
 logger = logging.getLogger(__name__)
 
 Job = Literal[
-    "atom", "definitions", "differences", "openapi", "outline", "page", "pattern", "schema", "sqlite", "syntax"
+    "atom",
+    "definitions",
+    "differences",
+    "document",
+    "openapi",
+    "outline",
+    "page",
+    "pattern",
+    "schema",
+    "sqlite",
+    "syntax",
 ]
 
 #: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.

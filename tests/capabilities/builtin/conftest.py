@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import capabilities.builtin.document
 import capabilities.builtin.file
 import capabilities.builtin.memory
 import capabilities.builtin.scratchpad

@@ -76,6 +76,7 @@ def world(settings: Settings, tmp_path: Path, alice: Membership) -> Iterator[Sur
     workspace = settings.WORKSPACES_DIR / str(alice.organisation_id)
     workspace.mkdir(parents=True)
     make_repository(workspace / "repo")
+    (workspace / "handbook.md").write_text("Vacation takes 30 days.")
     database = workspace / "shop.sqlite3"
     with sqlite3.connect(database) as connection:
         connection.executescript("CREATE TABLE shop (id INTEGER, name TEXT); CREATE VIEW cheap AS SELECT * FROM shop;")
@@ -293,6 +294,11 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("cortex_logs", {}, '"event": "tool_done"'),
             ("cortex_restart", {"reason": "It is slow."}, '"status": "asked"'),
             ("cortex_update", {"reason": "It is old."}, '"status": "asked"'),
+        ],
+        "documents": [
+            ("document_list", {}, '"path": "handbook.md"'),
+            ("document_search", {"query": "vacation"}, '"excerpt": "Vacation takes 30 days."'),
+            ("document_read", {"path": "handbook.md"}, '"text": "Vacation takes 30 days."'),
         ],
         "database": [
             ("ae_db_query", {"sql": "SELECT * FROM shop"}, '"rows": [[1, "tea"]]'),
