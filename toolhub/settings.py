@@ -12,7 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from capabilities.egress.addresses import allowed_host
+from capabilities.mcp_client.addresses import EntriesRefused, read_entries
 from toolhub.environment import Environment, are_fernet_keys, celery_broker_url, data_secret, database
+from toolhub.refusal import refuse
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = Environment()
@@ -157,6 +159,19 @@ for entry in TOOLHUB_PRIVATE_HOSTS:
         "TOOLHUB_PRIVATE_HOSTS must be names, addresses or networks such as localhost, 10.1.0.0/16 or "
         f"ollama.internal:11434, comma-separated; it has {entry!r}.",
     )
+#: MCP servers that are processes of this installation: a file in the `mcpServers` form, as {name: StdioEntry}. Nobody
+#: else can name a process.
+TOOLHUB_MCP_STDIO = {}
+if _mcp_file := env.text("TOOLHUB_MCP_STDIO", ""):
+    try:
+        TOOLHUB_MCP_STDIO = read_entries(Path(_mcp_file).read_text())
+    except (OSError, UnicodeError) as error:
+        refuse(f"TOOLHUB_MCP_STDIO names {_mcp_file}, which cannot be read: {error}.")
+    except EntriesRefused as error:
+        refuse(f"TOOLHUB_MCP_STDIO names {_mcp_file}, which cannot be used: {error}.")
+#: Sessions with MCP servers that one process of this service keeps open, and seconds until an idle one is closed.
+TOOLHUB_MCP_SESSIONS = env.integer("TOOLHUB_MCP_SESSIONS", 100, 1, 10_000)
+TOOLHUB_MCP_IDLE_SECONDS = env.integer("TOOLHUB_MCP_IDLE_SECONDS", 300, 1, 86_400)
 #: Provider of a new organisation; without a key and an address it is the offline model.
 OPENAI_API_KEY = env.text("OPENAI_API_KEY", "")
 OPENAI_BASE_URL = env.text("OPENAI_BASE_URL", "")

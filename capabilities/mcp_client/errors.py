@@ -1,0 +1,68 @@
+"""What a server is asked in vain. Each message is one sentence for a person and for the model.
+
+McpError
+├── ServerUnreachable    nothing came: no connection, no process, an address that may not be reached
+├── ServerSilent         it did not answer in time
+├── ServerLost           the connection ended, or the process did, while it was asked
+├── NotAuthorised        it wants another credential, or one that may do more
+├── AnswerRefused        what it sent is no answer, or one that is not taken
+├── ServerRefused        it answered with an error of the protocol
+├── ServerBusy           too many calls of it run already
+└── Stopped              who asked does not want it any more
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class McpError(Exception):
+    """`nothing_came`: the message holds no word of the far side."""
+
+    nothing_came = True
+
+
+class ServerUnreachable(McpError):
+    pass
+
+
+class ServerSilent(McpError):
+    """The time was up. What the call did is not known."""
+
+    nothing_came = False
+
+
+class ServerLost(McpError):
+    """What the call did is not known."""
+
+
+class NotAuthorised(McpError):
+    """`status` is 401 or 403; `challenge` is the WWW-Authenticate header as it came, or empty."""
+
+    def __init__(self, message: str, *, status: int, challenge: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.challenge = challenge
+
+
+class AnswerRefused(McpError):
+    pass
+
+
+class ServerRefused(McpError):
+    """`code` and `data` are those of the JSON-RPC error."""
+
+    nothing_came = False
+
+    def __init__(self, message: str, *, code: int, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class ServerBusy(McpError):
+    pass
+
+
+class Stopped(McpError):
+    pass

@@ -1,0 +1,74 @@
+"""Turns what the SDK and the network raise into this room's errors, one sentence each."""
+
+from __future__ import annotations
+
+import anyio
+import httpx2
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from capabilities.egress import EgressError
+from capabilities.mcp_client.addresses import ServerAddress
+from capabilities.mcp_client.errors import (
+    AnswerRefused,
+    McpError,
+    NotAuthorised,
+    ServerLost,
+    ServerRefused,
+    ServerSilent,
+    ServerUnreachable,
+)
+from capabilities.mcp_client.signing import Seen
+from capabilities.mcp_client.words import readable
+
+#: Characters of an error's own words that are passed on.
+MAX_WORDS = 500
+
+
+def translated(error: BaseException, address: ServerAddress, noted: Seen, seconds: float) -> McpError:
+    """The error as one of ours."""
+    error = leaf(error)
+    if isinstance(error, McpError):
+        return error
+    name = address.title
+    if noted.status in (401, 403):
+        wants = "does not accept the credential" if noted.status == 401 else "does not allow this with the credential"
+        return NotAuthorised(f"{name} {wants}.", status=noted.status, challenge=noted.challenge)
+    if isinstance(error, MCPError):
+        return _of_protocol(error, name, noted, seconds)
+    if isinstance(error, EgressError):
+        return ServerUnreachable(str(error))
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return ServerSilent(f"{name} did not answer within {seconds:g} s.")
+    if isinstance(error, httpx2.HTTPError):
+        return ServerUnreachable(f"{name} could not be reached: {str(error).rstrip('.') or type(error).__name__}.")
+    if isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | SubscriptionLost):
+        return ServerLost(f"The connection to {name} ended.")
+    if isinstance(error, OSError):
+        return ServerUnreachable(f"The process of {name} could not be started: {error.strerror or error}.")
+    if isinstance(error, ValidationError | RuntimeError | ValueError | KeyError | TypeError):
+        return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
+    return ServerLost(f"{name} could not be asked ({type(error).__name__}).")
+
+
+def leaf(error: BaseException) -> BaseException:
+    """What a group of exceptions is about: the first in it that is not the end of a wait."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = [each for each in error.exceptions if not isinstance(each, GeneratorExit)]
+        error = inner[0] if inner else error.exceptions[0]
+    return error
+
+
+def _of_protocol(error: MCPError, name: str, noted: Seen, seconds: float) -> McpError:
+    if error.code == REQUEST_TIMEOUT:
+        return ServerSilent(f"{name} did not answer within {seconds:g} s.")
+    if error.code == CONNECTION_CLOSED:
+        return ServerLost(f"The connection to {name} ended.")
+    if error.code == PARSE_ERROR:
+        return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
+    words = readable(error.message)[0][:MAX_WORDS].strip().rstrip(".")
+    if noted.status >= 400 and words in ("Server returned an error response", "Not Found", ""):
+        words = f"HTTP status {noted.status}"
+    return ServerRefused(f"{name} answered with an error: {words}.", code=error.code, data=error.data)

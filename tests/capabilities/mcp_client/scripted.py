@@ -1,0 +1,169 @@
+"""A scripted MCP server for tests: the SDK's low-level server with tools that do what a test needs of one.
+
+Over HTTP it runs in a thread of the test (`serving`), for clients of both protocols; as a process it is started by
+`python scripted.py`. What it saw of requests is in `Script.seen`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+PIXEL = base64.b64encode(b"\x89PNG not really").decode()
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
+NONE: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@dataclass
+class Script:
+    """What the server does, and what it saw."""
+
+    name: str = "scripted"
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: name -> what a call of it answers: a result, or a function of the request's parameters that returns one.
+    answers: dict[str, Any] = field(default_factory=dict)
+    #: (method, headers) of every HTTP request, and (name, parameters) of every call.
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    #: Answer each HTTP request so instead: (status, headers, body).
+    refuse: tuple[int, dict[str, str], bytes] | None = None
+    #: Sessions that it knows nothing of any more.
+    forgotten: set[str] = field(default_factory=set)
+    ttl_ms: int = 0
+    cache_scope: str = "private"
+    instructions: str | None = "Be kind."
+
+    def tool(self, name: str, answer: Any = None, *, schema: Mapping[str, Any] = TEXT, **more: Any) -> None:
+        self.tools[name] = {"name": name, "description": f"Does {name}.", "inputSchema": dict(schema), **more}
+        self.answers[name] = answer
+
+
+def text_result(text: str, **more: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], **more)
+
+
+def usual() -> Script:
+    """A server with the tools that most tests need."""
+    script = Script()
+    script.tool("echo", lambda params: text_result(params.arguments.get("text", "")))
+    script.tool("slow", slow)
+    script.tool("die", lambda params: os._exit(7))
+    return script
+
+
+async def slow(params: Any) -> types.CallToolResult:
+    await anyio.sleep(30)
+    return text_result("late")
+
+
+def server_of(script: Script) -> Server[Any]:
+    async def list_tools(
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        tools = [types.Tool.model_validate(tool) for tool in script.tools.values()]
+        return types.ListToolsResult(tools=tools, ttl_ms=script.ttl_ms, cache_scope=script.cache_scope)
+
+    async def call_tool(context: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Any:
+        script.calls.append(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+        if params.name not in script.answers:
+            raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool {params.name}")
+        answer = script.answers[params.name]
+        try:
+            if callable(answer):
+                wants_context = "context" in answer.__code__.co_varnames[: answer.__code__.co_argcount]
+                answer = answer(params, context) if wants_context else answer(params)
+                if hasattr(answer, "__await__"):
+                    answer = await answer
+        except anyio.get_cancelled_exc_class():
+            script.cancelled.append(params.name)
+            raise
+        return answer
+
+    return Server(
+        script.name, version="1.0", instructions=script.instructions, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+
+
+class Recorder:
+    """Notes each request before the server sees it, or answers in its place."""
+
+    def __init__(self, app: ASGIApp, script: Script) -> None:
+        self.app = app
+        self.script = script
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            self.script.requests.append((scope["method"], headers | {":query": scope["query_string"].decode()}))
+            refuse = self.script.refuse
+            if headers.get("mcp-session-id") in self.script.forgotten:
+                refuse = (404, {}, b"")
+            if refuse is not None:
+                status, more, body = refuse
+                sent = [(name.encode(), value.encode()) for name, value in more.items()]
+                await send({"type": "http.response.start", "status": status, "headers": sent})
+                await send({"type": "http.response.body", "body": body})
+                return
+        await self.app(scope, receive, send)
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address of this ASGI app, which runs in a thread meanwhile."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        until = time.monotonic() + 30
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+@contextmanager
+def http_server(script: Script, *, is_stateless: bool = True, json_response: bool = False) -> Iterator[str]:
+    """The address of the scripted server over HTTP."""
+    app = server_of(script).streamable_http_app(stateless_http=is_stateless, json_response=json_response)
+    with serving(Recorder(app, script)) as origin:
+        yield f"{origin}/mcp"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+if __name__ == "__main__":
+
+    async def main() -> None:
+        server = server_of(usual())
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(main)
