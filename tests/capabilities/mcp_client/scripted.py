@@ -7,12 +7,13 @@ Over HTTP it runs in a thread of the test (`serving`), for clients of both proto
 from __future__ import annotations
 
 import base64
+import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+MODERN, OLD = "2026-07-28", "2025-11-25"
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 NONE: dict[str, Any] = {"type": "object", "properties": {}}
@@ -138,7 +140,7 @@ def serving(app: Any) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.should_exit = server.force_exit = True
             thread.join(10)
 
 
@@ -148,6 +150,65 @@ def http_server(script: Script, *, is_stateless: bool = True, json_response: boo
     app = server_of(script).streamable_http_app(stateless_http=is_stateless, json_response=json_response)
     with serving(Recorder(app, script)) as origin:
         yield f"{origin}/mcp"
+
+
+def only_old(app: Any) -> Callable[..., Any]:
+    """The same server as it was before 2026-07-28: what it does not know is refused as such servers do."""
+
+    async def old(scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode().lower(): value.decode() for name, value in scope.get("headers", ())}
+        if scope["type"] == "http" and headers.get("mcp-protocol-version") == MODERN:
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"Bad Request: Unsupported protocol version"})
+            return
+        await app(scope, receive, send)
+
+    return old
+
+
+@contextmanager
+def old_http_server(script: Script) -> Iterator[str]:
+    """The address of the scripted server as one of protocol 2025-11-25, which keeps sessions."""
+    app = server_of(script).streamable_http_app(stateless_http=False)
+    with serving(Recorder(only_old(app), script)) as origin:
+        yield f"{origin}/mcp"
+
+
+def raw_server(answers: dict[str, Callable[[dict[str, Any]], Any]]) -> AbstractContextManager[str]:
+    """A modern server over HTTP that answers each method with this, unchecked: what an SDK would not send."""
+    discovered = {
+        "supportedVersions": [MODERN],
+        "capabilities": {"tools": {"listChanged": True}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "resultType": "complete",
+    }
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        while True:
+            event = await receive()
+            body += event.get("body", b"")
+            if not event.get("more_body"):
+                break
+        message = json.loads(body)
+        known: dict[str, Any] = {"server/discover": lambda _: discovered} | answers
+        if message["method"] in known:
+            answer = {"result": {"resultType": "complete", **known[message["method"]](message)}}
+        else:
+            answer = {"error": {"code": -32601, "message": "Method not found"}}
+        sent = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), **answer}).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": sent})
+
+    @contextmanager
+    def running() -> Iterator[str]:
+        with serving(app) as origin:
+            yield f"{origin}/mcp"
+
+    return running()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:

@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ from capabilities.mcp_client.errors import (
     Stopped,
 )
 from tests.capabilities.mcp_client.scripted import (
-    Recorder,
+    MODERN,
+    OLD,
     Script,
     http_server,
-    server_of,
+    old_http_server,
+    raw_server,
     serving,
     text_result,
     usual,
@@ -42,7 +44,6 @@ from tests.capabilities.mcp_client.scripted import (
 )
 
 SCRIPT = Path(__file__).with_name("scripted.py")
-MODERN, OLD = "2026-07-28", "2025-11-25"
 
 
 @pytest.fixture
@@ -72,26 +73,11 @@ def process_of(*argv: Path | str, principal: str, **more: Any) -> ServerAddress:
     return ServerAddress("stdio", principal, title="The process", argv=command, **more)
 
 
-def only_old(app: Any) -> Callable[..., Any]:
-    """The same server as it was before 2026-07-28: what it does not know is refused as such servers do."""
-
-    async def old(scope: Any, receive: Any, send: Any) -> None:
-        headers = {name.decode().lower(): value.decode() for name, value in scope.get("headers", ())}
-        if scope["type"] == "http" and headers.get("mcp-protocol-version") == MODERN:
-            await send({"type": "http.response.start", "status": 400, "headers": []})
-            await send({"type": "http.response.body", "body": b"Bad Request: Unsupported protocol version"})
-            return
-        await app(scope, receive, send)
-
-    return old
-
-
 @pytest.fixture
 def old_address(script: Script, principal: str) -> Iterator[ServerAddress]:
     """A server that keeps sessions, of protocol 2025-11-25."""
-    app = server_of(script).streamable_http_app(stateless_http=False)
-    with serving(Recorder(only_old(app), script)) as origin:
-        yield ServerAddress("http", principal, title="The old server", url=f"{origin}/mcp")
+    with old_http_server(script) as url:
+        yield ServerAddress("http", principal, title="The old server", url=url)
 
 
 def text_of(address: ServerAddress, text: str, **more: Any) -> str:
@@ -541,43 +527,3 @@ def test_a_fork_makes_its_own_loop_and_its_own_sessions(process: ServerAddress) 
 
     assert said == "from the child"
     assert text_of(process, "b") == "b"
-
-
-# -- A server of raw JSON ---------------------------------------------------------------------------------------------
-
-
-def raw_server(answers: dict[str, Callable[[dict[str, Any]], Any]]) -> AbstractContextManager[str]:
-    """A modern server over HTTP that answers each method with this, unchecked: what an SDK would not send."""
-    discovered = {
-        "supportedVersions": [MODERN],
-        "capabilities": {"tools": {"listChanged": True}},
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "resultType": "complete",
-    }
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        body = b""
-        while True:
-            event = await receive()
-            body += event.get("body", b"")
-            if not event.get("more_body"):
-                break
-        message = json.loads(body)
-        known: dict[str, Any] = {"server/discover": lambda _: discovered} | answers
-        if message["method"] in known:
-            answer = {"result": {"resultType": "complete", **known[message["method"]](message)}}
-        else:
-            answer = {"error": {"code": -32601, "message": "Method not found"}}
-        sent = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), **answer}).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": sent})
-
-    @contextmanager
-    def running() -> Iterator[str]:
-        with serving(app) as origin:
-            yield f"{origin}/mcp"
-
-    return running()
