@@ -136,6 +136,15 @@ TOOLHUB_LEFT_BEHIND_CALLS = env.integer("TOOLHUB_LEFT_BEHIND_CALLS", 8, 1, 1000)
 #: Child processes that read members' texts at the same time: of one process of this service, and of one organisation.
 TOOLHUB_CHILD_PROCESSES = env.integer("TOOLHUB_CHILD_PROCESSES", 4, 1, 100)
 TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = env.integer("TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION", 2, 1, 100)
+#: Python tools that one process of this service runs at once, each in a process of its own: in all, and of one
+#: organisation.
+TOOLHUB_PYTHON_PROCESSES = env.integer("TOOLHUB_PYTHON_PROCESSES", 16, 1, 500)
+TOOLHUB_PYTHON_PROCESSES_PER_ORGANISATION = env.integer("TOOLHUB_PYTHON_PROCESSES_PER_ORGANISATION", 8, 1, 500)
+#: Megabytes that one of them may hold, and requests to the web that one call may make.
+TOOLHUB_PYTHON_MEMORY_MB = env.integer("TOOLHUB_PYTHON_MEMORY_MB", 128, 16, 4_096)
+TOOLHUB_PYTHON_REQUESTS = env.integer("TOOLHUB_PYTHON_REQUESTS", 10, 0, 100)
+#: Whether members' code may run in full Python, which needs the machine's isolation.
+TOOLHUB_FULL_PYTHON = env.boolean("TOOLHUB_FULL_PYTHON", False)
 #: Share of the model's context window that one result may take, and the characters it may take in any case.
 TOOLHUB_RESULT_SHARE = env.number("TOOLHUB_RESULT_SHARE", 0.22, 0.01, 1.0)
 TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_000_000)

@@ -44,6 +44,7 @@ Job = Literal[
     "outline",
     "page",
     "pattern",
+    "python_code",
     "schema",
     "sqlite",
     "syntax",
@@ -188,10 +189,13 @@ def _bound_memory(pid: int, memory: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_AS, (memory, memory))
 
 
-class _Places:
-    """The children that may run at once in this process: so many in all, and so many of one organisation."""
+class Places:
+    """The children that may run at once in this process: so many in all, and so many of one organisation, as the
+    settings of these names say."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_all: str, of_one: str) -> None:
+        self._in_all = in_all
+        self._of_one = of_one
         self._free = threading.Condition()
         self._running: Counter[int] = Counter()
 
@@ -214,12 +218,11 @@ class _Places:
                 self._free.notify_all()
 
     def _has_room(self, organisation_id: int) -> bool:
-        return (
-            self._running[organisation_id] < settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION
-            and self._running.total() < settings.TOOLHUB_CHILD_PROCESSES
-        )
+        of_one, in_all = int(getattr(settings, self._of_one)), int(getattr(settings, self._in_all))
+        return self._running[organisation_id] < of_one and self._running.total() < in_all
 
 
-_places = _Places()
+_OF_CHILDREN = ("TOOLHUB_CHILD_PROCESSES", "TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION")
+_places = Places(*_OF_CHILDREN)
 #: Queries may take a minute, where all else takes seconds: nobody's check waits for them.
-_places_of_queries = _Places()
+_places_of_queries = Places(*_OF_CHILDREN)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from capabilities.contract.context import Credential, ToolContext
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds import builtin, http, mcp
+from capabilities.kinds import builtin, http, mcp, python
 from capabilities.kinds.checks import Check
 from capabilities.models import ToolKind, ToolVersion
 
@@ -38,6 +38,15 @@ class Runner(Protocol):
     ) -> Any: ...
 
 
-RUNNERS: dict[str, Runner] = {ToolKind.BUILTIN: builtin.run, ToolKind.HTTP: http.run, ToolKind.MCP: mcp.run}
+RUNNERS: dict[str, Runner] = {
+    ToolKind.BUILTIN: builtin.run,
+    ToolKind.HTTP: http.run,
+    ToolKind.MCP: mcp.run,
+    ToolKind.PYTHON: python.run,
+}
 #: Asked before a version is written.
-CHECKS: dict[str, Check] = {ToolKind.HTTP: http.check_implementation, ToolKind.MCP: mcp.check_implementation}
+CHECKS: dict[str, Check] = {
+    ToolKind.HTTP: http.check_implementation,
+    ToolKind.MCP: mcp.check_implementation,
+    ToolKind.PYTHON: python.check_implementation,
+}

@@ -208,7 +208,7 @@ def test_a_child_limits_itself_before_it_reads() -> None:
 
 def test_places_are_bounded_for_one_organisation_and_for_all(settings: Any) -> None:
     settings.TOOLHUB_CHILD_PROCESSES, settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 3, 2
-    places, nobody = confined._Places(), threading.Event()
+    places, nobody = confined.Places(*confined._OF_CHILDREN), threading.Event()
 
     def taken(organisation: int) -> Any:
         return places.taken(organisation, time.monotonic() + 0.1, nobody)

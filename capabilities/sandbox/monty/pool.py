@@ -1,0 +1,61 @@
+"""The processes that interpret code: one pool in each process of this service, made when it is first needed.
+
+A pool does not live through a fork: it is kept by process number, and a child makes its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from contextlib import suppress
+
+from django.conf import settings
+from pydantic_monty import Monty
+
+#: Seconds that one piece of code may keep its process busy before the process is ended, whatever its limits say.
+REQUEST_SECONDS = 130.0
+#: Sessions of a process before another takes its place.
+SESSIONS_PER_PROCESS = 2_000
+
+_lock = threading.Lock()
+_pools: dict[int, Monty] = {}
+
+
+def pool() -> Monty:
+    """This process's pool. Raises what its start raises: where the interpreter is missing, nothing runs."""
+    pid = os.getpid()
+    found = _pools.get(pid)
+    if found is not None:
+        return found
+    with _lock:
+        if pid not in _pools:
+            made = Monty(
+                min_processes=1,
+                max_processes=settings.TOOLHUB_PYTHON_PROCESSES,
+                checkout_timeout=5.0,
+                request_timeout=REQUEST_SECONDS,
+                max_checkouts_per_worker=SESSIONS_PER_PROCESS,
+                feed_duration_limit_grace=0.5,
+            )
+            made.__enter__()
+            _pools[pid] = made
+        return _pools[pid]
+
+
+def forget_locks() -> None:
+    """In a child after a fork: what the parent held at that moment must not hold the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+@atexit.register
+def close() -> None:
+    """End this process's own pool, never that of the process it was forked from."""
+    made = _pools.pop(os.getpid(), None)
+    if made is not None:
+        with suppress(Exception):
+            made.__exit__(None, None, None)
+
+
+os.register_at_fork(after_in_child=forget_locks)
