@@ -11,7 +11,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
-        from capabilities.importers import definitions  # noqa: PLC0415 -- app ready
+        from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
         from capabilities.importers.readers import register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
@@ -29,3 +29,4 @@ class CapabilitiesConfig(AppConfig):
         register_waiting("server_list", kept_back_told)
         register_categories(category_names)
         register_reader(ImportSource.DEFINITIONS, definitions.read)
+        register_reader(ImportSource.OPENAPI, openapi.read)

@@ -131,7 +131,7 @@ def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
     for name, value in node.value:
         if not isinstance(name, yaml.ScalarNode):
             raise DocumentRefused(f"The YAML has a key in line {name.start_mark.line + 1} that is no text.")
-        if name.tag == f"{_STANDARD}merge" or (name.value == "<<" and name.style is None):
+        if name.tag == f"{_STANDARD}merge" or (name.value == "<<" and _is_plain(name)):
             for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 if isinstance(each, yaml.MappingNode):
                     merged = _mapping_of(each) | merged
@@ -142,7 +142,7 @@ def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
 
 def _scalar_of(node: yaml.ScalarNode) -> Any:
     text: str = node.value
-    if node.style is not None:  # quoted, or a block
+    if not _is_plain(node):
         return text
     if node.tag == f"{_STANDARD}str" and not _is_resolved_otherwise(text):
         return text
@@ -157,6 +157,11 @@ def _scalar_of(node: yaml.ScalarNode) -> Any:
         number = float(text)
         return number if math.isfinite(number) else text
     return text
+
+
+def _is_plain(node: yaml.ScalarNode) -> bool:
+    """Whether it is neither quoted nor a block; LibYAML says so by an empty style, Python's parser by none."""
+    return not node.style
 
 
 def _is_resolved_otherwise(text: str) -> bool:

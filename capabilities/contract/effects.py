@@ -40,8 +40,8 @@ READING = _set(
 )
 #: Of a call that is meant to read, these words alone speak against it: `set` and `open` are nouns there as well.
 LOUD = (DESTROYING - {"format", "clear", "reset", "drop"}) | _set(
-    "activate cancel create deploy disable enable execute invite publish restart send shutdown submit transfer trigger "
-    "unsubscribe update upload"
+    "activate cancel create deploy disable enable execute invite logout publish restart send shutdown submit transfer "
+    "trigger unsubscribe update upload"
 )
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

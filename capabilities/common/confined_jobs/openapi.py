@@ -1,0 +1,17 @@
+"""The operations of an OpenAPI document, as plain JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capabilities.contract.documents import DocumentRefused, read_document
+from capabilities.contract.openapi import read_openapi
+from capabilities.contract.openapi.reading import DocumentIsNone
+
+
+def run(text: str, url: str) -> dict[str, Any]:
+    """What `read_openapi` returns; or `refused` with a sentence."""
+    try:
+        return read_openapi(read_document(text), url)
+    except (DocumentRefused, DocumentIsNone) as error:
+        return {"refused": str(error)}

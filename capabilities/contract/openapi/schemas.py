@@ -1,0 +1,277 @@
+"""Schemas of a document as JSON Schema 2020-12 that stands for itself: references are written out, what is 3.0's own is
+translated, what only decorates is left out.
+
+A schema that stands in itself, or that would grow beyond bounds, is cut there: any value is taken in that place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+
+from capabilities.contract.openapi.references import MAX_CHAIN, Document, OperationRefused, mapping, text
+
+#: Levels of one schema, and parts of all schemas of one operation.
+MAX_LEVELS = 12
+MAX_PARTS = 800
+#: Characters of a description inside a schema, and of a default.
+MAX_DESCRIPTION, MAX_DEFAULT = 1_000, 500
+TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+#: What people write for a type.
+ODD_TYPES = {
+    "int": "integer",
+    "int32": "integer",
+    "int64": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "decimal": "number",
+    "bool": "boolean",
+    "str": "string",
+    "text": "string",
+    "date": "string",
+    "date-time": "string",
+    "datetime": "string",
+    "file": "string",
+    "uuid": "string",
+    "dict": "object",
+    "map": "object",
+    "list": "array",
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+@lru_cache(maxsize=1_000)
+def _is_pattern(pattern: Any) -> bool:
+    """Whether our validator takes it: one that it does not would refuse every call."""
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": pattern})
+    except (jsonschema_rs.ValidationError, ValueError):
+        return False
+    return True
+
+
+#: Keywords that are kept as they are, where their value is of the right kind.
+KEPT: Mapping[str, Callable[[Any], bool]] = {
+    "format": lambda value: isinstance(value, str) and len(value) <= 100,
+    "pattern": lambda value: isinstance(value, str) and len(value) <= 2_000 and _is_pattern(value),
+    "minimum": _is_number,
+    "maximum": _is_number,
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    "minLength": _is_count,
+    "maxLength": _is_count,
+    "minItems": _is_count,
+    "maxItems": _is_count,
+    "minProperties": _is_count,
+    "maxProperties": _is_count,
+    "uniqueItems": lambda value: isinstance(value, bool),
+    "contentEncoding": lambda value: isinstance(value, str),
+    "contentMediaType": lambda value: isinstance(value, str),
+}
+#: Keywords with one schema, and with a list of them.
+ONE = ("additionalProperties", "propertyNames", "contains", "not", "if", "then", "else", "unevaluatedProperties")
+SEVERAL = ("anyOf", "oneOf", "prefixItems")
+
+
+class Schemas:
+    """Translates the schemas of one operation. `is_cut` says whether anything was left open because of the bounds."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._parts = 0
+        self.is_cut = False
+
+    def read(self, schema: Any) -> dict[str, Any]:
+        """The schema of a value that is sent. Raises OperationRefused for a reference that leads nowhere."""
+        return self._read(schema, 0, ())
+
+    def _read(self, schema: Any, level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        if schema is False:
+            return {"not": {}}
+        if not isinstance(schema, Mapping):
+            return {}
+        self._parts += 1
+        if level > MAX_LEVELS or self._parts > MAX_PARTS:
+            self.is_cut = True
+            return self._open(schema)
+        if "$ref" in schema:
+            return self._referred(schema, level, inside)
+        if "$dynamicRef" in schema or "$recursiveRef" in schema:
+            self.is_cut = True
+            return self._open(schema)
+        return self._translated(schema, level, inside)
+
+    def _open(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Any value of the same type, with what the schema says of it."""
+        found: dict[str, Any] = {}
+        for _ in range(MAX_CHAIN):
+            found |= _described(schema)
+            if "$ref" not in schema:
+                break
+            schema = mapping(self._document.at(schema["$ref"]))
+        kind = schema.get("type")
+        if isinstance(kind, str) and kind in TYPES:
+            found["type"] = kind
+        return found
+
+    def _referred(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        reference = str(schema["$ref"])
+        if reference in inside:
+            self.is_cut = True
+            return self._open(schema)
+        if len(inside) > MAX_CHAIN * 2:
+            raise OperationRefused("Its schemas refer to each other without end.")
+        target = self._read(self._document.at(schema["$ref"]), level, (*inside, reference))
+        if self._document.is_3_0:
+            return target
+        beside = {name: value for name, value in schema.items() if name != "$ref"}
+        if not beside:
+            return target
+        own = self._translated(beside, level, inside)
+        return target | own if not set(own) - {"description", "default"} else _merged([target, own])
+
+    def _translated(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        found = _described(schema)
+        found |= {name: schema[name] for name, is_right in KEPT.items() if name in schema and is_right(schema[name])}
+        found |= self._types(schema)
+        found |= _bounds(schema)
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            found["enum"] = schema["enum"]
+        if "const" in schema:
+            found["const"] = schema["const"]
+        if "default" in schema and len(json.dumps(schema["default"])) <= MAX_DEFAULT:
+            found["default"] = schema["default"]
+        found |= self._object_parts(schema, level, inside)
+        found |= self._combined(schema, level, inside)
+        every = [self._read(each, level, inside) for each in _schemas(schema.get("allOf"))]
+        found = _merged([*every, found]) if every else found
+        return _nullable(found) if self._document.is_3_0 and schema.get("nullable") is True else found
+
+    def _types(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        kind = schema.get("type")
+        kinds = [ODD_TYPES.get(each, each) for each in (kind if isinstance(kind, list) else [kind]) if each]
+        known = list(dict.fromkeys(each for each in kinds if isinstance(each, str) and each in TYPES))
+        if not known:
+            if kind is None and isinstance(schema.get("properties"), Mapping):
+                return {"type": "object"}
+            return {"type": "array"} if kind is None and "items" in schema else {}
+        return {"type": known[0] if len(known) == 1 else known}
+
+    def _object_parts(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        named = schema.get("properties")
+        hidden: set[str] = set()
+        if isinstance(named, Mapping):
+            hidden = {str(name) for name, each in named.items() if self._is_read_only(each)}
+            found["properties"] = {
+                str(name): self._read(each, level + 1, inside) for name, each in named.items() if name not in hidden
+            }
+        required = schema.get("required")
+        if isinstance(required, list):
+            kept = [each for each in required if isinstance(each, str) and each not in hidden]
+            if kept:
+                found["required"] = list(dict.fromkeys(kept))
+        items = schema.get("items")
+        if isinstance(items, list):
+            found["prefixItems"] = [self._read(each, level + 1, inside) for each in items]
+        elif items is not None:
+            found["items"] = self._read(items, level + 1, inside)
+        return found
+
+    def _is_read_only(self, schema: Any) -> bool:
+        """Whether the far side writes it, and nobody sends it."""
+        for _ in range(MAX_CHAIN):
+            if not isinstance(schema, Mapping) or schema.get("readOnly") is True:
+                return isinstance(schema, Mapping)
+            if "$ref" not in schema:
+                return False
+            schema = self._document.at(schema["$ref"])
+        return False
+
+    def _combined(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in ONE:
+            value = schema.get(name)
+            if isinstance(value, bool) and name in ("additionalProperties", "unevaluatedProperties"):
+                if value is False:
+                    found[name] = False
+            elif isinstance(value, Mapping) and value:
+                found[name] = self._read(value, level + 1, inside)
+        for name in SEVERAL:
+            several = [self._read(each, level + (name == "prefixItems"), inside) for each in _schemas(schema.get(name))]
+            if len(several) == 1 and name != "prefixItems":
+                found = _merged([found, several[0]])
+            elif several:
+                found[name] = several
+        patterns = mapping(schema.get("patternProperties"))
+        kept = {
+            pattern: self._read(each, level + 1, inside) for pattern, each in patterns.items() if _is_pattern(pattern)
+        }
+        return found | ({"patternProperties": kept} if kept else {})
+
+
+def _schemas(value: Any) -> list[Any]:
+    return [each for each in value if isinstance(each, Mapping | bool)] if isinstance(value, list) else []
+
+
+def _described(schema: Mapping[str, Any]) -> dict[str, Any]:
+    said = " ".join(text(schema.get("description")).split())
+    if len(said) > MAX_DESCRIPTION:
+        said = said[: MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"
+    return {"description": said} if said else {}
+
+
+def _bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Exclusive bounds: a number since 3.1, in 3.0 a word beside the bound."""
+    found: dict[str, Any] = {}
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        value = schema.get(exclusive)
+        if value is True and _is_number(schema.get(bound)):
+            found[exclusive] = schema[bound]
+        elif _is_number(value):
+            found[exclusive] = value
+    return found
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same, or null."""
+    kind = schema.get("type")
+    if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+        schema = schema | {"enum": [*schema["enum"], None]}
+    if isinstance(kind, str):
+        return schema | {"type": [kind, "null"]} if kind != "null" else schema
+    if isinstance(kind, list):
+        return schema | {"type": [*kind, "null"]} if "null" not in kind else schema
+    said = {name: value for name, value in schema.items() if name in ("description", "default")}
+    rest = {name: value for name, value in schema.items() if name not in said}
+    return said | {"anyOf": [rest, {"type": "null"}]} if rest else said
+
+
+def _merged(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """What fits all of them: one schema where they only add to each other, as objects do, else `allOf`."""
+    whole: dict[str, Any] = {}
+    for schema in schemas:
+        for name, value in schema.items():
+            if name not in whole or whole[name] == value or name in ("description", "default"):
+                whole[name] = value
+            elif name == "properties":
+                both = set(whole[name]) & set(value)
+                if any(whole[name][each] != value[each] for each in both):
+                    return {"allOf": [each for each in schemas if each]}
+                whole[name] = whole[name] | value
+            elif name == "required":
+                whole[name] = list(dict.fromkeys([*whole[name], *value]))
+            else:
+                return {"allOf": [each for each in schemas if each]}
+    return whole
