@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import mcp_types as types
@@ -103,6 +104,8 @@ class Conversation(ClientSession):
         options: CallOptions = {}
         self._stamp(data, options)
         if self.is_modern:
+            # No two requests have the same number, in whatever exchange: the second try of a call is another request.
+            options["request_id"] = f"r-{uuid4().hex}"
             sent = options.setdefault("headers", {})
             sent.update(headers or {})
             if name:

@@ -26,6 +26,7 @@ from django.db.models.functions import Now
 
 from capabilities.common.tokens import make_table
 from capabilities.importers import runs as imports
+from capabilities.mcp_client import client as mcp_client
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop.run import run_turn
@@ -325,3 +326,9 @@ def begin(**_: object) -> None:
 def end(**_: object) -> None:
     if _housekeeper is not None:
         threading.Thread(target=_housekeeper.end, name="drain", daemon=True).start()
+
+
+@signals.worker_shutdown.connect
+def close_servers(**_: object) -> None:
+    """No process of an MCP server outlives the worker that started it."""
+    mcp_client.close()
