@@ -15,6 +15,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.importers.readers import register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
+        from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
         from capabilities.servers.queries import kept_back_told  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
@@ -30,3 +31,4 @@ class CapabilitiesConfig(AppConfig):
         register_categories(category_names)
         register_reader(ImportSource.DEFINITIONS, definitions.read)
         register_reader(ImportSource.OPENAPI, openapi.read)
+        register_reader(ImportSource.MCP, refresh.read_for_import)

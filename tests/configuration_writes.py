@@ -91,6 +91,7 @@ NOT_IN_TABLE = {
     "capabilities.hooks.writes.count_failure": "the service's own: what is counted of a turn",
     "capabilities.common.rights.check_rank": "a check",
     "capabilities.common.rights.require": "a check",
+    "capabilities.servers.refresh.note_listing": "the service's own: what a server says of its tools",
     "capabilities.policies.writes.install_profiles": "the service's own, at set-up",
     "capabilities.access.roles.queries.role_members": "a read",
     "capabilities.access.roles.writes.require_for_rules": "a check",
@@ -475,6 +476,9 @@ TABLE: dict[str, Write] = {
         server := d.row(McpServer), d.server_content(server.name), actor=a
     ),
     "capabilities.servers.writes.delete_server": lambda d, a: servers.delete_server(d.row(McpServer), actor=a),
+    "capabilities.servers.writes.use_as_offered": lambda d, a: servers.use_as_offered(
+        server := d.row(McpServer), [each.name for each in server.tools.all()], actor=a
+    ),
     "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
     "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),
     "capabilities.hooks.writes.delete_hook": lambda d, a: hooks.delete_hook(d.row(Hook), actor=a),

@@ -92,17 +92,74 @@ def known_tools() -> dict[str, KnownTool]:
 
 def tools_of_source(tool_import: ToolImport) -> dict[str, Tool]:
     """The tools that came from the same source before, by what the source calls them. Two queries."""
+    if tool_import.server_id is not None:
+        return tools_of_server(tool_import.server_id)
     rows = _same_source(tool_import).filter(tool__isnull=False).exclude(tool_import=tool_import)
     keys: dict[str, Any] = dict(rows.order_by("pk").values_list("original_name", "tool_id"))
     tools = Tool.objects.select_related("current_version", "category").in_bulk(keys.values())
     return {name: tools[key] for name, key in keys.items()}
 
 
+def tools_of_server(server_id: int) -> dict[str, Tool]:
+    """The tools of an MCP server by what it calls them, with their version in force and category. Two queries."""
+    tools = {
+        each.pk: each for each in Tool.objects.filter(server=server_id).select_related("current_version", "category")
+    }
+    unused = [key for key, tool in tools.items() if tool.current_version is None]
+    newest = {each.tool_id: each for each in ToolVersion.objects.filter(tool__in=unused).order_by("number")}
+    found: dict[str, Tool] = {}
+    for key, tool in sorted(tools.items()):
+        version = tool.current_version or newest.get(key)
+        name = version.implementation.get("name") if version is not None else None
+        if isinstance(name, str):
+            found[name] = tool
+    return found
+
+
+#: What of a definition its source says: description, schema of the arguments, what runs. Equal where they are the same.
+SourceContent = tuple[str, str, str]
+
+
+def content_at_source(description: str, parameters: Any, implementation: Any) -> SourceContent:
+    """As it is compared: hidden characters, which no version has, make no difference."""
+    return (
+        normalised(description).strip(),
+        canonical_json(normalised_value(parameters)),
+        canonical_json(implementation),
+    )
+
+
+def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
+    """What their source said of these tools when the version in force was accepted, by the tool's key: what people
+    wrote into it since is left out. For tools with a version in force. Two queries."""
+    current = {tool.pk: tool.current_version for tool in tools if tool.current_version is not None}
+    made_of: dict[int, dict[int, SourceContent]] = {
+        key: {0: _content_of_version(each)} for key, each in current.items()
+    }
+    # The service makes versions of what a source says, word for word.
+    for version in ToolVersion.objects.filter(tool__in=list(current), created_by=None):
+        made_of[version.tool_id][version.number] = _content_of_version(version)
+    rows = ImportedTool.objects.filter(version__tool__in=list(current)).select_related("version")
+    for row in rows.order_by("pk"):
+        if row.version is not None:
+            said = content_at_source(row.description, row.parameters, row.implementation)
+            made_of[row.version.tool_id][row.version.number] = said
+    return {
+        key: contents[max(number for number in contents if number <= current[key].number)]
+        for key, contents in made_of.items()
+    }
+
+
+def _content_of_version(version: ToolVersion) -> SourceContent:
+    """Of one that no row is at hand for. A description that stands in for none is none."""
+    name = version.implementation.get("name")
+    stands_in = isinstance(name, str) and version.description.startswith(f"{normalised(name)} of ")
+    return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
+
+
 def _same_source(tool_import: ToolImport) -> QuerySet[ImportedTool]:
-    """A server is itself, a document on the web its address, and a file its title."""
+    """A document on the web is its address, and a file its title."""
     rows = ImportedTool.objects.filter(tool_import__source=tool_import.source)
-    if tool_import.server_id is not None:
-        return rows.filter(tool_import__server=tool_import.server_id)
     if tool_import.url:
         return rows.filter(tool_import__url=tool_import.url)
     return rows.filter(tool_import__url="", tool_import__title=tool_import.title)

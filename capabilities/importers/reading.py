@@ -16,7 +16,9 @@ from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
 from capabilities.importers.matching import (
     Names,
+    content_at_source,
     content_of,
+    contents_at_source,
     known_tools,
     prefix_of,
     says_the_same,
@@ -151,10 +153,15 @@ def _argument_names(schema: Any) -> list[str]:
 def _match(rows: Sequence[ImportedTool], own: dict[str, Tool], tool_import: ToolImport) -> None:
     """Mark the definitions whose tool says the same already, and those whose tool says something else."""
     versions = versions_at_hand(own.values())
+    # People may have written other words into a server's tool: it is the server's that are compared.
+    accepted = contents_at_source(own.values()) if tool_import.server_id is not None else {}
     for row in rows:
         if row.status == ImportedStatus.REFUSED or row.tool is None:
             continue
-        row.status = status_against(versions.get(row.tool.pk, []), content_of(row, tool_import))
+        if accepted.get(row.tool.pk) == content_at_source(row.description, row.parameters, row.implementation):
+            row.status = ImportedStatus.UNCHANGED
+        else:
+            row.status = status_against(versions.get(row.tool.pk, []), content_of(row, tool_import))
 
 
 def status_against(versions: Sequence[Any], content: Definition) -> ImportedStatus:

@@ -86,6 +86,8 @@ class Tool(PublicModel):
     source = models.CharField(max_length=300, blank=True, default="")
     #: Why it is kept back, such as a definition that changed at its server, until somebody decides; empty where not.
     quarantine = models.CharField(max_length=300, blank=True, default="")
+    #: Whether its server offered the definition that is in force, when it was last read.
+    is_offered = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):

@@ -43,9 +43,10 @@ class McpServer(PublicModel):
     list_sha256 = models.CharField(max_length=64, blank=True, default="")
     refreshed_at = models.DateTimeField(null=True, blank=True)
     refresh_at = models.DateTimeField(null=True, blank=True)
-    #: Until when one worker reads it, and until when one worker hears from it when its list changes.
+    #: Until when one worker reads it, and until when which one hears from it when its list changes.
     refreshing_until = models.DateTimeField(null=True, blank=True)
     listening_until = models.DateTimeField(null=True, blank=True)
+    listener = models.CharField(max_length=120, blank=True, default="")
     #: Who had it read last. Where each member has an own account, it is read again with this one's.
     read_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: One sentence, while it cannot be reached or read, and since when.

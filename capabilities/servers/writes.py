@@ -116,7 +116,7 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
         server.off_by_admin = not server.is_enabled and actor.has_access(Access.ADMIN)
     if moved:
         forget_what_it_said(server)
-    elif server.is_enabled and not was_enabled:
+    elif server.is_enabled and not was_enabled and server.refreshed_at is not None:
         server.refresh_at = Now()
     server.save()
     ConnectionTest.objects.filter(server=server).delete()
@@ -140,19 +140,51 @@ def delete_server(server: McpServer, *, actor: Membership) -> None:
     in_force = ToolVersion.objects.filter(tool__in=tools, status=VersionStatus.APPROVED)
     in_force.update(status=VersionStatus.RETIRED, status_reason=reason)
     _reject_waiting(server, reason)
-    tools.update(current_version=None, quarantine=reason, server=None)
+    tools.update(current_version=None, quarantine=reason, is_offered=False, server=None)
     after = {"tools": names[:RECORDED], "tools_count": len(names)} if names else {}
     record("mcp_server.delete", server, actor=actor, before=_shown(server), after=after)
     server.delete()
     touch_registry(actor.organisation_id)
 
 
+@configuration_write("tools")
+def use_as_offered(server: McpServer, names: Collection[str], *, actor: Membership) -> int:
+    """Use these tools of the server again that are kept back, as they were accepted: it offered them so when it was
+    last read. What waits beside them is rejected. All or none; returns how many.
+
+    Needs the right `approve_code` for their categories. Raises ChangeRefused for one that it does not offer so.
+    """
+    tools = {each.name: each for each in Tool.objects.filter(server=server, name__in=names).select_related("category")}
+    for name in names:
+        if name not in tools:
+            raise not_there("tools", "tool of this server", name)
+    kept_back = [each for each in tools.values() if each.quarantine and each.current_version_id is not None]
+    require(actor, Right.APPROVE_CODE, {each.category.name for each in kept_back})
+    for tool in kept_back:
+        if not tool.is_offered:
+            raise ServerRefused(
+                "tools", f"{tool} was not offered as it was accepted when the server was last read.", code="conflict"
+            )
+    if not kept_back:
+        return 0
+    reason = "The definition that was accepted before was kept."
+    keys = [each.pk for each in kept_back]
+    waiting = ToolVersion.objects.filter(tool__in=keys, status=VersionStatus.PENDING)
+    waiting.update(status=VersionStatus.REJECTED, status_reason=reason, decided_by=actor, decided_at=Now())
+    Tool.objects.filter(pk__in=keys).update(quarantine="")
+    reasons = {each.name: each.quarantine for each in sorted(kept_back, key=str)[:RECORDED]}
+    record("mcp_server.accept", server, actor=actor, before={"kept_back": reasons}, after={"tools": len(kept_back)})
+    touch_registry(server.organisation_id)
+    return len(kept_back)
+
+
 def forget_what_it_said(server: McpServer) -> None:
     """Before it is saved: what was read of it is not true of where it leads now, so it is read again at once."""
     server.protocol, server.instructions, server.list_sha256, server.error = "", "", "", ""
     server.server_info, server.server_capabilities = {}, {}
+    was_read = server.refreshed_at is not None or server.failing_since is not None
     server.refreshed_at = server.failing_since = None
-    server.refresh_at = Now()
+    server.refresh_at = Now() if was_read else None
 
 
 def keep_back_tools(server: McpServer, reason: str, tools: Collection[int] | None = None) -> int:
@@ -163,7 +195,7 @@ def keep_back_tools(server: McpServer, reason: str, tools: Collection[int] | Non
     if tools is not None:
         rows = rows.filter(pk__in=tools)
     count = rows.filter(quarantine="").count()
-    rows.update(quarantine=text)
+    rows.update(quarantine=text, is_offered=False)
     _reject_waiting(server, text, tools)
     return count
 
