@@ -10,6 +10,8 @@ from typing import Any
 
 from capabilities.common.confined import Busy, Places
 from capabilities.sandbox.advice import advice_for
+from capabilities.sandbox.full import running as full
+from capabilities.sandbox.isolation import isolation
 from capabilities.sandbox.monty import running as monty
 from capabilities.sandbox.values import MAX_CODE, RUNTIMES, HostFunctions, Limits, RunError, SandboxResult
 
@@ -38,10 +40,24 @@ def run_python(
         return SandboxResult(error=RunError("Unavailable", f"The code is longer than {MAX_CODE:,} characters."))
     if runtime not in RUNTIMES:
         return SandboxResult(error=RunError("Unavailable", f"There is no runtime called {runtime!r}."))
+    ready = isolation()
+    if not ready.has(runtime):
+        return SandboxResult(error=RunError("Unavailable", ready.reason(runtime)))
     try:
         with _places.taken(organisation_id, begun + limits.seconds, stopped):
             left = replace(limits, seconds=max(0.05, begun + limits.seconds - time.monotonic()))
-            result = monty.run(code, arguments, helpers=helpers, limits=left, host=host, stopped=stopped)
+            if runtime == "monty":
+                result = monty.run(code, arguments, helpers=helpers, limits=left, host=host, stopped=stopped)
+            else:
+                result = full.run(
+                    code,
+                    arguments,
+                    helpers=helpers,
+                    limits=left,
+                    host=host,
+                    organisation_id=organisation_id,
+                    stopped=stopped,
+                )
     except Busy:
         result = SandboxResult(error=RunError("Busy", "Too many Python tools are running: try again in a moment."))
     if result.error is not None and not result.error.advice:
