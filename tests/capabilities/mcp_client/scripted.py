@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,11 @@ import anyio
 import mcp_types as types
 import uvicorn
 from mcp.server import Server, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ToolsListChanged
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 MODERN, OLD = "2026-07-28", "2025-11-25"
@@ -50,6 +54,7 @@ class Script:
     ttl_ms: int = 0
     cache_scope: str = "private"
     instructions: str | None = "Be kind."
+    bus: InMemorySubscriptionBus | None = None
 
     def tool(self, name: str, answer: Any = None, *, schema: Mapping[str, Any] = TEXT, **more: Any) -> None:
         self.tools[name] = {"name": name, "description": f"Does {name}.", "inputSchema": dict(schema), **more}
@@ -66,6 +71,22 @@ def usual() -> Script:
     script.tool("echo", lambda params: text_result(params.arguments.get("text", "")))
     script.tool("slow", slow)
     script.tool("die", lambda params: os._exit(7))
+    return script
+
+
+def changing() -> Script:
+    """A server whose list changes when its tool is called, and that says so in both protocols."""
+    script = Script(bus=InMemorySubscriptionBus())
+
+    async def change(params: Any, context: Any) -> types.CallToolResult:
+        script.tool(f"new{len(script.tools)}", text_result("new"))
+        assert script.bus is not None
+        await script.bus.publish(ToolsListChanged())
+        if context.protocol_version == OLD:
+            await context.session.send_tool_list_changed()
+        return text_result("changed")
+
+    script.tool("change", change, schema=NONE)
     return script
 
 
@@ -97,9 +118,18 @@ def server_of(script: Script) -> Server[Any]:
             raise
         return answer
 
-    return Server(
-        script.name, version="1.0", instructions=script.instructions, on_list_tools=list_tools, on_call_tool=call_tool
+    server = Server(
+        script.name,
+        version="1.0",
+        instructions=script.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_subscriptions_listen=ListenHandler(script.bus) if script.bus is not None else None,
     )
+    if script.bus is not None:
+        options = server.create_initialization_options(NotificationOptions(tools_changed=True))
+        server.create_initialization_options = lambda *_, **__: options  # type: ignore[method-assign]
+    return server
 
 
 class Recorder:
@@ -223,7 +253,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 if __name__ == "__main__":
 
     async def main() -> None:
-        server = server_of(usual())
+        server = server_of(changing() if sys.argv[1:] == ["changing"] else usual())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
