@@ -37,6 +37,7 @@ from capabilities.runtime_config.api import (
 )
 from capabilities.servers.api import ServerDetail, ServerList
 from capabilities.services.api import ServiceDetail, ServiceList
+from capabilities.sharing.api import ToolFileList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 
 urlpatterns: list[URLPattern] = [
@@ -69,6 +70,7 @@ urlpatterns: list[URLPattern] = [
     path("models/<uuid:model_id>/lessons/<str:key>", LessonDetail.as_view(), name="api-model-lesson"),
     path("models/<uuid:model_id>/prices", ModelPriceList.as_view(), name="api-model-prices"),
     path("models/<uuid:model_id>/prices/<uuid:price_id>", ModelPriceDetail.as_view(), name="api-model-price"),
+    path("tool-files", ToolFileList.as_view(), name="api-tool-files"),
     path("prices", PriceList.as_view(), name="api-prices"),
     path("models/<uuid:model_id>", LanguageModelDetail.as_view(), name="api-model"),
     path("runtime-config", RuntimeConfigList.as_view(), name="api-runtime-config"),

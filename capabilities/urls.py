@@ -22,6 +22,7 @@ from capabilities.push import views as push
 from capabilities.runtime_config import views as runtime_config
 from capabilities.servers import views as servers
 from capabilities.services import views as services
+from capabilities.sharing import views as sharing
 from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
@@ -31,6 +32,7 @@ SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
+    path("tool-files/", sharing.tool_file_list, name="tool_file_list"),
     path("notifications/", push.browser_list, name="browser_list"),
     path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),

@@ -76,6 +76,8 @@ ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
+    "capabilities.push.writes.add_browser": "one's own browsers",
+    "capabilities.push.writes.remove_browser": "one's own browsers",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
     "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",

@@ -228,6 +228,7 @@ FORMS: dict[str, Form] = {
     "GET explain": Form(shows="word agent sends"),
     # Chats
     "POST session_list": Form(),
+    "GET tool_file_list": Form({"state": "broken"}, "Tool files"),
     "GET usage": Form(shows="There is nothing to draw for this choice"),
     "GET session_list": Form({"q": "talk"}, "talk"),
     "POST session_update": Form({"title": "Fresh"}, "Fresh"),

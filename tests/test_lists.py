@@ -37,6 +37,7 @@ from capabilities.models import (
     Role,
     RoleRule,
     StoredCredential,
+    SyncedFile,
     Tool,
     Toolkit,
     ToolkitCategory,
@@ -303,6 +304,12 @@ MAKERS: dict[str, Maker] = {
     ),
     "api-runtime-config": make_runtime_config,
     "api-hooks": make_hook,
+    "api-tool-files": lambda member, number: SyncedFile.objects.create(
+        organisation=member.organisation,
+        folder="/srv/tools",
+        path=f"tool_{number}.py",
+        tool=make_tool(member.organisation, f"synced_{number}"),
+    ),
     "api-mcp-servers": make_server,
     "api-approval-rules": lambda member, number: ApprovalRule.objects.create(
         organisation=member.organisation,

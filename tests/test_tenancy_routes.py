@@ -465,6 +465,8 @@ ROUTES: dict[str, Route] = {
     "api-schema": Route(is_public=True),
     "api-docs": Route(is_public=True),
     "push_worker": Route(is_public=True),
+    "tool_file_list": Route((Ask(), Ask(query=lambda side: {"state": "broken"})), right=Right.CATALOGUE),
+    "api-tool-files": Route((Ask(), Ask(query=lambda side: {"state": "broken"})), right=Right.CATALOGUE),
     "calendar_feed": Route((Ask(status=404),), args={"secret": "name"}, is_public=True),
     "home": Route((Ask(status=302),)),
     # REST: chats

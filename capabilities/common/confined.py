@@ -48,6 +48,7 @@ Job = Literal[
     "schema",
     "sqlite",
     "syntax",
+    "tool_file",
 ]
 
 #: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.
