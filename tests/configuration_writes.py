@@ -21,6 +21,9 @@ from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.versions import writes as versions
+from capabilities.credentials import writes as credentials
+from capabilities.credentials.oauth import sign_in
+from capabilities.credentials.oauth import tokens as oauth_tokens
 from capabilities.hooks import writes as hooks
 from capabilities.importers import writes as imports
 from capabilities.models import (
@@ -29,6 +32,7 @@ from capabilities.models import (
     AskWhen,
     Category,
     ConnectionTest,
+    CredentialScope,
     Effect,
     Grant,
     GrantRequest,
@@ -39,11 +43,14 @@ from capabilities.models import (
     LanguageModel,
     McpServer,
     ModelPrice,
+    OAuthSignIn,
     PolicyProfile,
     Provider,
     RequestStatus,
     Role,
     RoleMode,
+    StoredCredential,
+    StoredSecret,
     Tool,
     ToolImport,
     ToolKind,
@@ -99,6 +106,9 @@ NOT_IN_TABLE = {
     "capabilities.access.roles.writes.require_for_rules": "a check",
     "capabilities.access.roles_above.locked_roles": "a read",
     "capabilities.access.roles_above.read_roles_above": "a read",
+    "capabilities.credentials.oauth.sign_in.begin_sign_in": "asks an authorization server; it gives nobody anything",
+    "capabilities.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
+    "capabilities.credentials.writes.require_manager": "a check",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
     "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",
     "toolhub.tenants.members.account.rename_user": "one's own name",
@@ -258,6 +268,23 @@ class Dice:
             ]
         )
 
+    def credential_content(self) -> credentials.CredentialContent:
+        origins = [f"https://{self.name()}.example.org"]
+        return credentials.CredentialContent("C", scope=self.one(CredentialScope.values), origins=origins)
+
+    def credential(self, **fields: Any) -> StoredCredential:
+        """A new one that members connect own accounts to, unless these fields say otherwise."""
+        own = {"scope": CredentialScope.MEMBER, "kind": "bearer", "origins": ["https://api.example.org"]}
+        made: StoredCredential = StoredCredential.objects.create(
+            organisation_id=self.actor.organisation_id, name=self.name(), title="C", **(own | fields)
+        )
+        return made
+
+    def secret(self) -> StoredSecret:
+        own = {"organisation_id": self.actor.organisation_id, "values_json": "{}"}
+        made: StoredSecret = StoredSecret.objects.create(credential=self.credential(), membership=self.member(), **own)
+        return made
+
     def hook_content(self) -> hooks.HookContent:
         actions = [("ask", {"message": "m"}), ("append_note", {"text": "t"}), ("set_model", {"model": "scripted"})]
         action, settings = self.one(actions)
@@ -376,6 +403,23 @@ def _take_over(dice: Dice, actor: Membership) -> None:
 #: Members for whom a reset link was made; the tests look whether they may use more than who made it.
 TAKEN_OVER: list[Membership] = []
 
+TYPED = {"token": "typed-secret"}
+
+
+def _keep_tokens(dice: Dice, actor: Membership) -> None:
+    """At the end of a sign-in of the actor's own account."""
+    client = {
+        "server_metadata": {"issuer": "https://far.example"},
+        "client_id": "c",
+        "redirect_uri": "https://us.example",
+    }
+    credential = dice.credential(kind="oauth", **client)
+    begun = OAuthSignIn(
+        credential=credential, issuer="https://far.example", client_id="c", redirect_uri="https://us.example"
+    )
+    sign_in.keep_tokens(credential, oauth_tokens.Tokens("a", "r", (), None), begun, actor=actor)
+
+
 Write = Callable[[Dice, Membership], Any]
 
 #: Every write of configuration, and how it is called with what the dice draw.
@@ -413,6 +457,27 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.versions.writes.keep_old": lambda d, a: versions.keep_old(
         d.outside_tool(), is_still_offered=d.yes(), actor=a
     ),
+    "capabilities.credentials.writes.create_credential": lambda d, a: credentials.create_credential(
+        d.name(), d.credential_content(), actor=a
+    ),
+    "capabilities.credentials.writes.update_credential": lambda d, a: credentials.update_credential(
+        d.credential(), d.credential_content(), actor=a
+    ),
+    "capabilities.credentials.writes.delete_credential": lambda d, a: credentials.delete_credential(
+        d.credential(), actor=a
+    ),
+    "capabilities.credentials.writes.set_secret": lambda d, a: credentials.set_secret(
+        d.credential(scope="organisation"), TYPED, actor=a
+    ),
+    "capabilities.credentials.writes.clear_secret": lambda d, a: credentials.clear_secret(d.credential(), actor=a),
+    "capabilities.credentials.writes.connect_account": lambda d, a: credentials.connect_account(
+        d.credential(), TYPED, actor=a
+    ),
+    "capabilities.credentials.writes.disconnect_account": lambda d, a: credentials.disconnect_account(
+        d.secret(), actor=a
+    ),
+    "capabilities.credentials.oauth.sign_in.forget_client": lambda d, a: sign_in.forget_client(d.credential(), actor=a),
+    "capabilities.credentials.oauth.sign_in.keep_tokens": _keep_tokens,
     "capabilities.catalogue.categories.writes.create_category": lambda d, a: categories.create_category(
         d.name(), d.category_content(), actor=a
     ),

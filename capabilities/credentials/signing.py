@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from urllib.parse import quote
@@ -19,18 +18,20 @@ from urllib.parse import quote
 from django.db.models import Q
 from django.utils import timezone
 
-from capabilities.common.registry_version import touch_registry
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
 from capabilities.contract.spec import ToolSpec
+from capabilities.credentials.challenges import challenge_value
+from capabilities.credentials.oauth.refreshing import fresh
+from capabilities.credentials.refusals import account_url, connect_again, mark_refused, refused_now
 from capabilities.models import CredentialKind, CredentialScope, SecretStatus, StoredCredential, StoredSecret
 from capabilities.registry import registry
 from capabilities.services.writes import secrets_of, service_values
 
 #: How often, at most, a secret's last use is written down.
 LAST_USE_EVERY = timedelta(minutes=1)
-#: Characters of a WWW-Authenticate header that are read, and permissions that are asked for at once.
-MAX_CHALLENGE, MOST_SCOPES = 4_000, 100
+#: Permissions that are asked for at once.
+MOST_SCOPES = 100
 
 
 def credential_for(spec: ToolSpec, membership_id: int, *, at_most: float) -> Credential:
@@ -53,8 +54,11 @@ def credential_for(spec: ToolSpec, membership_id: int, *, at_most: float) -> Cre
 def stored_credential(credential_id: int, membership_id: int | None, *, at_most: float) -> Credential:
     """The same for a stored credential by its key, such as an MCP server's. `membership_id` None: nobody calls, so that
     only one of the organisation can sign. Raises as `credential_for`."""
-    credential = StoredCredential.objects.select_related("organisation").get(pk=credential_id)
+    credential = StoredCredential.objects.select_related("organisation").defer("client_secret").get(pk=credential_id)
     secret = _secret_of(credential, membership_id)
+    secret.credential = credential
+    if credential.kind == CredentialKind.OAUTH:
+        secret = fresh(secret, at_most=at_most)
     _note_use(secret)
     return signed_with(credential, secret)
 
@@ -73,14 +77,9 @@ def _secret_of(credential: StoredCredential, membership_id: int | None) -> Store
         return secret
     if is_own:
         what = "connect your account again" if secret is not None else "connect your account first"
-        raise LinkNeeded(f"{credential.title}: {what}.", url=account_url(credential), is_own=True)
+        raise connect_again(credential, what)
     what = "enter its secret again" if secret is not None else "enter its secret first"
     raise ToolError(f"{credential.title} cannot be used: an administrator must {what}.", nothing_came=True)
-
-
-def account_url(credential: StoredCredential) -> str:
-    """The page of ours on which a member connects an own account."""
-    return f"/o/{credential.organisation.slug}/accounts/{credential.name}/"
 
 
 def signed_with(credential: StoredCredential, secret: StoredSecret) -> Credential:
@@ -128,11 +127,16 @@ def after_refusal(
     is. Raises LinkNeeded where the member has to sign in again, for a secret that is not valid any more or for more
     permissions, and ToolError where an administrator has to.
     """
-    secrets = StoredSecret.objects.select_related("credential__organisation")
+    secrets = StoredSecret.objects.select_related("credential__organisation").defer("credential__client_secret")
     secret = None if credential.secret_id is None else secrets.filter(pk=credential.secret_id).first()
     if secret is None or secret.membership_id not in (None, membership_id):
         return None
     error = challenge_value(challenge, "error")
+    can_renew = bool(json.loads(secret.values_json or "{}").get("refresh_token"))
+    if status == 401 and can_renew:
+        sent = credential.headers.get("Authorization", "").removeprefix("Bearer ")
+        renewed = fresh(secret, at_most=at_most, not_this=sent)
+        return signed_with(renewed.credential, renewed)
     if status == 401 and error == "invalid_token":
         mark_refused(secret, "The server says that it is not valid any more.")
         raise refused_now(secret)
@@ -142,20 +146,6 @@ def after_refusal(
     if status == 403 and error == "insufficient_scope":
         _ask_for_more(secret, challenge_value(challenge, "scope").split())
     return None
-
-
-def mark_refused(secret: StoredSecret, reason: str) -> None:
-    """It is not sent any more until it is entered, or connected, again."""
-    StoredSecret.objects.filter(pk=secret.pk).update(status=SecretStatus.REFUSED, reason=reason[:500])
-    touch_registry(secret.organisation_id)
-
-
-def refused_now(secret: StoredSecret) -> LinkNeeded | ToolError:
-    """What the caller is told of a secret that is not valid any more."""
-    credential = secret.credential
-    if secret.membership_id is not None:
-        return LinkNeeded(f"{credential.title}: connect your account again.", url=account_url(credential), is_own=True)
-    return ToolError(f"{credential.title} cannot be used: an administrator must enter its secret again.")
 
 
 def _ask_for_more(secret: StoredSecret, scopes: Sequence[str]) -> None:
@@ -172,12 +162,6 @@ def _ask_for_more(secret: StoredSecret, scopes: Sequence[str]) -> None:
     if secret.membership_id is None:
         raise ToolError(f"{credential.title} needs more permissions: an administrator must connect it again.")
     raise LinkNeeded(f"{credential.title}: {reason}", url=account_url(credential), is_own=True)
-
-
-def challenge_value(challenge: str, name: str) -> str:
-    """The value of one parameter of a WWW-Authenticate header; empty where it has none."""
-    found = re.search(rf'(?:^|[\s,]){name}=(?:"([^"]*)"|([^\s,]+))', challenge[:MAX_CHALLENGE], re.IGNORECASE)
-    return (found[1] or found[2] or "") if found else ""
 
 
 def _note_use(secret: StoredSecret) -> None:

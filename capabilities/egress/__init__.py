@@ -14,7 +14,7 @@ from capabilities.egress.addresses import DENIED_V4, AllowedHost, allowed_host, 
 from capabilities.egress.async_client import ExchangeLimits, guarded_async_client
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
-from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, no_deadline, resolve_checked
+from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, is_listed, no_deadline, resolve_checked
 from capabilities.egress.placing import fits, origin_of, place
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "fits",
     "guarded_async_client",
     "guarded_client",
+    "is_listed",
     "is_public",
     "no_deadline",
     "origin_of",

@@ -59,6 +59,21 @@ def _operator_allows(host: str, address: Address, port: int) -> bool:
     return any(entry.covers(host, address, port) for entry in entries if entry is not None)
 
 
+def is_listed(url: str) -> bool:
+    """Whether the operator's list names the host of this address, by its name or as an IP address. Without a look-up.
+
+    Raises EgressRefused for what is no web address.
+    """
+    parsed = check_url(url)
+    host, port = plain_host(parsed.host), parsed.port or (443 if parsed.scheme == "https" else 80)
+    try:
+        address: Address = ipaddress.ip_address(host)
+    except ValueError:
+        names = (allowed_host(entry) for entry in settings.TOOLHUB_PRIVATE_HOSTS)
+        return any(entry.name == host and entry.port in (None, port) for entry in names if entry is not None)
+    return _operator_allows(host, address, port)
+
+
 class GuardedBackend(httpcore2.SyncBackend):
     """Resolves a name once, checks every address it leads to, and connects to a checked address itself.
 

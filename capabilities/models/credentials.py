@@ -53,6 +53,12 @@ class StoredCredential(PublicModel):
     registration = models.CharField(max_length=20, blank=True, default="")
     client_id = models.CharField(max_length=500, blank=True, default="")
     client_secret = EncryptedTextField(blank=True, default="")
+    #: OAuth: how the client says who it is when it asks for tokens (none, client_secret_post, client_secret_basic), and
+    #: the address of ours that members come back to, as the authorization server knows it.
+    client_auth = models.CharField(max_length=30, blank=True, default="")
+    redirect_uri = models.CharField(max_length=500, blank=True, default="")
+    #: OAuth: what tokens are asked for (RFC 8707), as the protected resource names itself.
+    resource_indicator = models.CharField(max_length=500, blank=True, default="")
     #: OAuth: the authorization server's metadata as it was last read and checked.
     server_metadata = models.JSONField(default=dict, blank=True)
     discovered_at = models.DateTimeField(null=True, blank=True)
@@ -128,6 +134,10 @@ class OAuthSignIn(PublicModel):
     login_sha256 = models.CharField(max_length=64)
     #: PKCE.
     verifier = EncryptedTextField()
+    #: The authorization server and the client that it was begun with: it does not end with others.
+    issuer = models.CharField(max_length=500, default="")
+    client_id = models.CharField(max_length=500, default="")
+    redirect_uri = models.CharField(max_length=500, default="")
     scopes = models.JSONField(default=list, blank=True)
     #: Path of ours that the member goes back to.
     return_to = models.CharField(max_length=500, blank=True, default="")

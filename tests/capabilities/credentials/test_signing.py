@@ -9,7 +9,8 @@ import pytest
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
 from capabilities.contract.spec import ToolSpec
-from capabilities.credentials.signing import after_refusal, challenge_value, credential_for, stored_credential
+from capabilities.credentials.challenges import challenge_value
+from capabilities.credentials.signing import after_refusal, credential_for, stored_credential
 from capabilities.models import StoredCredential, StoredSecret, Tool
 from capabilities.pipeline.specs import specs
 from tests.cast import make_tool

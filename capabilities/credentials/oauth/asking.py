@@ -1,0 +1,79 @@
+"""Asking an authorization server for JSON, and the checks of every address that it names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from capabilities.egress import EgressError, check_url, fetch, is_listed, resolve_checked
+from capabilities.egress.placing import USUAL_PORTS
+
+#: Bytes of an answer that are read, and seconds for one.
+MAX_ANSWER = 200_000
+SECONDS = 10.0
+
+
+class OAuthRefused(Exception):
+    """A sign-in cannot go on, or a token cannot be had. The message is one sentence for the reader.
+
+    `code` is the far side's own word for it (RFC 6749, 5.2), empty where it said none; `is_lasting` whether asking
+    again would not help.
+    """
+
+    def __init__(self, message: str, *, code: str = "", is_lasting: bool = True) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_lasting = is_lasting
+
+
+def host_of(url: str) -> str:
+    """The host of an address, for people; with its port where that is not the usual one."""
+    return httpx2.URL(url).netloc.decode()
+
+
+def check_endpoint(what: str, url: str, *, seconds: float = SECONDS) -> None:
+    """Raise OAuthRefused unless this may be opened, or asked: https, or a host that the operator lists; no private
+    address, no other scheme. One look-up of its name."""
+    try:
+        parsed = check_url(url)
+        if parsed.scheme != "https" and not is_listed(url):
+            raise OAuthRefused(f"{what} is not an https address: {url[:200]}.")
+        resolve_checked(parsed.host, parsed.port or USUAL_PORTS[parsed.scheme], timeout=seconds)
+    except EgressError as error:
+        raise OAuthRefused(f"{what} may not be used: {error}", is_lasting=False) from error
+
+
+def ask(
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+    seconds: float = SECONDS,
+) -> tuple[int, Mapping[str, str], Any]:
+    """Status, headers and JSON of an answer; None for a body that is none. Redirects are not followed.
+
+    Raises OAuthRefused where nothing came, and for an address that is neither https nor listed by the operator.
+    """
+    try:
+        if check_url(url).scheme != "https" and not is_listed(url):
+            raise OAuthRefused(f"{url[:200]} is not an https address.")
+        answer = fetch(
+            method,
+            url,
+            headers={"Accept": "application/json", **(headers or {})},
+            content=content,
+            timeout=min(seconds, SECONDS),
+            max_bytes=MAX_ANSWER,
+            max_redirects=0,
+        )
+    except EgressError as error:
+        raise OAuthRefused(str(error), is_lasting=False) from error
+    try:
+        body = None if answer.truncated else json.loads(answer.body)
+    except (ValueError, RecursionError):
+        body = None
+    return answer.status, answer.headers, body
