@@ -18,6 +18,15 @@ from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.approval_rules.api import RuleDetail, RuleList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.credentials.api import (
+    AccountDetail,
+    AccountList,
+    CredentialAccount,
+    CredentialAccounts,
+    CredentialDetail,
+    CredentialList,
+    CredentialSecret,
+)
 from capabilities.hooks.api import HookDetail, HookList
 from capabilities.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
 from capabilities.prices.api import ModelPriceDetail, ModelPriceList, PriceList
@@ -62,6 +71,17 @@ urlpatterns: list[URLPattern] = [
     path("policy-profiles/<str:name>", ProfileDetail.as_view(), name="api-policy-profile"),
     path("agents", AgentList.as_view(), name="api-agents"),
     path("agents/<str:slug>", AgentDetail.as_view(), name="api-agent"),
+    path("credentials", CredentialList.as_view(), name="api-credentials"),
+    path("credentials/<slug:credential>", CredentialDetail.as_view(), name="api-credential"),
+    path("credentials/<slug:credential>/secret", CredentialSecret.as_view(), name="api-credential-secret"),
+    path("credentials/<slug:credential>/accounts", CredentialAccounts.as_view(), name="api-credential-accounts"),
+    path(
+        "credentials/<slug:credential>/accounts/<uuid:account_id>",
+        CredentialAccount.as_view(),
+        name="api-credential-account",
+    ),
+    path("accounts", AccountList.as_view(), name="api-accounts"),
+    path("accounts/<slug:credential>", AccountDetail.as_view(), name="api-account"),
     path("hooks", HookList.as_view(), name="api-hooks"),
     path("hooks/<uuid:hook_id>", HookDetail.as_view(), name="api-hook"),
     path("providers", ProviderList.as_view(), name="api-providers"),

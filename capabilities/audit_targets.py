@@ -24,6 +24,7 @@ from capabilities.models import (
     Role,
     RuntimeConfig,
     ServiceSetting,
+    StoredCredential,
     Tool,
     Toolkit,
 )
@@ -71,6 +72,12 @@ def add_targets() -> None:
         "policyprofile",
         rows_with_page(
             lambda reader: PolicyProfile.objects.all(), "policy_profile_update", "name", right=Right.POLICIES
+        ),
+    )
+    add_target(
+        "storedcredential",
+        rows_with_page(
+            lambda reader: StoredCredential.objects.all(), "credential_detail", "name", right=Right.CATALOGUE
         ),
     )
     add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))

@@ -14,6 +14,7 @@ from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
+from capabilities.credentials import views as credentials
 from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
 from capabilities.prices import views as prices
@@ -74,6 +75,23 @@ urlpatterns = [
     re_path(SERVER + r"\Z", servers.server_detail, name="server_detail"),
     re_path(SERVER + r"edit/\Z", servers.server_update, name="server_update"),
     re_path(SERVER + r"delete/\Z", servers.server_delete, name="server_delete"),
+    path("credentials/", credentials.credential_list, name="credential_list"),
+    path("credentials/new/", credentials.credential_create, name="credential_create"),
+    path("credentials/<slug:credential>/", credentials.credential_detail, name="credential_detail"),
+    path("credentials/<slug:credential>/edit/", credentials.credential_update, name="credential_update"),
+    path("credentials/<slug:credential>/clear/", credentials.credential_clear, name="credential_clear"),
+    path("credentials/<slug:credential>/delete/", credentials.credential_delete, name="credential_delete"),
+    path("credentials/<slug:credential>/forget/", credentials.credential_forget_client, name="credential_forget"),
+    path("credentials/<slug:credential>/sign-in/", credentials.credential_sign_in, name="credential_sign_in"),
+    path(
+        "credentials/<slug:credential>/accounts/<uuid:account_id>/disconnect/",
+        credentials.credential_disconnect,
+        name="credential_disconnect",
+    ),
+    path("accounts/", credentials.accounts, name="accounts"),
+    path("accounts/<slug:credential>/", credentials.accounts_connect, name="accounts_connect"),
+    path("accounts/<slug:credential>/sign-in/", credentials.accounts_sign_in, name="accounts_sign_in"),
+    path("accounts/<slug:credential>/disconnect/", credentials.accounts_disconnect, name="accounts_disconnect"),
     path("policies/", policies.policy_list, name="policy_list"),
     path("policies/organisation/", policies.policy_update, name="policy_update"),
     path("policies/providers/<slug:slug>/", policies.policy_provider_update, name="policy_provider_update"),

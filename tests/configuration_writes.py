@@ -108,6 +108,8 @@ NOT_IN_TABLE = {
     "capabilities.access.roles_above.read_roles_above": "a read",
     "capabilities.credentials.oauth.sign_in.begin_sign_in": "asks an authorization server; it gives nobody anything",
     "capabilities.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
+    "capabilities.credentials.oauth.ending.revoke_and_disconnect": "calls disconnect_account and clear_secret",
+    "capabilities.credentials.writes.check_may_disconnect": "a check",
     "capabilities.credentials.writes.require_manager": "a check",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
     "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",

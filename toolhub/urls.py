@@ -6,6 +6,7 @@ from allauth.account import views as account
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from capabilities.credentials.views import oauth_callback, oauth_client
 from capabilities.push.views import worker_script
 from capabilities.records.feeds import calendar_feed
 from toolhub.health import healthz, readyz
@@ -45,6 +46,8 @@ urlpatterns = [
     path("join/<str:secret>/", join_link, name="join_link"),
     path("reset/", reset, name="reset"),
     path("reset/<str:secret>/", reset_link, name="reset_link"),
+    path("oauth/callback/", oauth_callback, name="oauth_callback"),
+    path("oauth/client.json", oauth_client, name="oauth_client"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),

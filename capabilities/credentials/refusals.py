@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.urls import reverse
+
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.models import SecretStatus, StoredCredential, StoredSecret
@@ -33,4 +35,4 @@ def connect_again(credential: StoredCredential, what: str) -> LinkNeeded:
 
 def account_url(credential: StoredCredential) -> str:
     """The page of ours on which a member connects an own account."""
-    return f"/o/{credential.organisation.slug}/accounts/{credential.name}/"
+    return reverse("accounts_connect", args=[credential.organisation.slug, credential.name])

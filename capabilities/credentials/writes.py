@@ -387,13 +387,18 @@ def connect_account(credential: StoredCredential, values: Mapping[str, str], *, 
 def disconnect_account(secret: StoredSecret, *, actor: Membership) -> None:
     """Remove a member's secret: one's own, or another member's for who manages credentials. What it says is not shown
     to anybody. Raises PermissionDenied, also for an account of a member of higher access."""
-    if secret.membership_id != actor.pk:
-        require_manager(actor)
-        check_rank(actor, Membership.objects.filter(stored_secrets=secret))
+    check_may_disconnect(secret, actor=actor)
     if StoredSecret.objects.filter(pk=secret.pk).delete()[0]:
         whose = "" if secret.membership_id == actor.pk else str(secret.membership)
         record("account.disconnect", secret.credential, actor=actor, before={"account": secret.account, "of": whose})
         touch_registry(secret.organisation_id)
+
+
+def check_may_disconnect(secret: StoredSecret, *, actor: Membership) -> None:
+    """Raise PermissionDenied for who may not remove this secret. At most one query."""
+    if secret.membership_id != actor.pk:
+        require_manager(actor)
+        check_rank(actor, Membership.objects.filter(stored_secrets=secret))
 
 
 def store_secret(

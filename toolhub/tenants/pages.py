@@ -108,6 +108,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
             ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
+            ("Credentials", "key", "credential_list", "credential", Right.CATALOGUE),
             ("Agents", "robot", "agent_list", "agent", None),
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
         ),

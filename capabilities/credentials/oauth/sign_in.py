@@ -27,6 +27,7 @@ from capabilities.credentials.writes import as_it_is, may_manage, require_manage
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential, StoredSecret
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import system_scope
 
 #: How long a member has to come back, how long metadata is taken as read, and sign-ins that one member may have begun.
 TO_COME_BACK, METADATA_KEPT, MOST_BEGUN = timedelta(minutes=10), timedelta(hours=24), 20
@@ -240,6 +241,13 @@ class Answer:
     code: str = ""
     iss: str = ""
     error: str = ""
+
+
+def sign_in_of_state(state: str) -> OAuthSignIn | None:
+    """The sign-in that was begun with this state, of whatever organisation, with its credential. One query."""
+    with system_scope():
+        rows = OAuthSignIn.objects.select_related("organisation", "credential__organisation", "membership__user")
+        return rows.defer("credential__client_secret").filter(state_sha256=digest(state)).first()
 
 
 def used_sign_in(found: OAuthSignIn, *, login_key: str) -> OAuthSignIn:

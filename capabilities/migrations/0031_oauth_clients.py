@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0028_retired_versions'),
+        ('capabilities', '0030_mcp_servers'),
     ]
 
     operations = [
