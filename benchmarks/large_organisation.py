@@ -36,6 +36,8 @@ from capabilities.models import (
     Role,
     RoleMembership,
     RoleRule,
+    StoredCredential,
+    StoredSecret,
     Tool,
     Toolkit,
     ToolkitCategory,
@@ -163,6 +165,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _chats(organisation, member, agents, kits, tools, size)
     _kept(member, size)
     _people(organisation, member, tools)
+    _far_sides(members)
     add_runtime_rows(member)
     add_usage_rows(members, agents, tools, size.hours)
 
@@ -436,6 +439,28 @@ def _people(organisation: Organisation, member: Membership, tools: Sequence[Tool
         record("tool.update", tools[number % len(tools)], actor=member, before={"a": number}, after={"a": 1})
 
 
+def _far_sides(members: Sequence[Membership]) -> None:
+    """Credentials, half of them for members' own accounts, with 500 connected to the first such; servers."""
+    own = {"organisation_id": members[0].organisation_id}
+    credentials = StoredCredential.objects.bulk_create(
+        StoredCredential(
+            **own, name=f"own-{n}" if n % 2 else f"shared-{n}", title=f"Service {n}", kind="bearer",
+            scope="member" if n % 2 else "organisation", origins=[f"https://api{n}.example.org"],
+        )
+        for n in range(200)
+    )  # fmt: skip
+    StoredSecret.objects.bulk_create(
+        StoredSecret(**own, credential=credentials[1], membership=member, values_json="{}") for member in members[:500]
+    )
+    McpServer.objects.bulk_create(
+        McpServer(
+            **own, name=f"server-{n}", title=f"Server {n}", url=f"https://mcp{n}.example.org",
+            credential=credentials[2 * n],
+        )
+        for n in range(100)
+    )  # fmt: skip
+
+
 def _records() -> dict[str, Any]:
     return {kind.name: _first(kind.model).public_id for kind in kinds()}
 
@@ -475,6 +500,9 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "profile": _first(PolicyProfile).name,
         "price_id": _first(ModelPrice).public_id,
         "server": _first(McpServer).name,
+        "credential": _first(StoredCredential).name,
+        "own_credential": "own-1",
+        "account_id": _first(StoredSecret).public_id,
     }
 
 

@@ -65,6 +65,9 @@ ARGUMENTS = {
     "api-runtime-config-agent": {"slug": "agent"},
     "server_": {"name": "server"},
     "api-mcp-server": {"name": "server"},
+    "accounts": {"credential": "own_credential"},
+    "api-account": {"credential": "own_credential"},
+    "api-credential-accounts": {"credential": "own_credential"},
     "policy_profile": {"name": "profile"},
     "api-policy-profile": {"name": "profile"},
 }

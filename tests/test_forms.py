@@ -140,6 +140,17 @@ FORMS: dict[str, Form] = {
     "POST server_create": Form({"name": "fresh", "url": "https://mcp.example.org/mcp"}, "fresh is saved"),
     "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
     "POST server_delete": Form(shows="is removed"),
+    # Credentials
+    "GET credential_list": Form({"q": "word"}, "word own_credential"),
+    "POST credential_create": Form(
+        {"title": "Fresh", "name": "fresh", "origins": "https://api.example.org", "token": "typed-secret"},
+        "Fresh is saved",
+    ),
+    "POST credential_update": Form({"title": "Fresh"}, "is saved"),
+    "POST credential_disconnect": Form(shows="is disconnected"),
+    "POST credential_delete": Form(shows="is deleted"),
+    "POST accounts_connect": Form({"token": "typed-secret"}, "is connected"),
+    "POST accounts_disconnect": Form(shows="is disconnected"),
     # Toolkits
     "POST toolkit_create": Form({"name": "fresh"}, "fresh"),
     "POST toolkit_create find": Form(shows="word_tool", writes=False),
@@ -284,6 +295,7 @@ NO_PAGES = {
     "api-docs",
     "calendar_feed",
     "push_worker",
+    "oauth_client",
     "turn_stream",
 }
 

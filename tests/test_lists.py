@@ -38,6 +38,7 @@ from capabilities.models import (
     RoleRule,
     StoredCredential,
     SyncedFile,
+    StoredSecret,
     Tool,
     Toolkit,
     ToolkitCategory,
@@ -258,6 +259,28 @@ def make_server(member: Membership, number: int) -> McpServer:
     return server
 
 
+def make_credential(member: Membership, number: int) -> StoredCredential:
+    """Members connect own accounts to it: this one did."""
+    own = {"organisation": member.organisation}
+    fields = {"title": "C", "kind": "bearer", "scope": "member", "origins": ["https://api.example.org"]}
+    credential = StoredCredential.objects.create(**own, name=f"credential-{number}", **fields)
+    StoredSecret.objects.create(**own, credential=credential, membership=member, values_json="{}")
+    return credential
+
+
+def the_credential(member: Membership) -> StoredCredential:
+    own = {"organisation": member.organisation}
+    fields = {"title": "C", "kind": "bearer", "scope": "member", "origins": ["https://api.example.org"]}
+    return StoredCredential.objects.get_or_create(**own, name="the-credential", defaults=fields)[0]
+
+
+def make_account(member: Membership, number: int) -> None:
+    """Of another member."""
+    owner = make_member(member.organisation, f"owner{number}")
+    own = {"organisation": member.organisation, "values_json": "{}"}
+    StoredSecret.objects.create(**own, credential=the_credential(member), membership=owner)
+
+
 def make_budget(member: Membership, number: int) -> Budget:
     own = {"organisation": member.organisation}
     agent = make_agent(member.organisation, slug=f"spender-{number}")
@@ -311,6 +334,9 @@ MAKERS: dict[str, Maker] = {
         tool=make_tool(member.organisation, f"synced_{number}"),
     ),
     "api-mcp-servers": make_server,
+    "api-credentials": make_credential,
+    "api-credential-accounts": make_account,
+    "api-accounts": make_credential,
     "api-approval-rules": lambda member, number: ApprovalRule.objects.create(
         organisation=member.organisation,
         name=f"rule-{number}",
@@ -348,6 +374,7 @@ def url_of(name: str, member: Membership) -> str:
         "turn_id": lambda: the_turn(member).pk,
         "name": lambda: the_tool(member).name,
         "budget_id": lambda: the_budget(member).public_id,
+        "credential": lambda: the_credential(member).name,
         "model_id": lambda: the_session(member).agent.model.public_id,
     }
 

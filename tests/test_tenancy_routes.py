@@ -55,6 +55,7 @@ from capabilities.models import (
     Scratchpad,
     ServiceSetting,
     StoredCredential,
+    StoredSecret,
     Task,
     Tool,
     Toolkit,
@@ -196,6 +197,10 @@ class OrganisationRows:
     #: An MCP server, and a credential that may be sent to https://mcp.example.org.
     server: str = "no-such-server"
     credential: str = "no_such_credential"
+    #: A credential that nothing uses; one that members connect own accounts to, with the asking member's and another's.
+    idle_credential: str = "no_idle_credential"
+    own_credential: str = "no_own_credential"
+    account_id: UUID = field(default_factory=uuid4)
 
 
 MISSING = OrganisationRows(
@@ -266,6 +271,8 @@ KNOBS_ASKS = (
     Ask("PATCH", body=lambda side: {"profile": "zeus"}),
     Ask("DELETE", 204),
 )
+#: A secret, as somebody types it.
+TYPED = {"token": "typed-secret"}
 TOKYO = {"time_zone": "Asia/Tokyo"}
 INVITED = {"email": "new@example.com", "access": "member"}
 
@@ -322,6 +329,16 @@ def rule_form(side: OrganisationRows) -> dict[str, Any]:
 def server_body(side: OrganisationRows) -> dict[str, Any]:
     """It names a credential."""
     return {"name": "fresh", "url": "https://mcp.example.org/mcp", "credential": side.credential}
+
+
+def credential_body(side: OrganisationRows) -> dict[str, Any]:
+    return {"name": "fresh", "title": "Fresh", "origins": ["https://api.example.org"], "secret": TYPED}
+
+
+def credential_form(side: OrganisationRows) -> dict[str, Any]:
+    """With the fields of the kind that is asked for."""
+    origins = {"origins": "https://api.example.org"}
+    return {"kind": "bearer", "name": "fresh", "title": "Fresh", "scope": "organisation", **origins, **TYPED}
 
 
 def budget_form(side: OrganisationRows) -> dict[str, Any]:
@@ -451,6 +468,8 @@ BROWSER = {
 OWN_TASK = {"own_record": "own_tasks"}
 MESSAGE = {"message": "hello"}
 OPEN = {"turn_id": "open_turn"}
+IDLE_CREDENTIAL = {"credential": "idle_credential"}
+OWN_CREDENTIAL = {"credential": "own_credential"}
 COLLEAGUE = {"member_id": "colleague"}
 #: Sent to confirm who it is, before anything else.
 ASKS_PASSWORD = (Ask(status=302), Ask("POST", 302))
@@ -467,6 +486,8 @@ ROUTES: dict[str, Route] = {
     "push_worker": Route(is_public=True),
     "tool_file_list": Route((Ask(), Ask(query=lambda side: {"state": "broken"})), right=Right.CATALOGUE),
     "api-tool-files": Route((Ask(), Ask(query=lambda side: {"state": "broken"})), right=Right.CATALOGUE),
+    "oauth_callback": Route((Ask(status=422),)),
+    "oauth_client": Route(is_public=True),
     "calendar_feed": Route((Ask(status=404),), args={"secret": "name"}, is_public=True),
     "home": Route((Ask(status=302),)),
     # REST: chats
@@ -547,6 +568,23 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("PATCH", body=lambda side: {"category": side.category, "is_enabled": False}, right=Right.CATALOGUE))
     ),
     "api-tool-versions": Route(),
+    "api-credentials": Route((Ask(), Ask("POST", 201, body=credential_body)), right=Right.CATALOGUE),
+    "api-credential": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"title": "Fresh"}), Ask("DELETE", 204)),
+        args=IDLE_CREDENTIAL,
+        right=Right.CATALOGUE,
+    ),
+    "api-credential-secret": Route(
+        (Ask("PUT", body=lambda side: {"values": TYPED}), Ask("DELETE", 204)),
+        args=IDLE_CREDENTIAL,
+        right=Right.CATALOGUE,
+    ),
+    "api-credential-accounts": Route(args=OWN_CREDENTIAL, right=Right.CATALOGUE),
+    "api-credential-account": Route((Ask("DELETE", 204),), args=OWN_CREDENTIAL, right=Right.CATALOGUE),
+    "api-accounts": Route(),
+    "api-account": Route(
+        (Ask(), Ask("PUT", body=lambda side: {"values": TYPED}), Ask("DELETE", 204)), args=OWN_CREDENTIAL
+    ),
     "api-services": Route(right=Right.CATALOGUE),
     "api-service": Route(
         # Nothing can be said of a service that this version does not know.
@@ -936,6 +974,27 @@ ROUTES: dict[str, Route] = {
     "runtime_organisation_remove": Route((Ask("POST", 302),), right=Right.POLICIES),
     "runtime_provider_remove": Route((Ask("POST", 302),), right=Right.POLICIES),
     "runtime_agent_remove": Route((Ask("POST", 302),), args={"slug": "agent"}, right=Right.POLICIES),
+    "credential_list": Route(right=Right.CATALOGUE),
+    "credential_create": Route(
+        (Ask(), Ask(query=lambda side: {"kind": "bearer"}), Ask("POST", 302, body=credential_form)),
+        right=Right.CATALOGUE,
+    ),
+    "credential_detail": Route(args=OWN_CREDENTIAL, right=Right.CATALOGUE),
+    "credential_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"title": "Fresh", "origins": "https://a.example.org", **TYPED})),
+        args=IDLE_CREDENTIAL,
+        right=Right.CATALOGUE,
+    ),
+    "credential_clear": Route((Ask("POST", 302),), args=IDLE_CREDENTIAL, right=Right.CATALOGUE),
+    "credential_delete": Route((Ask("POST", 302),), args=IDLE_CREDENTIAL, right=Right.CATALOGUE),
+    "credential_forget": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    # It is not connected by signing in.
+    "credential_sign_in": Route((Ask("POST", 422),), right=Right.CATALOGUE),
+    "credential_disconnect": Route((Ask("POST", 302),), args=OWN_CREDENTIAL, right=Right.CATALOGUE),
+    "accounts": Route(),
+    "accounts_connect": Route((Ask(), Ask("POST", 302, body=lambda side: TYPED)), args=OWN_CREDENTIAL),
+    "accounts_sign_in": Route((Ask("POST", 422),), args=OWN_CREDENTIAL),
+    "accounts_disconnect": Route((Ask("POST", 302),), args=OWN_CREDENTIAL),
     "service_list": Route(right=Right.CATALOGUE),
     # Nothing can be said of a service that this version does not know.
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
@@ -1307,6 +1366,19 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, name=f"{word}_credential", title=f"{word} credential", kind="bearer", client_secret=word,
             origins=["https://mcp.example.org"],
         )  # fmt: skip
+        idle_credential, own_credential = (
+            StoredCredential.objects.create(
+                **own, name=f"{word}_{name}", title=f"{word} {name}", kind="bearer", scope=scope,
+                origins=[f"https://{word}.example.org"],
+            )
+            for name, scope in (("idle_credential", "organisation"), ("own_credential", "member"))
+        )  # fmt: skip
+        secret_of = {"values_json": json.dumps({"token": word}), "account": word, "reason": word}
+        StoredSecret.objects.create(**own, credential=idle_credential, **secret_of)
+        _, account = (
+            StoredSecret.objects.create(**own, credential=own_credential, membership=each, **secret_of)
+            for each in (member, colleague)
+        )
         server = McpServer.objects.create(
             **own, name=f"{word}-server", title=f"{word} server", url=f"https://mcp.example.org/{word}",
             credential=credential, server_info={"name": word}, instructions=word, error=word,
@@ -1374,6 +1446,9 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         period_id=period.public_id,
         price_id=price.public_id,
         server=server.name,
+        idle_credential=idle_credential.name,
+        own_credential=own_credential.name,
+        account_id=account.public_id,
         credential=credential.name,
         profile=idle_profile.name,
         email=member.user.email,

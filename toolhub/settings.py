@@ -365,6 +365,8 @@ SPECTACULAR_SETTINGS = {
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
         "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",
         "AgentScopeEnum": "capabilities.models.agents.AgentScope",
+        "CredentialKindEnum": "capabilities.models.credentials.CredentialKind",
+        "CredentialScopeEnum": "capabilities.models.credentials.CredentialScope",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -43,7 +43,7 @@ from capabilities.credentials.writes import (
 )
 from capabilities.models import CredentialKind, CredentialScope, SecretStatus, StoredCredential, StoredSecret
 from toolhub.tenants.api import api_member, checked, paged
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 SECRET = "By name: `token`; `user` and `password` for `basic`. It is never told again."
@@ -78,8 +78,8 @@ def reader(request: Request) -> Membership:
 class CredentialOut(serializers.Serializer[StoredCredential]):
     name = serializers.CharField()
     title = serializers.CharField()
-    kind = serializers.ChoiceField(choices=CredentialKind.values)
-    scope = serializers.ChoiceField(choices=CredentialScope.values)
+    kind = serializers.ChoiceField(choices=CredentialKind.choices)
+    scope = serializers.ChoiceField(choices=CredentialScope.choices)
     parameter = serializers.CharField()
     prefix = serializers.CharField()
     origins = serializers.ListField(child=serializers.CharField(), help_text="It is sent nowhere else.")
@@ -124,8 +124,8 @@ class CredentialPart(serializers.Serializer[Any]):
 
 class CredentialIn(CredentialPart):
     name = SlugField(help_text="It stays.")
-    kind = serializers.ChoiceField(choices=CredentialKind.values, default=CredentialKind.BEARER)
-    scope = serializers.ChoiceField(choices=CredentialScope.values, default=CredentialScope.ORGANISATION)
+    kind = serializers.ChoiceField(choices=CredentialKind.choices, default=CredentialKind.BEARER)
+    scope = serializers.ChoiceField(choices=CredentialScope.choices, default=CredentialScope.ORGANISATION)
 
 
 class SecretIn(serializers.Serializer[Any]):
@@ -137,7 +137,7 @@ class CredentialAccountOut(serializers.Serializer[StoredSecret]):
     member = serializers.UUIDField(source="membership.public_id")
     email = serializers.EmailField(source="membership.user.email")
     account = serializers.CharField(help_text="As the service calls it, where it says so.")
-    status = serializers.ChoiceField(choices=SecretStatus.values)
+    status = serializers.ChoiceField(choices=SecretStatus.choices)
     reason = serializers.CharField()
     last_used_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -146,7 +146,7 @@ class CredentialAccountOut(serializers.Serializer[StoredSecret]):
 class AccountOut(serializers.Serializer[StoredCredential]):
     name = serializers.CharField()
     title = serializers.CharField()
-    kind = serializers.ChoiceField(choices=CredentialKind.values)
+    kind = serializers.ChoiceField(choices=CredentialKind.choices)
     origins = serializers.ListField(child=serializers.CharField())
     status = serializers.SerializerMethodField(help_text="`missing`, `connected`, `needs_more` or `refused`.")
     reason = serializers.SerializerMethodField()
@@ -309,7 +309,7 @@ class AccountDetail(APIView):
     )
     def put(self, request: Request, credential: str) -> Response:
         """By what is typed. One that wants a sign-in is connected in the browser."""
-        member = api_member(request)
+        member = api_member(request, at_least=Access.MEMBER)
         row = own_account_or_404(member, credential)
         with refusals():
             connect_account(row, checked(SecretIn, request)["values"], actor=member)
@@ -318,7 +318,7 @@ class AccountDetail(APIView):
     @extend_schema(operation_id="accounts_disconnect", summary="Disconnect my account", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
         """A sign-in is revoked at the service, where it can be."""
-        member = api_member(request)
+        member = api_member(request, at_least=Access.MEMBER)
         secret = own_secret(own_account_or_404(member, credential))
         if secret is not None:
             revoke_and_disconnect(secret, actor=member)

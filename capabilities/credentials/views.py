@@ -52,7 +52,7 @@ from capabilities.credentials.writes import (
 )
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential
 from toolhub.tenants.access import MemberRequest, member_or_404, membership_of_user
-from toolhub.tenants.models import Membership, User
+from toolhub.tenants.models import Access, Membership, User
 from toolhub.tenants.pages import signed_in
 from toolhub.tenants.scope import organisation_scope
 
@@ -237,7 +237,8 @@ def accounts(request: MemberRequest, org: str) -> HttpResponse:
 def accounts_connect(request: MemberRequest, org: str, credential: str) -> HttpResponse:
     """Connect an own account by typing a secret; by signing in, where that is the way. A call that needs the account
     links here."""
-    member = member_or_404(request)
+    at_least = Access.MEMBER if request.method == "POST" else Access.VIEWER
+    member = member_or_404(request, at_least=at_least)
     row = own_account_or_404(member, credential)
     is_oauth = row.kind == CredentialKind.OAUTH
     form = AccountForm(request.POST if request.method == "POST" else None, credential=row)
@@ -261,7 +262,7 @@ def accounts_connect(request: MemberRequest, org: str, credential: str) -> HttpR
 @signed_in
 def accounts_sign_in(request: MemberRequest, org: str, credential: str) -> HttpResponse:
     """Begin to sign in with an own account."""
-    member = member_or_404(request)
+    member = member_or_404(request, at_least=Access.MEMBER)
     row = own_account_or_404(member, credential)
     return _begin(request, row, member, own_path(request, request.POST.get("next", "")))
 
@@ -270,7 +271,7 @@ def accounts_sign_in(request: MemberRequest, org: str, credential: str) -> HttpR
 @signed_in
 def accounts_disconnect(request: MemberRequest, org: str, credential: str) -> HttpResponse:
     """Revoke one's own sign-in, and remove it."""
-    member = member_or_404(request)
+    member = member_or_404(request, at_least=Access.MEMBER)
     secret = own_secret(own_account_or_404(member, credential))
     if secret is not None:
         _tell_end(request, revoke_and_disconnect(secret, actor=member))
