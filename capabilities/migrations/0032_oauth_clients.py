@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0030_mcp_servers'),
+        ('capabilities', '0031_offered_tools'),
     ]
 
     operations = [
