@@ -17,7 +17,14 @@ from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.approval_rules.api import RuleDetail, RuleList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
-from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolVersions
+from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList
+from capabilities.catalogue.versions.api import (
+    ToolVersionDecide,
+    ToolVersionDetail,
+    ToolVersionDifference,
+    ToolVersionRollback,
+    ToolVersions,
+)
 from capabilities.credentials.api import (
     AccountDetail,
     AccountList,
@@ -56,6 +63,18 @@ urlpatterns: list[URLPattern] = [
     path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
     path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
     path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
+    path("tools/<str:name>/versions/<int:number>", ToolVersionDetail.as_view(), name="api-tool-version"),
+    path(
+        "tools/<str:name>/versions/<int:number>/compare/<int:other>",
+        ToolVersionDifference.as_view(),
+        name="api-tool-version-difference",
+    ),
+    path("tools/<str:name>/versions/<int:number>/decide", ToolVersionDecide.as_view(), name="api-tool-version-decide"),
+    path(
+        "tools/<str:name>/versions/<int:number>/rollback",
+        ToolVersionRollback.as_view(),
+        name="api-tool-version-rollback",
+    ),
     path("approval-rules", RuleList.as_view(), name="api-approval-rules"),
     path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
     path("services", ServiceList.as_view(), name="api-services"),

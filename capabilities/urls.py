@@ -14,6 +14,7 @@ from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
+from capabilities.catalogue.versions import views as versions
 from capabilities.credentials import views as credentials
 from capabilities.hooks import views as hooks
 from capabilities.policies import views as policies
@@ -27,6 +28,7 @@ from capabilities.sharing import views as sharing
 from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
+VERSION = TOOL + r"versions/(?P<number>[0-9]{1,6})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
@@ -40,6 +42,18 @@ urlpatterns = [
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
+    re_path(TOOL + r"retire/\Z", versions.tool_retire, name="tool_retire"),
+    re_path(TOOL + r"versions/\Z", versions.tool_versions, name="tool_versions"),
+    re_path(VERSION + r"\Z", versions.tool_version, name="tool_version"),
+    re_path(VERSION + r"decide/\Z", versions.tool_version_decide, name="tool_version_decide"),
+    re_path(VERSION + r"withdraw/\Z", versions.tool_version_withdraw, name="tool_version_withdraw"),
+    re_path(VERSION + r"rollback/\Z", versions.tool_version_rollback, name="tool_version_rollback"),
+    re_path(
+        TOOL + r"versions/(?P<first>[0-9]{1,6})\.\.(?P<second>[0-9]{1,6})/\Z",
+        versions.tool_version_difference,
+        name="tool_version_difference",
+    ),
+    path("approval-versions/", versions.approval_versions, name="approval_versions"),
     path("categories/", categories.category_list, name="category_list"),
     path("categories/new/", categories.category_create, name="category_create"),
     re_path(CATEGORY + r"\Z", categories.category_update, name="category_update"),

@@ -78,6 +78,7 @@ urlpatterns = [
     path("keywords/of/<str:name>/", keywords_views.keyword_update, name="keyword_update"),
     path("tools/", tool_views.tool_list, name="tool_list"),
     re_path(TOOL + r"calls/\Z", tool_views.tool_calls, name="tool_calls"),
+    re_path(TOOL + r"versions/calls/\Z", tool_views.tool_version_calls, name="tool_version_calls"),
     re_path(TOOL + r"try/\Z", tool_views.tool_try, name="tool_try"),
     re_path(TOOL + rf"try/(?P<trial_id>{UUID})/\Z", tool_views.tool_trial, name="tool_trial"),
 ]

@@ -30,12 +30,14 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
+from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
 from capabilities.contract.budget_windows import span_of
 from capabilities.models import (
     Agent,
     AgentTool,
     AgentToolkit,
     ApprovalRule,
+    Category,
     ConnectionTest,
     Grant,
     GrantRequest,
@@ -58,9 +60,12 @@ from capabilities.models import (
     StoredSecret,
     Task,
     Tool,
+    ToolKind,
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolVersion,
+    VersionStatus,
 )
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.records.kinds import kinds
@@ -201,6 +206,13 @@ class OrganisationRows:
     idle_credential: str = "no_idle_credential"
     own_credential: str = "no_own_credential"
     account_id: UUID = field(default_factory=uuid4)
+    #: A Python tool that the colleague wrote: version 1 was in force, 2 is, 3 waits.
+    python_tool: str = "no_python_tool"
+    number: int = 3
+    first: int = 1
+    second: int = 2
+    retired: int = 1
+    other: int = 2
 
 
 MISSING = OrganisationRows(
@@ -584,6 +596,13 @@ ROUTES: dict[str, Route] = {
     "api-accounts": Route(),
     "api-account": Route(
         (Ask(), Ask("PUT", body=lambda side: {"values": TYPED}), Ask("DELETE", 204)), args=OWN_CREDENTIAL
+    "api-tool-version": Route(args={"name": "python_tool"}),
+    "api-tool-version-difference": Route(args={"name": "python_tool"}),
+    "api-tool-version-decide": Route(
+        (Ask("POST", body=lambda side: {"decision": "approve"}),), {"name": "python_tool"}, Right.APPROVE_CODE
+    ),
+    "api-tool-version-rollback": Route(
+        (Ask("POST", body=lambda side: {}),), {"name": "python_tool", "number": "retired"}, Right.APPROVE_CODE
     ),
     "api-services": Route(right=Right.CATALOGUE),
     "api-service": Route(
@@ -909,6 +928,19 @@ ROUTES: dict[str, Route] = {
     "tool_members": Route(right=Right.ROLES),
     "tool_instruct": Route((Ask("POST", 302, body=lambda side: {"instructions": "None."}),), right=Right.CATALOGUE),
     "tool_calls": Route(),
+    "tool_version_calls": Route(),
+    "tool_versions": Route(args={"name": "python_tool"}),
+    "tool_version": Route(args={"name": "python_tool"}),
+    "tool_version_difference": Route(args={"name": "python_tool"}),
+    "tool_version_decide": Route(
+        (Ask("POST", 302, body=lambda side: {"decision": "approve"}),), {"name": "python_tool"}, Right.APPROVE_CODE
+    ),
+    "tool_version_withdraw": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
+    "tool_version_rollback": Route(
+        (Ask("POST", 302),), {"name": "python_tool", "number": "retired"}, Right.APPROVE_CODE
+    ),
+    "tool_retire": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
+    "approval_versions": Route(right=Right.APPROVE_CODE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
     "tool_trial": Route(),
     "tool_move": Route(
@@ -1262,6 +1294,23 @@ def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str) -> App
     return make_approval(step, allows_consent=True, **texts)
 
 
+def make_python_tool(category: Category, author: Membership, word: str) -> Tool:
+    """Version 1 was in force, version 2 is, version 3 waits; with the word in each text."""
+    content = Definition(
+        f"{word}_python",
+        word,
+        {"type": "object", "properties": {}},
+        instructions=word,
+        human_format=word,
+        implementation={"runtime": "monty", "code": f"def run(): return '{word}'", "helpers": {}},
+    )
+    tool = create_tool(category, content, actor=author, origin=Origin(ToolKind.PYTHON, source=word))
+    update_tool(tool, replace(content, timeout=2.0, description=f"{word} 2"), actor=author)
+    update_tool(tool, replace(content, timeout=3.0), actor=author, status=VersionStatus.PENDING)
+    ToolVersion.objects.filter(tool=tool).update(status_reason=word)
+    return tool
+
+
 def fill(member: Membership, word: str) -> OrganisationRows:
     """A row of every table for this member's organisation, with the word in each text of it."""
     organisation = member.organisation
@@ -1408,6 +1457,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, membership=member, tool=tool, tool_version=asked.tool_version, session=asked.session,
             approval=asked, granted_by=member,
         )  # fmt: skip
+        python_tool = make_python_tool(category, colleague, word)
         record("tool.update", tool, actor=member, before={"word": word}, after={"word": word})
         for model in tenant_models():
             if not model.objects.exists():
@@ -1438,6 +1488,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         grant_id=grant.public_id,
         model_id=model_row.public_id,
         lesson=lesson.key,
+        python_tool=python_tool.name,
         hook_id=hook.public_id,
         rule_id=rule.public_id,
         approval_id=asked.public_id,
@@ -1675,7 +1726,14 @@ def test_an_entry_declares_every_method_that_its_route_takes(world: TwoOrganisat
 # -- Keys stay inside -------------------------------------------------------------------------------------------------
 
 #: Numbers in addresses that count no rows of other organisations: {route: {argument: what it counts}}.
-NUMBERS = {"step_detail": {"index": "the steps of one turn"}}
+_OF_TOOL = {"number": "the versions of one tool"}
+NUMBERS = {
+    "step_detail": {"index": "the steps of one turn"},
+    "api-tool-version": _OF_TOOL,
+    "api-tool-version-decide": _OF_TOOL,
+    "api-tool-version-rollback": _OF_TOOL,
+    "api-tool-version-difference": {**_OF_TOOL, "other": "the versions of one tool"},
+}
 
 
 def test_no_address_takes_a_number_but_those_that_are_known() -> None:

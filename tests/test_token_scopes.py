@@ -33,7 +33,13 @@ CHAT = {
     *(f"api-data-{kind.name}-row" for kind in kinds()),
 }
 #: Those that `approve` opens.
-APPROVE = {"api-approval-approve", "api-approval-deny", "api-approval-respond", "api-consent"}
+APPROVE = {
+    "api-approval-approve",
+    "api-approval-deny",
+    "api-approval-respond",
+    "api-consent",
+    "api-tool-version-decide",
+}
 
 
 def views(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -49,6 +49,7 @@ Job = Literal[
     "sqlite",
     "syntax",
     "tool_file",
+    "versions",
 ]
 
 #: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.

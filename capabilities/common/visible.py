@@ -6,8 +6,11 @@ A letter that looks like another one is left as it is.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString
 
 from capabilities.contract.warnings import TURNING, is_hidden
 
@@ -60,3 +63,15 @@ def _escape(character: str) -> str:
 
 def _unnamed(character: str) -> str:
     return "CONTROL CHARACTER" if unicodedata.category(character) == "Cc" else "CHARACTER WITHOUT A NAME"
+
+
+def marked(text: str) -> SafeString:
+    """The text as HTML, with each character that cannot be seen as a marked escape, its name on hover."""
+    return marked_parts(visible_parts(text))
+
+
+def marked_parts(parts: Iterable[Part]) -> SafeString:
+    """The same of pieces."""
+    mark = '<span class="unseen" title="{}">{}</span>'
+    pieces = [format_html(mark, part.name, part.text) if part.name else escape(part.text) for part in parts]
+    return SafeString("".join(pieces))

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
+from capabilities.catalogue.versions.queries import count_waiting_for as versions_waiting_for
 from sessions.access import own_session
 from sessions.approvals.answering import answerable_by
 from sessions.models import Approval, ApprovalStatus, ChatSession, Consent, Turn
@@ -60,8 +61,9 @@ def count_waiting_for(member: Membership) -> int:
 
 
 def waiting_told(member: Membership) -> tuple[int, str]:
-    """The same count, and a sentence that says it; 0 and "" for nothing. One query, one more for a delegated right."""
-    count = count_waiting_for(member)
+    """How many calls, questions and versions of tools wait for this member, and a sentence that says it; 0 and "" for
+    nothing. One query, one more for a delegated right, and one for who approves code."""
+    count = min(count_waiting_for(member) + versions_waiting_for(member), COUNTED + 1)
     if not count:
         return 0, ""
     shown = f"More than {COUNTED}" if count > COUNTED else str(count)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce, Left, Length
 from django.db.models.lookups import GreaterThan
 from django.http import Http404
 
-from capabilities.models import Agent
+from capabilities.models import Agent, Tool
 from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.chats.markdown import share_markdown
@@ -185,6 +186,35 @@ def by_last_call(member: Membership) -> Combinable:
     if not member.has_right(Right.SESSIONS):
         calls = calls.filter(turn__membership=member)
     return Value(0) - Coalesce(Subquery(calls.order_by("-pk").values("pk")[:1]), Value(0))
+
+
+@dataclass(frozen=True)
+class VersionCalls:
+    """Calls of one version of a tool among the last of the tool."""
+
+    number: int
+    calls: int
+    failed: int
+    last_at: datetime
+
+
+#: The last calls of a tool that are counted by version.
+CALLS_COUNTED = 1_000
+
+
+def calls_by_version(member: Membership, tool: Tool) -> list[VersionCalls]:
+    """Of the last CALLS_COUNTED calls in sessions that the member may see, how many were of which version, the newest
+    version first. One query, or two."""
+    calls = Step.objects.filter(
+        visible_to(member, "turn__session__"), kind=StepKind.TOOL, tool_name=tool.name, tool_version__tool=tool
+    )
+    rows = calls.order_by("-pk").values_list("tool_version__number", "status", "started_at")[:CALLS_COUNTED]
+    found: dict[int, VersionCalls] = {}
+    for number, status, started_at in rows:
+        known = found.get(number) or VersionCalls(number, 0, 0, started_at)
+        failed = known.failed + (status in (StepStatus.FAILED, StepStatus.UNKNOWN))
+        found[number] = replace(known, calls=known.calls + 1, failed=failed)
+    return sorted(found.values(), key=lambda each: -each.number)
 
 
 def calls_of_tool(member: Membership, name: str) -> list[Step]:

@@ -10,10 +10,10 @@ from datetime import datetime
 from django import template
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils import timezone
-from django.utils.html import escape, format_html
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from capabilities.common.visible import Part
+from capabilities.common.visible import Part, marked_parts
 from sessions.budgets.amounts import amount_shown
 from sessions.budgets.queries import each_of, zone_shown
 from sessions.chats.markdown import render_row
@@ -183,9 +183,7 @@ def untrusted_step(turn: Turn) -> Step | None:
 @register.filter
 def visible(parts: Iterable[Part]) -> SafeString:
     """A text in pieces, with each character that cannot be seen as a marked escape, its name on hover."""
-    marked = '<span class="unseen" title="{}">{}</span>'
-    pieces = [format_html(marked, part.name, part.text) if part.name else escape(part.text) for part in parts]
-    return SafeString("".join(pieces))
+    return marked_parts(parts)
 
 
 APPROVAL_STATES = {

@@ -16,7 +16,7 @@ from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_o
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.pipeline.permissions import may_use_nothing
-from sessions.chats.queries import by_last_call, calls_of_tool
+from sessions.chats.queries import CALLS_COUNTED, by_last_call, calls_by_version, calls_of_tool
 from sessions.models import TrialRun
 from sessions.trial.forms import TrialForm
 from sessions.trial.writes import Trial, request_trial, trial_or_404, trial_run_or_404
@@ -38,6 +38,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         q=chosen["q"],
         category=chosen["category"],
         state=chosen["state"],
+        kind=chosen["kind"],
         agent=agent,
         order=order,
         **address.place,
@@ -50,8 +51,10 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         **address.context(page),
         "categories": categories(),
         "agent": agent,
+        "states": address.fields["state"].choices,  # type: ignore[attr-defined]
+        "kinds": address.fields["kind"].choices,  # type: ignore[attr-defined]
         "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
-        "is_filtered": any(chosen[name] for name in ("q", "category", "state", "agent")),
+        "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
         "may_switch": bool(reach),
         "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),
@@ -67,6 +70,17 @@ def tool_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
     tool = shown_tool_or_404(name)
     context = {"tool": tool, "calls": calls_of_tool(member, tool.name)}
     template = "sessions/trial/_tool_calls.html" if request.htmx else "sessions/trial/tool_calls.html"
+    return render(request, template, context)
+
+
+@require_GET
+@signed_in
+def tool_version_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The last calls that this member may see, counted by the version that ran."""
+    member = member_or_404(request)
+    tool = shown_tool_or_404(name)
+    context = {"tool": tool, "versions": calls_by_version(member, tool), "counted": CALLS_COUNTED}
+    template = "sessions/trial/_version_calls.html" if request.htmx else "sessions/trial/version_calls.html"
     return render(request, template, context)
 
 

@@ -160,6 +160,11 @@ class Membership(PublicModel):
             return EVERYWHERE
         return Reach(frozenset(category for name, category in self._delegated if name == right))
 
+    @property
+    def approves_code(self) -> bool:
+        """Whether this member decides on versions that wait, if only in one category."""
+        return bool(self.reach(Right.APPROVE_CODE))
+
     @cached_property
     def _delegated(self) -> tuple[tuple[str, str], ...]:
         """The delegated rights with their categories, as they were when they were first asked for."""

@@ -30,8 +30,7 @@ from capabilities.catalogue.tools.writes import (
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.trust import IN_UNTRUSTED
-from capabilities.models import Agent, Category, Tool, ToolVersion
+from capabilities.models import Agent, Category, Tool
 from capabilities.services.writes import is_ready
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.keyset import PAGE
@@ -43,7 +42,6 @@ from toolhub.tenants.paging import (
     cursor_of,
     integer_parameter,
     only_parameters,
-    page,
 )
 
 M = TypeVar("M", bound=Model)
@@ -55,6 +53,10 @@ class ToolOut(serializers.Serializer[Tool]):
     name = serializers.CharField()
     category = serializers.CharField(source="category.name")
     kind = serializers.CharField()
+    origin = serializers.CharField(
+        source="source", help_text="Where it came from, for people; empty where somebody wrote it here."
+    )
+    quarantine = serializers.CharField(help_text="Why it is kept back until somebody decides, or empty.")
     is_enabled = serializers.BooleanField()
     off_message = serializers.CharField(help_text="While it is off: what models and users read of that, or empty.")
     service = serializers.CharField(help_text="What must be set up before it works, or empty.")
@@ -66,7 +68,9 @@ class ToolOut(serializers.Serializer[Tool]):
     )
     effect = serializers.CharField(source="current_version.effect", default="")
     tokens = serializers.IntegerField(source="current_version.tokens", default=0)
-    version = serializers.IntegerField(source="current_version.number", default=0)
+    version = serializers.IntegerField(
+        source="current_version.number", default=0, help_text="The one in force; 0 while none is."
+    )
 
 
 class ToolPart(serializers.Serializer[Any]):
@@ -93,24 +97,6 @@ class ToolBulkIn(serializers.Serializer[Any]):
     off_message = serializers.CharField(
         max_length=MAX_OFF_MESSAGE, allow_blank=True, default="", help_text="As of one tool; for those switched off."
     )
-
-
-class ToolVersionOut(serializers.Serializer[ToolVersion]):
-    number = serializers.IntegerField()
-    description = serializers.CharField()
-    parameters: Any = serializers.JSONField()
-    instructions = serializers.CharField()
-    sha256 = serializers.CharField()
-    tokens = serializers.IntegerField()
-    effect = serializers.CharField()
-    on_crash = serializers.CharField()
-    timeout = serializers.FloatField(help_text="Seconds.")
-    max_result_chars = serializers.IntegerField()
-    untrusted_output = serializers.BooleanField(help_text="Whether its result is text from outside the organisation.")
-    in_untrusted = serializers.ChoiceField(
-        choices=IN_UNTRUSTED, help_text="What becomes of its call where text from outside is in the conversation."
-    )
-    created_at = serializers.DateTimeField()
 
 
 def shown_tools() -> QuerySet[Tool]:
@@ -205,18 +191,3 @@ class ToolDetail(APIView):
             if "instructions" in body:
                 set_instructions(tool, body["instructions"], actor=member)
         return Response(ToolOut(tool).data)
-
-
-class ToolVersions(APIView):
-    @extend_schema(
-        operation_id="tool_versions_list",
-        summary="Versions of a tool",
-        parameters=PAGE_PARAMETERS,
-        responses=paged(ToolVersionOut),
-    )
-    def get(self, request: Request, name: str) -> Response:
-        """What the tool was and is, newest first."""
-        api_member(request)
-        tool = get_object_or_404(Tool, name=name)
-        rows = ToolVersion.objects.filter(tool=tool)
-        return Response(page(request, rows, "pk", lambda row: ToolVersionOut(row).data, newest_first=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django import forms
 
 from capabilities.catalogue.tools.writes import MAX_INSTRUCTIONS
+from capabilities.models import ToolKind
 from toolhub.tenants.addresses import ListAddress
 
 
@@ -14,8 +15,17 @@ class CatalogueFilter(ListAddress):
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)
     state = forms.ChoiceField(
-        required=False, choices=[("", "Any state"), ("on", "On"), ("off", "Off"), ("set-up", "Needs set-up")]
+        required=False,
+        choices=[
+            ("", "Any state"),
+            ("on", "On"),
+            ("off", "Off"),
+            ("set-up", "Needs set-up"),
+            ("waiting", "Waiting for approval"),
+            ("kept-back", "Kept back"),
+        ],
     )
+    kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *ToolKind.choices])
     agent = forms.CharField(required=False, max_length=63)
     sort = forms.ChoiceField(
         required=False, choices=[("", "By name"), ("tokens", "Most tokens first"), ("used", "Last used first")]

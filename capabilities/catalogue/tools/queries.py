@@ -14,7 +14,17 @@ from django.http import Http404
 from capabilities.catalogue.tools.search import found_page
 from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, shown_and_kept
 from capabilities.contract.loading import RESERVED_TOOLS
-from capabilities.models import Agent, AgentTool, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool, ToolVersion
+from capabilities.models import (
+    Agent,
+    AgentTool,
+    Category,
+    Tool,
+    Toolkit,
+    ToolkitCategory,
+    ToolkitTool,
+    ToolVersion,
+    VersionStatus,
+)
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.tool_index import search_names
 from capabilities.services.writes import is_ready
@@ -61,6 +71,7 @@ def tools_page(
     q: str = "",
     category: str = "",
     state: str = "",
+    kind: str = "",
     agent: Agent | None = None,
     order: Combinable | None = None,
     after: str = "",
@@ -69,14 +80,22 @@ def tools_page(
 ) -> Page[Tool]:
     """The tools that match, one page of them. Queries as `found_page`; two more for an agent's.
 
-    `q` is searched as `search_tools` does; `state` is `on`, `off` or `set-up`; of an agent, the tools that it brings.
+    `q` is searched as `search_tools` does; `state` is `on`, `off`, `set-up`, `waiting` (a version waits for approval)
+    or `kept-back`; `kind` is one of ToolKind; of an agent, the tools that it brings.
     Without an `order`, those come first that the words find best.
     """
     tools = shown_tools()
     if category:
         tools = tools.filter(category__name=category)
+    if kind:
+        tools = tools.filter(kind=kind)
     if state == "set-up":
         tools = tools.exclude(is_ready())
+    elif state == "waiting":
+        waits = ToolVersion.objects.filter(tool=OuterRef("pk"), status=VersionStatus.PENDING)
+        tools = tools.filter(Exists(waits))
+    elif state == "kept-back":
+        tools = tools.exclude(quarantine="")
     elif state:
         tools = tools.filter(is_enabled=state == "on")
     if agent is not None:
@@ -118,14 +137,16 @@ class ToolPage:
 
 def tool_page_or_404(name: str) -> ToolPage:
     """Three queries."""
-    tools = Tool.objects.select_related("category", "current_version__created_by__user", "server")
-    tools = tools.defer("server__instructions", "server__server_capabilities").annotate(is_ready=is_ready())
+    tools = Tool.objects.select_related("category", "current_version__created_by__user", "server", "made_by_agent")
+    tools = tools.defer("server__instructions", "server__server_capabilities", "made_by_agent__prompt").annotate(
+        is_ready=is_ready()
+    )
     tool = tools.filter(name=name).first()
     if tool is None:
         raise Http404("No such tool.")
     versions = (
-        tool.versions.select_related("created_by__user")
-        .defer("wire", "parameters", "description")
+        tool.versions.select_related("created_by__user", "made_by_agent")
+        .defer("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
         .order_by("-number")[:VERSIONS_SHOWN]
     )
     return ToolPage(tool, list(versions), list(_agents_with(tool)))

@@ -15,10 +15,12 @@ from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.catalogue.versions.queries import may_read_code, with_state
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
+from capabilities.common.visible import marked
 from capabilities.contract.parameters import parameter_rows
-from capabilities.models import Tool
+from capabilities.models import Tool, VersionStatus
 from capabilities.pipeline.permissions import permission_for
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
@@ -49,11 +51,18 @@ def _tool_page(
     mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
     form = instructions or InstructionsForm(initial={"instructions": version.instructions if version else ""})
     permission = permission_for(member, page.tool) if member.has_access(Access.MEMBER) else None
+    reads_code = may_read_code(member, page.tool.category.name)
     is_closed = permission is not None and not permission.allowed
     context = {
         "tool": page.tool,
         "version": version,
-        "versions": page.versions,
+        "versions": [with_state(each) for each in page.versions],
+        "waiting": next((each for each in page.versions if each.status == VersionStatus.PENDING), None),
+        "reads_code": reads_code,
+        "code": marked(str(version.implementation.get("code", ""))) if version and reads_code else "",
+        "implementation": {name: value for name, value in version.implementation.items() if name != "code"}
+        if version
+        else {},
         "agents": page.agents,
         "toolkits": toolkits_with(page.tool),
         "service": service_title(page.tool.service),

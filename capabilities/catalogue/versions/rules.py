@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import PermissionDenied
+
 from capabilities.catalogue.tools.writes import KNOBS, Definition, definition_of
 from capabilities.common.rights import may_administer
 from capabilities.models import HelperVersion, Tool, ToolKind, ToolVersion, VersionStatus
@@ -54,6 +56,12 @@ def differing(before: Definition, after: Definition) -> set[str]:
 def may_decide(member: Membership, category: str) -> bool:
     """Whether the member decides on versions of tools of this category."""
     return may_administer(member, Right.APPROVE_CODE, [category])
+
+
+def check_changes_versions(member: Membership) -> None:
+    """Raise PermissionDenied for a member who changes no tool's versions, before a row is looked for."""
+    if not (member.reach(Right.APPROVE_CODE) or member.reach(Right.CATALOGUE)):
+        raise PermissionDenied("This needs the admin right approve_code.")
 
 
 def why_not_approve(member: Membership, tool: Tool, version: ToolVersion) -> str:
