@@ -166,7 +166,7 @@ def test_lists_of_versions_cost_the_same_for_many(
     client = signed_in(alice)
     client.get("/o/acme/tools/double/versions/")
 
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(12):
         client.get("/o/acme/tools/double/versions/")
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(12):
         client.get("/o/acme/approval-versions/")
