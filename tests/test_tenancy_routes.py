@@ -596,6 +596,7 @@ ROUTES: dict[str, Route] = {
     "api-accounts": Route(),
     "api-account": Route(
         (Ask(), Ask("PUT", body=lambda side: {"values": TYPED}), Ask("DELETE", 204)), args=OWN_CREDENTIAL
+    ),
     "api-tool-version": Route(args={"name": "python_tool"}),
     "api-tool-version-difference": Route(args={"name": "python_tool"}),
     "api-tool-version-decide": Route(
