@@ -7,14 +7,17 @@ sandbox, with no way to the web.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from capabilities.common import confined
 from capabilities.sandbox.entry import CONTEXT
+from capabilities.sandbox.full import running as full
 from capabilities.sandbox.host import NAMES
+from capabilities.sandbox.isolation import isolation
 from capabilities.sandbox.monty import checking as monty
-from capabilities.sandbox.values import MAX_CODE, Problem
+from capabilities.sandbox.values import MAX_CODE, HostFunctions, Limits, Problem
 
 #: Told at once.
 MAX_PROBLEMS = 40
@@ -34,6 +37,9 @@ def check_python(
     needs no `run`. Problems that do not block (`blocks`) are doubts of the type check. Raises ConfinedError where there
     was no child process to read it in.
     """
+    ready = isolation()
+    if not ready.has(runtime):
+        return [Problem(None, None, ready.reason(runtime))]
     if len(code) > MAX_CODE:
         return [Problem(None, None, f"The code is longer than {MAX_CODE:,} characters.")]
     try:
@@ -48,6 +54,8 @@ def check_python(
         found += monty.problems(code, facts, helpers)
     else:
         found += _of_imports(facts, helpers)
+        if not found:
+            found += _loaded_in_full(code, helpers, organisation_id)
     found.sort(key=lambda one: (not one.blocks, one.line or 0, one.column or 0))
     return found[:MAX_PROBLEMS]
 
@@ -99,6 +107,23 @@ def _of_entry(entry: Mapping[str, Any] | None, parameters: Mapping[str, Any]) ->
 def _identifier(name: str) -> str:
     text = "".join(character if character.isalnum() and character.isascii() else "_" for character in name)
     return text if text[:1].isalpha() or text[:1] == "_" else f"_{text}"
+
+
+def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int) -> Iterator[Problem]:
+    """What loading the module raises."""
+    error = full.run(
+        code,
+        {},
+        helpers=helpers,
+        limits=Limits(seconds=3.0, host_calls=0, output=10_000),
+        host=HostFunctions(),
+        organisation_id=organisation_id,
+        stopped=threading.Event(),
+        only_load=True,
+    ).error
+    if error is not None:
+        message = f"The module {error.module} could not be loaded: {error.message}" if error.module else str(error)
+        yield Problem(error.line if not error.module else None, None, message)
 
 
 def _of_imports(facts: Mapping[str, Any], helpers: Mapping[str, str]) -> Iterator[Problem]:

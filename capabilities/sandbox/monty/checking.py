@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 import threading
@@ -51,10 +52,10 @@ def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) ->
     try:
         found += _missing(wanted, code, facts, helpers)
         lines = {one.line for one in found}
+        optional = {one["line"] for one in facts["imports"] if one["optional"]}
         # The interpreter tells of the first thing that it lacks: where all are known, it is not asked.
-        found += [
-            one for one in _loaded(code, helpers, is_complete=bool(found)) if one.line is None or one.line not in lines
-        ]
+        loaded = _loaded(code, helpers, optional=optional, is_complete=bool(found))
+        found += [one for one in loaded if one.line is None or one.line not in lines]
     except Ended as ended:
         found.append(Problem(None, None, ended.error.message, ended.error.advice))
     except (MontyCrashedError, TimeoutError):
@@ -140,7 +141,7 @@ def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str
 # -- Types, and loading ------------------------------------------------------------------------------------------------
 
 
-def _loaded(code: str, helpers: Mapping[str, str], *, is_complete: bool) -> Iterator[Problem]:
+def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_complete: bool) -> Iterator[Problem]:
     """What the type check says of the code; and where nothing is known against it, what loading it raises."""
     known = {name: ExternalModule({}, stubs=_stubs(name, helpers)) for name in helpers}
     for name in (*modules.NAMES, *modules.PACKAGES):
@@ -166,10 +167,12 @@ def _loaded(code: str, helpers: Mapping[str, str], *, is_complete: bool) -> Iter
             ended = reason
         except MontyTypingError as error:
             for one in _diagnostics(error):
+                place = one.get("location") or {}
+                if place.get("row") in optional or _is_builtin(one):
+                    continue
                 is_sure = one.get("name") in SURE
                 doubts += not is_sure
                 if is_sure or doubts <= MAX_DOUBTS:
-                    place = one.get("location") or {}
                     said = re.sub(r"\s+", " ", str(one.get("message", "")))[:300]
                     yield Problem(place.get("row"), place.get("column"), said.rstrip(".") + ".", blocks=is_sure)
             try:
@@ -187,6 +190,12 @@ def _session(limits: Limits, **options: Any) -> Iterator[tuple[MontySession, Loa
     loading = Loading(limits, host, threading.Event(), time.monotonic())
     with pool().checkout(limits=resource_limits(limits), os_policy=os_policy(host), **options) as session:
         yield session, loading
+
+
+def _is_builtin(one: Mapping[str, Any]) -> bool:
+    """Whether it is about a built-in name: the type check does not know all that the interpreter has."""
+    named = re.search(r"^Name `(\w+)` used", str(one.get("message", "")))
+    return named is not None and hasattr(builtins, named[1])
 
 
 def _diagnostics(error: MontyTypingError) -> list[dict[str, Any]]:

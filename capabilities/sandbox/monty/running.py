@@ -38,12 +38,10 @@ GRACE = 0.5
 MODULE_MAKER = """\
 class Module:
     pass
-def __module(code, names):
+def __fill(module, code, names):
     exec(code, names)
-    made = Module()
     for name in names:
-        setattr(made, name, names[name])
-    return made
+        setattr(module, name, names[name])
 """
 
 
@@ -168,10 +166,14 @@ class Loading:
         """Bring in the modules that the code may import. Raises Ended."""
         self.helpers = helpers
         wanted = modules_in_order(code, helpers)
-        if wanted:
-            self.fed(session, MODULE_MAKER)
-        for name in wanted:
+        if not wanted:
+            return
+        # Handed out while they are empty: what is in a module never crosses to this process.
+        made = "".join(f"__module_{name} = Module()\n" for name in wanted)
+        empty = self.fed(session, f"{MODULE_MAKER}{made}[{', '.join(f'__module_{name}' for name in wanted)}]")
+        for name, module in zip(wanted, empty, strict=True):
             self._load_module(session, name, helpers)
+            self.modules[name] = module
 
     def load_code(self, session: MontySession, code: str, *, type_check: bool = False) -> None:
         """Run the module of the tool itself, whose lines errors name from now on. Raises Ended.
@@ -186,12 +188,14 @@ class Loading:
         part = "" if is_helper else modules.PACKAGES.get(name, "")
         text = helpers[name] if is_helper else modules.source(f"{name}.{part}" if part else name)
         given = "".join(f", {one!r}: {one}" for one in NAMES if is_helper and one in text)
-        code = f"__made = __module(__code, {{'__name__': {name!r}{given}}})\n"
-        code += (
-            f"__module_{name} = Module()\n__module_{name}.{part} = __made\n" if part else f"__module_{name} = __made\n"
-        )
+        filled = f"__module_{name}"
+        code = ""
+        if part:
+            code, filled = f"{filled}.{part} = Module()\n", f"{filled}.{part}"
         try:
-            self.modules[name] = self.fed(session, f"{code}__module_{name}", {"__code": text})
+            self.fed(
+                session, f"{code}__fill({filled}, __code, {{'__name__': {name!r}{given}}})\nNone", {"__code": text}
+            )
         except Ended as ended:
             error = ended.error
             message = f"The module {name} could not be loaded: {error.message}"

@@ -18,6 +18,16 @@ class Example:
     is_right: Callable[[Any], bool]
 
 
+@dataclass(frozen=True)
+class Rewritten:
+    """The same tool as the first message about it says. `because` has each line of the original that changes, and the
+    line of the problem whose advice asks for that: a line that is used elsewhere changes where it is used as well."""
+
+    name: str
+    code: str
+    because: dict[int, int]
+
+
 TEN = [
     Example(
         "calculator",
@@ -225,5 +235,105 @@ def run(a: list, b: list) -> dict:
 """,  # noqa: E501 -- as it was written
         {"a": [52.52, 13.405], "b": [48.8566, 2.3522]},
         lambda value: 870 < value["km"] < 885,
+    ),
+]
+
+#: Those that monty does not run as they are.
+REWRITTEN = [
+    Rewritten(
+        "invoice_total",
+        # "Take `@property` away, so that it is a plain method, and call it with brackets: `x.total()`."
+        """\
+from dataclasses import dataclass
+from decimal import Decimal, ROUND_HALF_UP
+
+@dataclass
+class Item:
+    name: str
+    qty: int
+    price: Decimal
+
+    def total(self) -> Decimal:
+        return self.price * self.qty
+
+def run(items: list, vat: str) -> dict:
+    rows = [Item(i["name"], int(i["qty"]), Decimal(i["price"])) for i in items]
+    net = sum((r.total() for r in rows), Decimal("0"))
+    gross = (net * (1 + Decimal(vat))).quantize(Decimal("0.01"), rounding=ROUND_HALF_UP)
+    return {"net": str(net), "total": str(gross)}
+""",
+        {10: 10, 16: 10},
+    ),
+    Rewritten(
+        "validate_order",
+        # "Write constants ...; then they are the text itself, so take `.value` and `.name` away."
+        # "Leave the class out: write `raise ValueError(f"OrderError: ...")` with the fields in the text,
+        # `except ValueError as error:`, and `str(error)` for them"
+        """\
+LEVEL_WARN = "warn"
+LEVEL_ERROR = "error"
+
+def check(line):
+    if not line.get("sku"):
+        raise ValueError(f"{LEVEL_ERROR}: sku missing")
+    if line.get("qty", 0) <= 0:
+        raise ValueError(f"{LEVEL_WARN}: qty must be positive")
+
+def run(order: dict) -> dict:
+    errors = []
+    for line in order["lines"]:
+        try:
+            check(line)
+        except ValueError as e:
+            errors.append(str(e))
+    return {"ok": not errors, "errors": errors}
+""",
+        {1: 1, 3: 3, 4: 3, 5: 3, 7: 7, 8: 7, 9: 9, 10: 7, 14: 7, 16: 7, 23: 7, 24: 7},
+    ),
+    Rewritten(
+        "paginate_api",
+        # "Build a list and return it: `found = []` before the loop, `found.extend(...)` in place of `yield from`,
+        # `return found` at the end."
+        """\
+import json
+from urllib.parse import urlencode
+
+def fetch_all(pages):
+    found = []
+    for page in range(1, pages + 1):
+        resp = http_get("https://api.example.com/items?" + urlencode({"page": page, "size": 2}), None)
+        found.extend(json.loads(resp["body"])["items"])
+    return found
+
+def run(pages: int) -> dict:
+    seen = {}
+    for item in fetch_all(pages):
+        seen.setdefault(item["id"], item)
+    return {"count": len(seen), "names": [i["name"] for i in seen.values()]}
+""",
+        {7: 7},
+    ),
+    Rewritten(
+        "geo_distance",
+        # "Write `@dataclass` (`from dataclasses import dataclass`) above `class Point:`, with the same fields."
+        """\
+import math, hashlib, base64
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    lat: float
+    lon: float
+
+def haversine(p: Point, q: Point) -> float:
+    dlat, dlon = math.radians(q.lat - p.lat), math.radians(q.lon - p.lon)
+    h = math.sin(dlat / 2) ** 2 + math.cos(math.radians(p.lat)) * math.cos(math.radians(q.lat)) * math.sin(dlon / 2) ** 2
+    return 2 * 6371.0 * math.asin(math.sqrt(h))
+
+def run(a: list, b: list) -> dict:
+    km = haversine(Point(*a), Point(*b))
+    return {"km": round(km, 1), "key": base64.urlsafe_b64encode(hashlib.sha256(f"{a}{b}".encode()).digest())[:8].decode()}
+""",  # noqa: E501 -- as it was written
+        {2: 2, 4: 4},
     ),
 ]
