@@ -7,6 +7,7 @@ open: it goes on from there, in whatever process.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,10 @@ SHORTEST_LOOK, LONGEST_LOOK, USUAL_LOOK = 1.0, 300.0, 5.0
 #: The error by which servers of protocol 2025-11-25 ask for an address to be opened first.
 ADDRESS_FIRST = -32042
 MAX_NAME = 128
+#: Characters of what a call that waits leaves behind: questions, answers, and what the server wants back.
+MAX_STATE = 200_000
+#: The last part of a header's name.
+HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 TASKS = ("optional", "required", "forbidden")
 
 
@@ -60,7 +65,9 @@ def check_implementation(content: Content) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         raise ChangeRefused("implementation.name", "Say what the server calls the tool.")
     headers = given.get("headers", {})
-    if not isinstance(headers, dict) or not all(isinstance(each, str) and each for each in headers.values()):
+    if not isinstance(headers, dict) or not all(
+        isinstance(each, str) and HEADER.fullmatch(each) for each in headers.values()
+    ):
         raise ChangeRefused("implementation.headers", "The headers must be an object of names.")
     if not isinstance(given.get("output_schema") or {}, dict | bool):
         raise ChangeRefused("implementation.output_schema", "The output schema must be an object.")
@@ -74,7 +81,9 @@ def address_of(server: McpServer, credential: Credential) -> ServerAddress:
     """Where the server is, for calls that this credential signs. Raises ToolError for a process that the installation
     does not offer (any more). Its organisation is read where it is a process."""
     principal = f"{server.organisation_id} {credential.secret_id or ''}"
-    address = ServerAddress("http", principal, title=server.title, url=server.url, credential=credential)
+    address = ServerAddress(
+        "http", principal, str(server.organisation_id), title=server.title, url=server.url, credential=credential
+    )
     if server.transport == Transport.STDIO:
         entry = settings.TOOLHUB_MCP_STDIO.get(server.stdio_name)
         if entry is None or not entry.is_open_to(server.organisation.slug):
@@ -209,6 +218,8 @@ class _Call:
         except QuestionRefused as error:
             raise ToolError(f"{self.server.title} cannot go on: {error}.") from error
         text = json.dumps(state)
+        if len(text) > MAX_STATE:
+            raise ToolError(f"{self.server.title} asks for more than is kept; the call was given up.")
         match asked:
             case Form(message, schema):
                 return InputNeeded(message, schema=schema, state=text)

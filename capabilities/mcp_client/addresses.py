@@ -29,6 +29,8 @@ class ServerAddress:
 
     transport: Literal["http", "stdio"]
     principal: str
+    #: Whose share of this process's sessions it takes: the organisation.
+    owner: str = ""
     #: What people call it, for sentences.
     title: str = "The MCP server"
     url: str = ""

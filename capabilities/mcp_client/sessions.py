@@ -25,7 +25,15 @@ from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_
 
 from capabilities.egress import ExchangeLimits, guarded_async_client
 from capabilities.mcp_client.addresses import ServerAddress
-from capabilities.mcp_client.errors import McpError, ServerBusy, ServerLost, ServerSilent, ServerUnreachable
+from capabilities.mcp_client.errors import (
+    AnswerRefused,
+    McpError,
+    ServerBusy,
+    ServerLost,
+    ServerRefused,
+    ServerSilent,
+    ServerUnreachable,
+)
 from capabilities.mcp_client.limits import (
     CALLS_PER_SERVER,
     CONNECT_SECONDS,
@@ -36,7 +44,7 @@ from capabilities.mcp_client.limits import (
 )
 from capabilities.mcp_client.processes import ServerProcess, process_streams
 from capabilities.mcp_client.protocol import MODERN, Conversation, Read, Write, conversation
-from capabilities.mcp_client.signing import CredentialAuth, Seen, seen
+from capabilities.mcp_client.signing import CredentialAuth, Seen, count_parts, seen
 from capabilities.mcp_client.translating import leaf, translated
 
 logger = logging.getLogger(__name__)
@@ -67,6 +75,7 @@ class HttpClient:
     def __init__(self, address: ServerAddress) -> None:
         self.auth = CredentialAuth(address.credential)
         self.client = guarded_async_client(HTTP_LIMITS, auth=self.auth)
+        self.client.event_hooks = {"response": [count_parts]}
         self.users = 0
         self.used_at = time.monotonic()
 
@@ -271,7 +280,12 @@ class Pool:
                 refused, version = error, ""
                 noted.status = 0
         for last in (False, True):
-            session = await self._session(address, "" if version == MODERN else version)
+            try:
+                session = await self._session(address, "" if version == MODERN else version)
+            except (ServerRefused, AnswerRefused):
+                if last or version in ("", MODERN):
+                    raise
+                session = await self._session(address, "")  # it was of an older protocol
             talk = await session.opened()
             if refused is not None and talk.is_modern:
                 raise refused  # it is what we took it for, and meant what it said
@@ -302,7 +316,7 @@ class Pool:
             backoff = self._backoffs.get(address.key)
             if backoff is not None and backoff.until > time.monotonic():
                 raise type(backoff.error)(str(backoff.error))
-            self._make_room()
+            self._make_room(address.owner)
             session = self.sessions[address.key] = Session(self, address, version)
         self._sign(address)
         try:
@@ -334,15 +348,18 @@ class Pool:
                 if address.transport == "http" and session.conversation.is_modern:
                     session.close()
 
-    def _make_room(self) -> None:
+    def _make_room(self, owner: str) -> None:
+        """Close what is idle longest where there are as many as may be, or half of them are the owner's."""
         most = settings.TOOLHUB_MCP_SESSIONS
-        if len(self.sessions) < most:
-            return
-        idle = sorted((each for each in self.sessions.values() if each.is_idle), key=lambda each: each.used_at)
-        if not idle:
-            raise ServerBusy(f"All {most} sessions with MCP servers are in use; try again in a moment.")
-        self.forget(idle[0])
-        idle[0].close()
+        own = [each for each in self.sessions.values() if each.address.owner == owner]
+        for sessions, limit in ((own, max(1, most // 2)), (list(self.sessions.values()), most)):
+            if len(sessions) < limit:
+                continue
+            idle = sorted((each for each in sessions if each.is_idle), key=lambda each: each.used_at)
+            if not idle:
+                raise ServerBusy(f"All {limit} sessions with MCP servers are in use; try again in a moment.")
+            self.forget(idle[0])
+            idle[0].close()
 
     def forget(self, session: Session) -> None:
         """It is not given out again."""

@@ -1,15 +1,17 @@
-"""Puts the credential on requests, last, and notes what the far side thinks of it."""
+"""Puts the credential on requests, last, and looks at answers before anybody reads them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 import httpx2
 
 from capabilities.contract.context import Credential
+from capabilities.egress import EgressFailed
 from capabilities.egress.placing import fits, place
+from capabilities.mcp_client.limits import is_too_intricate
 
 
 @dataclass
@@ -40,3 +42,31 @@ class CredentialAuth(httpx2.Auth):
         if noted is not None and response.status_code >= 400:
             noted.status = response.status_code
             noted.challenge = response.headers.get("www-authenticate", "")
+
+
+class CountedBody(httpx2.AsyncByteStream):
+    """A body as it comes, for as long as what it becomes in memory stays small. A stream of events begins anew with
+    each of them."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._inner = response.stream
+        self._host = response.request.url.host
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        parts = 0
+        async for piece in self._inner:
+            too_many, parts = is_too_intricate(piece, parts)
+            if too_many:
+                raise EgressFailed(f"The answer of {self._host} has more parts than are taken.")
+            yield piece
+            if piece.endswith((b"\n\n", b"\r\n\r\n")):
+                parts = 0
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def count_parts(response: httpx2.Response) -> None:
+    """Have the response read as `CountedBody`; a hook of the client."""
+    response.stream = CountedBody(response)

@@ -299,6 +299,13 @@ def test_a_form_keeps_what_can_be_shown_and_nothing_else(acme: Organisation) -> 
     }
 
 
+def test_a_server_cannot_have_much_kept_for_it(acme: Organisation) -> None:
+    question = {"a": {"method": "elicitation/create", "params": FORM.params.model_dump(by_alias=True, mode="json")}}
+    sent = {"resultType": "input_required", "inputRequests": question, "requestState": "x" * 300_000}
+    with raw_far(acme, lambda _: sent) as far, pytest.raises(ToolError, match="more than is kept"):
+        far.call()
+
+
 def test_a_server_that_only_says_again_is_called_again_and_not_for_ever(acme: Organisation) -> None:
     def again(params: Any) -> Any:
         number = int(params.request_state or "0")
@@ -491,6 +498,21 @@ def test_s40_a_process_that_the_installation_does_not_offer_is_not_started(
         far.call()
 
 
+def test_s40_each_organisation_and_each_secret_has_its_own_process(
+    acme: Organisation, globex: Organisation, settings: Any
+) -> None:
+    file = {"mcpServers": {"files": {"command": "/bin/false", "organisations": ["*"]}}}
+    settings.TOOLHUB_MCP_STDIO = read_entries(json.dumps(file))
+    rows = [
+        McpServer(organisation=each, name="far", title="Far", transport="stdio", stdio_name="files")
+        for each in (acme, globex)
+    ]
+
+    keys = {mcp.address_of(row, Credential(secret_id=secret)).key for row in rows for secret in (None, 1, 2)}
+
+    assert len(keys) == 6
+
+
 def test_mr_40_a_refused_secret_of_a_member_is_to_be_connected_again(acme: Organisation, alice: Membership) -> None:
     script = Script()
     script.tool("do", text_result("done"))
@@ -518,6 +540,7 @@ def test_mr_40_a_refused_secret_of_a_member_is_to_be_connected_again(acme: Organ
         ({"name": ""}, "implementation.name"),
         ({"name": "a", "headers": []}, "implementation.headers"),
         ({"name": "a", "headers": {"b": 1}}, "implementation.headers"),
+        ({"name": "a", "headers": {"b": "x\r\nAuthorization: y"}}, "implementation.headers"),
         ({"name": "a", "output_schema": "x"}, "implementation.output_schema"),
         ({"name": "a", "annotations": 1}, "implementation.annotations"),
         ({"name": "a", "task": "maybe"}, "implementation.task"),

@@ -86,6 +86,15 @@ def text_of(address: ServerAddress, text: str, **more: Any) -> str:
     return str(answer.result["content"][0]["text"])
 
 
+def pid_of(address: ServerAddress) -> int:
+    async def look() -> int:
+        server = exchanges.pool().sessions[address.key].process
+        assert server is not None
+        return server.pid
+
+    return background.run(look(), seconds=5)
+
+
 def methods(script: Script) -> list[str]:
     return [headers.get("mcp-method", verb) for verb, headers in script.requests]
 
@@ -187,6 +196,11 @@ def test_a_server_that_was_modern_and_is_old_now_is_called_all_the_same(old_addr
     mistaken = ServerAddress("http", old_address.principal, url=old_address.url, protocol=MODERN)
 
     assert text_of(mistaken, "a") == "a"
+
+
+def test_a_server_that_was_old_and_is_modern_now_is_called_all_the_same(principal: str) -> None:
+    with raw_server({"tools/call": lambda _: {"content": [{"type": "text", "text": "a"}]}}) as url:
+        assert text_of(ServerAddress("http", principal, url=url, protocol=OLD), "a") == "a"
 
 
 def test_an_old_server_that_forgot_the_session_gets_a_new_one(old_address: ServerAddress, script: Script) -> None:
@@ -471,12 +485,7 @@ def test_a_process_that_prints_a_greeting_first_is_understood(tmp_path: Path, pr
 def test_an_idle_process_is_ended(process: ServerAddress, settings: Any, tmp_path: Path) -> None:
     assert text_of(process, "a") == "a"
 
-    async def pid_of() -> int:
-        server = exchanges.pool().sessions[process.key].process
-        assert server is not None
-        return server.pid
-
-    pid = background.run(pid_of(), seconds=5)
+    pid = pid_of(process)
     settings.TOOLHUB_MCP_IDLE_SECONDS = 0
 
     async def let_go() -> None:
@@ -509,8 +518,29 @@ def test_a_full_house_closes_who_is_idle_and_refuses_where_nobody_is(
     holding.join()
 
 
+def test_one_owner_takes_at_most_half_of_the_sessions(principal: str, settings: Any) -> None:
+    settings.TOOLHUB_MCP_SESSIONS = 2
+    client.close()
+    first, second = (process_of(SCRIPT, principal=f"{principal} {each}", owner="acme") for each in (1, 2))
+    other = process_of(SCRIPT, principal=principal, owner="globex")
+    text_of(first, "a")
+
+    def hold() -> None:
+        with suppress(McpError):
+            client.call_tool(first, "slow", {}, timeout=5)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    time.sleep(0.3)
+    with pytest.raises(ServerBusy, match="All 1 sessions"):
+        text_of(second, "b")
+    assert text_of(other, "c") == "c"
+    holding.join()
+
+
 def test_a_fork_makes_its_own_loop_and_its_own_sessions(process: ServerAddress) -> None:
     assert text_of(process, "a") == "a"
+    before = pid_of(process)
     read, write = os.pipe()
 
     pid = os.fork()
@@ -527,3 +557,4 @@ def test_a_fork_makes_its_own_loop_and_its_own_sessions(process: ServerAddress) 
 
     assert said == "from the child"
     assert text_of(process, "b") == "b"
+    assert pid_of(process) == before

@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from capabilities.mcp_client import background, client, exchanges
+from capabilities.mcp_client import client
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import McpError, ServerLost, ServerSilent
 from capabilities.mcp_client.results import result_of
+from tests.capabilities.mcp_client.test_client import pid_of
 
 Start = Callable[..., ServerAddress]
 
@@ -49,15 +50,6 @@ def text_of(address: ServerAddress, name: str, **arguments: Any) -> str:
     answer = client.call_tool(address, name, arguments, timeout=30)
     assert answer.result is not None
     return result_of(answer.result).text
-
-
-def pid_of(address: ServerAddress) -> int:
-    async def look() -> int:
-        server = exchanges.pool().sessions[address.key].process
-        assert server is not None
-        return server.pid
-
-    return background.run(look(), seconds=5)
 
 
 def test_time(start: Start) -> None:
