@@ -25,7 +25,7 @@ from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.policies import NO_POLICIES, Policies
 from capabilities.pipeline.routing import Routed, RoutingInputs, routed
 from capabilities.providers.resolve import ResolvedModel
-from capabilities.services.writes import service_title
+from capabilities.services.writes import set_up_title
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdi
 
 def ready(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     return [
-        Verdict(each.spec.name, "set-up", False, f"needs set-up: {service_title(each.spec.service)}")
+        Verdict(each.spec.name, "set-up", False, f"needs set-up: {set_up_title(each.spec.service)}")
         for each in candidates
         if not each.spec.is_ready
     ]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.http import Http404
 
@@ -17,7 +17,16 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
-from capabilities.models import ConnectionTest, CredentialScope, ServiceSetting, Tool, ToolKind
+from capabilities.models import (
+    ConnectionTest,
+    CredentialScope,
+    SecretStatus,
+    ServiceSetting,
+    StoredCredential,
+    StoredSecret,
+    Tool,
+    ToolKind,
+)
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
@@ -28,7 +37,7 @@ MAX_VALUE = 4_000
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
-    or one that is there and switched on."""
+    or one that is there and switched on; and no credential of the organisation, or one whose secret can be used."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -38,7 +47,20 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     ready = Q(service="") | Q(service__in=unset) | Q(complete)
     # With both conditions it is false, and not unknown, where there is no server.
     ready &= Q(server__isnull=False, server__is_enabled=True) | (Q(server=None) & ~Q(kind=ToolKind.MCP))
+    usable = StoredSecret.objects.filter(credential=OuterRef("pk"), membership=None).exclude(
+        status=SecretStatus.REFUSED
+    )
+    ready &= ~Q(_IS_SIGNED, Exists(_shared_credential().filter(~Exists(usable))))
     return ExpressionWrapper(ready, output_field=BooleanField())
+
+
+_IS_SIGNED = Q(credential__isnull=False) | Q(server__isnull=False)
+
+
+def _shared_credential() -> QuerySet[StoredCredential]:
+    """For a query of tools: the credential of the tool, or of its server, where it is the organisation's."""
+    own = Q(pk=OuterRef("credential")) | Q(pk=OuterRef("server__credential"))
+    return StoredCredential.objects.filter(own, scope=CredentialScope.ORGANISATION)
 
 
 def service_values(spec: ServiceSpec) -> dict[str, str]:
@@ -54,6 +76,11 @@ def secrets_of(spec: ServiceSpec, values: Mapping[str, str]) -> tuple[str, ...]:
 def service_title(name: str) -> str:
     spec = registry.services.get(name)
     return spec.title if spec else name
+
+
+def set_up_title(service: str) -> str:
+    """What a tool that is not ready needs, for people."""
+    return service_title(service) if service else "its credential or server"
 
 
 def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
@@ -74,8 +101,8 @@ def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
             organisation=OuterRef("organisation"), service=OuterRef("service"), holds_secret=True
         )
     )
-    shared = CredentialScope.ORGANISATION
-    signed = Q(credential__scope=shared) | Q(server__credential__scope=shared)
+    # Never unknown, as a comparison with the scope of no credential would be.
+    signed = Q(_IS_SIGNED, Exists(_shared_credential()))
     by_service = Q(service__in=needing) | (Q(service__in=allowing) & Q(held))
     return ExpressionWrapper(by_service | signed, output_field=BooleanField())
 

@@ -18,7 +18,7 @@ from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Tool, Toolkit
 from capabilities.registry import registry
-from capabilities.services.writes import service_title
+from capabilities.services.writes import set_up_title
 from capabilities.toolkits.forms import ToolkitForm, ToolRow
 from capabilities.toolkits.previews import impact_of_toolkit
 from capabilities.toolkits.queries import (
@@ -70,7 +70,7 @@ def _mark(tool: Tool) -> None:
         state = "later"
     elif not tool.is_ready:  # type: ignore[attr-defined]
         state = "needs_set_up"
-    tool.state, tool.needs = state, service_title(tool.service)  # type: ignore[attr-defined]
+    tool.state, tool.needs = state, set_up_title(tool.service)  # type: ignore[attr-defined]
 
 
 @require_http_methods(["GET", "POST"])

@@ -20,7 +20,7 @@ from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
 from capabilities.pipeline.tool_index import search_names
-from capabilities.services.writes import service_title
+from capabilities.services.writes import set_up_title
 from sessions.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
 from sessions.selection.queries import new_session
@@ -294,7 +294,7 @@ def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
         return Cell(name, True, "", "")
     shorts = {
         "enabled": "switched off",
-        "set-up": f"needs {service_title(own.spec.service)}",
+        "set-up": f"needs {set_up_title(own.spec.service)}",
         "scope": "shared credential",
         "delegation": "not handed over",
     }

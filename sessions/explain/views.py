@@ -19,7 +19,7 @@ from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentScope, RoutingMode
 from capabilities.registry import registry
-from capabilities.services.writes import service_title
+from capabilities.services.writes import set_up_title
 from sessions.access import kept_sessions_of
 from sessions.explain.fixes import fix, may_fix
 from sessions.explain.reasons import POLICIES, STAGES, Asked
@@ -231,7 +231,7 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
     if subject.agent.routing_mode != RoutingMode.OFF:
         pages["router"] = (f"pin it for {agent}", Right.AGENTS, "agent_update", (agent.slug,), {})
     if service is not None and service.is_available:
-        set_up = f"set up {service_title(spec.service)}"
+        set_up = f"set up {set_up_title(spec.service)}"
         pages["set-up"] = (set_up, Right.CATALOGUE, "service_update", (spec.service,), {})
     for stop in stops:
         if stop.stage not in pages:

@@ -40,7 +40,7 @@ from capabilities.pipeline.policies import policies_for
 from capabilities.pipeline.specs import specs, version_of
 from capabilities.pipeline.stages import is_reader
 from capabilities.registry import registry
-from capabilities.services.writes import secrets_of, service_title, service_values
+from capabilities.services.writes import secrets_of, service_values, set_up_title
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
@@ -130,7 +130,7 @@ def refusal_to(
     if not spec.is_enabled or spec.quarantine:
         return switched_off(spec)
     if not spec.is_ready:
-        title = service_title(spec.service)
+        title = set_up_title(spec.service)
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")
     permissions, at = permissions_at_version(membership_id)
     if read_at is not None and read_at != at:

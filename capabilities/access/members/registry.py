@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from capabilities.contract.permission import Permission, ToolKey
 from capabilities.models import Tool
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of, tool_key
-from capabilities.services.writes import is_ready, service_title
+from capabilities.services.writes import is_ready, set_up_title
 from toolhub.tenants.models import Membership
 
 #: Bytes of definitions on one page; one tool that is longer by itself is a page.
@@ -60,7 +60,7 @@ def my_tools(member: Membership, *, after: str = "", limit: int) -> MyTools:
         size += len(tool.current_version.wire.encode())
         if page and size > MAX_BYTES:
             return MyTools(page, page[-1].tool.name, categories)
-        page.append(MyTool(tool, "" if tool.is_ready else service_title(tool.service), answer))  # type: ignore[attr-defined]
+        page.append(MyTool(tool, "" if tool.is_ready else set_up_title(tool.service), answer))  # type: ignore[attr-defined]
     return MyTools(page, chosen[limit - 1][0].name if len(chosen) > limit else "", categories)
 
 

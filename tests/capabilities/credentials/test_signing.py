@@ -226,3 +226,35 @@ def test_an_answer_to_one_member_says_nothing_of_anothers_secret(
 
     assert refusal(secret, 401, 'Bearer error="invalid_token"', bob) is None
     assert sign(secret.credential, alice).secret_id == secret.pk
+
+
+# -- Whether a tool can work ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scope", "status", "is_ready"),
+    [
+        ("organisation", None, False),
+        ("organisation", "connected", True),
+        ("organisation", "needs_more", True),
+        ("organisation", "refused", False),
+        ("member", None, True),
+    ],
+)
+def test_a_tool_needs_set_up_until_the_organisations_secret_is_there(
+    acme: Organisation, scope: str, status: str | None, is_ready: bool
+) -> None:
+    credential = make_credential(acme, scope=scope)
+    if status:
+        make_secret(credential, status=status)
+
+    spec = spec_with(credential)
+
+    assert (spec.is_ready, spec.acts_as_organisation) == (is_ready, scope == "organisation")
+
+
+def test_a_members_secret_does_not_make_the_organisations_tools_ready(acme: Organisation, bob: Membership) -> None:
+    credential = make_credential(acme)
+    make_secret(credential, bob)
+
+    assert spec_with(credential).is_ready is False
