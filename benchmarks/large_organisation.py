@@ -39,6 +39,7 @@ from capabilities.models import (
     StoredCredential,
     StoredSecret,
     Tool,
+    ToolKind,
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
@@ -201,7 +202,8 @@ def _tools(organisation: Organisation, categories: Sequence[Category], size: Siz
     )
     for tool, version in zip(tools, versions, strict=True):
         tool.current_version = version
-    Tool.objects.bulk_update(tools, ["current_version"], batch_size=500)
+    tools[1].kind = ToolKind.HTTP
+    Tool.objects.bulk_update(tools, ["current_version", "kind"], batch_size=500)
     return tools[: size.tools]
 
 
@@ -503,6 +505,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "credential": _first(StoredCredential).name,
         "own_credential": "own-1",
         "account_id": _first(StoredSecret).public_id,
+        "http_tool": Tool.objects.filter(kind=ToolKind.HTTP).order_by("pk")[0].name,
     }
 
 

@@ -64,6 +64,8 @@ ARGUMENTS = {
     "runtime_agent": {"slug": "agent"},
     "api-runtime-config-agent": {"slug": "agent"},
     "server_": {"name": "server"},
+    "http_tool_update": {"name": "http_tool"},
+    "api-http-tool": {"name": "http_tool"},
     "api-mcp-server": {"name": "server"},
     "accounts": {"credential": "own_credential"},
     "api-account": {"credential": "own_credential"},

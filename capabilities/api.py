@@ -17,6 +17,7 @@ from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.approval_rules.api import RuleDetail, RuleList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
+from capabilities.catalogue.http_tools.api import HttpToolDetail, HttpToolList, HttpToolPreview
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList
 from capabilities.catalogue.versions.api import (
     ToolVersionDecide,
@@ -75,6 +76,9 @@ urlpatterns: list[URLPattern] = [
         ToolVersionRollback.as_view(),
         name="api-tool-version-rollback",
     ),
+    path("http-tools", HttpToolList.as_view(), name="api-http-tools"),
+    path("http-tool-preview", HttpToolPreview.as_view(), name="api-http-tool-preview"),
+    path("http-tools/<str:name>", HttpToolDetail.as_view(), name="api-http-tool"),
     path("approval-rules", RuleList.as_view(), name="api-approval-rules"),
     path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
     path("services", ServiceList.as_view(), name="api-services"),

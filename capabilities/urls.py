@@ -12,6 +12,7 @@ from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
 from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
+from capabilities.catalogue.http_tools import views as http_tools
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.versions import views as versions
@@ -29,6 +30,7 @@ from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 VERSION = TOOL + r"versions/(?P<number>[0-9]{1,6})/"
+HTTP_TOOL = r"^http-tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
@@ -54,6 +56,8 @@ urlpatterns = [
         name="tool_version_difference",
     ),
     path("approval-versions/", versions.approval_versions, name="approval_versions"),
+    path("http-tools/new/", http_tools.http_tool_create, name="http_tool_create"),
+    re_path(HTTP_TOOL + r"edit/\Z", http_tools.http_tool_update, name="http_tool_update"),
     path("categories/", categories.category_list, name="category_list"),
     path("categories/new/", categories.category_create, name="category_create"),
     re_path(CATEGORY + r"\Z", categories.category_update, name="category_update"),

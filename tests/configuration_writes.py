@@ -19,6 +19,7 @@ from capabilities.access.roles import writes as roles
 from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
+from capabilities.catalogue.http_tools import writes as http_tools
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.versions import writes as versions
 from capabilities.credentials import writes as credentials
@@ -436,6 +437,12 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.catalogue.tools.writes.update_tool": lambda d, a: catalogue.update_tool(
         tool := d.row(Tool), d.definition(tool.name), actor=a
+    ),
+    "capabilities.catalogue.http_tools.writes.create_http_tool": lambda d, a: http_tools.create_http_tool(
+        http_tools.HttpToolContent(d.definition(d.name()), category=d.row(Category).name), actor=a
+    ),
+    "capabilities.catalogue.http_tools.writes.update_http_tool": lambda d, a: http_tools.update_http_tool(
+        tool := d.outside_tool(), http_tools.HttpToolContent(d.definition(tool.name)), actor=a
     ),
     "capabilities.catalogue.tools.writes.set_instructions": lambda d, a: catalogue.set_instructions(
         d.row(Tool), d.name(), actor=a

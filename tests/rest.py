@@ -48,6 +48,9 @@ class Rest:
     def patch(self, path: str, body: Any) -> Reply:
         return self.ask("PATCH", path, json.dumps(body).encode())
 
+    def put(self, path: str, body: Any) -> Reply:
+        return self.ask("PUT", path, json.dumps(body).encode())
+
     def delete(self, path: str) -> Reply:
         return self.ask("DELETE", path)
 

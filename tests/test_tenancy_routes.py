@@ -201,6 +201,8 @@ class OrganisationRows:
     lesson: str = "omit:nothing"
     #: An MCP server, and a credential that may be sent to https://mcp.example.org.
     server: str = "no-such-server"
+    #: A tool of kind HTTP.
+    http_tool: str = "no-such-tool"
     credential: str = "no_such_credential"
     #: A credential that nothing uses; one that members connect own accounts to, with the asking member's and another's.
     idle_credential: str = "no_idle_credential"
@@ -351,6 +353,24 @@ def credential_form(side: OrganisationRows) -> dict[str, Any]:
     """With the fields of the kind that is asked for."""
     origins = {"origins": "https://api.example.org"}
     return {"kind": "bearer", "name": "fresh", "title": "Fresh", "scope": "organisation", **origins, **TYPED}
+
+
+def http_tool_body(side: OrganisationRows) -> dict[str, Any]:
+    """It names a category and a credential."""
+    return {"name": "fresh", "category": side.category} | http_tool_content(side)
+
+
+def http_tool_content(side: OrganisationRows) -> dict[str, Any]:
+    """It names a credential."""
+    request = {"method": "GET", "url": "https://mcp.example.org/"}
+    return {"description": "Fresh.", "implementation": request, "credential": side.credential}
+
+
+def http_tool_form(side: OrganisationRows) -> dict[str, Any]:
+    fields = {"name": "fresh", "description": "Fresh.", "method": "GET", "url": "https://mcp.example.org/"}
+    fields |= {"effect": "read", "on_crash": "never", "in_untrusted": "allow", "timeout": "20"}
+    fields |= {"max_result_chars": "40000", "arguments-TOTAL_FORMS": "0", "arguments-INITIAL_FORMS": "0"}
+    return fields | {"category": side.category, "credential": side.credential}
 
 
 def budget_form(side: OrganisationRows) -> dict[str, Any]:
@@ -612,6 +632,11 @@ ROUTES: dict[str, Route] = {
         right=Right.CATALOGUE,
     ),
     "api-service-test": Route((Ask(), Ask("POST", 409)), right=Right.CATALOGUE),
+    "api-http-tools": Route((Ask("POST", 201, body=http_tool_body),), right=Right.CATALOGUE),
+    "api-http-tool-preview": Route((Ask("POST", body=http_tool_body),), right=Right.CATALOGUE),
+    "api-http-tool": Route(
+        (Ask(), Ask("PUT", body=http_tool_content)), args={"name": "http_tool"}, right=Right.CATALOGUE
+    ),
     "api-mcp-servers": Route((Ask(), Ask("POST", 201, body=server_body)), right=Right.CATALOGUE),
     "api-mcp-server": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"title": "Fresh"}), Ask("DELETE", 204)),
@@ -949,6 +974,10 @@ ROUTES: dict[str, Route] = {
     ),
     "tools_switch": Route(
         (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "1"}, refused=302),), right=Right.CATALOGUE
+    ),
+    "http_tool_create": Route((Ask(), Ask("POST", 302, body=http_tool_form, refused=422)), right=Right.CATALOGUE),
+    "http_tool_update": Route(
+        (Ask(), Ask("POST", 302, body=http_tool_form, refused=422)), args={"name": "http_tool"}, right=Right.CATALOGUE
     ),
     "category_list": Route(),
     "category_create": Route(
@@ -1433,6 +1462,13 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, name=f"{word}-server", title=f"{word} server", url=f"https://mcp.example.org/{word}",
             credential=credential, server_info={"name": word}, instructions=word, error=word,
         )  # fmt: skip
+        http_tool = make_tool(
+            organisation,
+            f"{word}_http",
+            category=category,
+            origin=Origin(ToolKind.HTTP, credential=credential),
+            implementation={"method": "GET", "url": "https://mcp.example.org/"},
+        )
         findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
         tests: list[dict[str, Any]] = [{"language_model": model_row}, {"service": word}, {"server": server}]
         for tested in (*tests, {"provider": provider, "findings": findings}):
@@ -1501,6 +1537,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         idle_credential=idle_credential.name,
         own_credential=own_credential.name,
         account_id=account.public_id,
+        http_tool=http_tool.name,
         credential=credential.name,
         profile=idle_profile.name,
         email=member.user.email,

@@ -364,6 +364,7 @@ SPECTACULAR_SETTINGS = {
         "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
         "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",
+        "ToolEffectEnum": "capabilities.catalogue.http_tools.writes.EFFECTS",
         "AgentScopeEnum": "capabilities.models.agents.AgentScope",
         "CredentialKindEnum": "capabilities.models.credentials.CredentialKind",
         "CredentialScopeEnum": "capabilities.models.credentials.CredentialScope",
