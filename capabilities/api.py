@@ -52,7 +52,7 @@ from capabilities.runtime_config.api import (
     ResolvedToolView,
     RuntimeConfigList,
 )
-from capabilities.servers.api import ServerDetail, ServerList
+from capabilities.servers.api import ServerAccept, ServerDetail, ServerList, ServerRead
 from capabilities.services.api import ServiceDetail, ServiceList
 from capabilities.sharing.api import ToolFileList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
@@ -84,6 +84,8 @@ urlpatterns: list[URLPattern] = [
     path("services", ServiceList.as_view(), name="api-services"),
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
     path("mcp-servers", ServerList.as_view(), name="api-mcp-servers"),
+    path("mcp-servers/<str:name>/read", ServerRead.as_view(), name="api-mcp-server-read"),
+    path("mcp-servers/<str:name>/accept", ServerAccept.as_view(), name="api-mcp-server-accept"),
     path("mcp-servers/<str:name>", ServerDetail.as_view(), name="api-mcp-server"),
     path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
     path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),

@@ -60,6 +60,7 @@ urlpatterns = [
     path("budgets/<uuid:budget_id>/windows/<uuid:period_id>/top-up/", budget_views.budget_top_up, name="budget_top_up"),
     path("services/<str:service>/test/", connection_views.service_test, name="service_test"),
     path("providers/<slug:slug>/models/<uuid:model_id>/test/", connection_views.model_test, name="model_test"),
+    re_path(r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/test/\Z", connection_views.server_test, name="server_test"),
     path("providers/<slug:slug>/test/", connection_views.provider_test, name="provider_test"),
     path("providers/<slug:slug>/models/add/", connection_views.provider_models_add, name="provider_models_add"),
     path("schedules/", schedules_views.schedule_list, name="schedule_list"),

@@ -159,6 +159,9 @@ FORMS: dict[str, Form] = {
     "GET server_list": Form({"q": "word"}, "word server"),
     "POST server_create": Form({"name": "fresh", "url": "https://mcp.example.org/mcp"}, "fresh is saved"),
     "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
+    "POST server_test": Form(shows="Testing"),
+    "POST server_read": Form(shows="are being read"),
+    "POST server_accept": Form(shows="used again"),
     "POST server_delete": Form(shows="is removed"),
     # Credentials
     "GET credential_list": Form({"q": "word"}, "word own_credential"),

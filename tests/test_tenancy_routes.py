@@ -643,6 +643,9 @@ ROUTES: dict[str, Route] = {
         args={"name": "server"},
         right=Right.CATALOGUE,
     ),
+    "api-mcp-server-test": Route((Ask(), Ask("POST", 202)), args={"name": "server"}, right=Right.CATALOGUE),
+    "api-mcp-server-read": Route((Ask("POST", 202),), args={"name": "server"}, right=Right.CATALOGUE),
+    "api-mcp-server-accept": Route((Ask("POST"),), args={"name": "server"}, right=Right.APPROVE_CODE),
     "api-toolkits": Route((Ask(), Ask("POST", 201, body=toolkit_body, right=Right.TOOLKITS))),
     "api-toolkit": Route(
         (
@@ -1069,6 +1072,9 @@ ROUTES: dict[str, Route] = {
         (Ask(), Ask("POST", 302, body=server_body, refused=422)), args={"name": "server"}, right=Right.CATALOGUE
     ),
     "server_delete": Route((Ask("POST", 302),), args={"name": "server"}, right=Right.CATALOGUE),
+    "server_test": Route((Ask(status=302), Ask("POST", 302)), args={"name": "server"}, right=Right.CATALOGUE),
+    "server_read": Route((Ask("POST", 302),), args={"name": "server"}, right=Right.CATALOGUE),
+    "server_accept": Route((Ask("POST", 302),), args={"name": "server"}, right=Right.APPROVE_CODE),
     "agent_list": Route(),
     "agent_create": Route((Ask(), Ask("POST", 302, body=agent_form, refused=422)), right=Right.AGENTS),
     "agent_detail": Route(args={"slug": "idle_agent"}),

@@ -13,14 +13,16 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import checked_part, refusals
 from capabilities.models import McpServer, Transport
-from capabilities.servers.queries import server_or_404, shown_servers
+from capabilities.servers.queries import offered_tools, server_or_404, shown_servers
 from capabilities.servers.writes import (
     MAX_URL,
     ServerContent,
     create_server,
     delete_server,
+    read_tools,
     server_content,
     update_server,
+    use_as_offered,
 )
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
@@ -134,3 +136,54 @@ class ServerDetail(APIView):
         with refusals():
             delete_server(server, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ServerReadOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(help_text="Of the import that the tools are reviewed in.")
+    status = serializers.CharField()
+
+
+class ServerRead(APIView):
+    @extend_schema(
+        operation_id="mcp_servers_read_tools",
+        summary="Read an MCP server’s tools",
+        request=None,
+        responses={202: ServerReadOut, 404: ErrorOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """A worker reads them into an import, for a person to review. One that is open is returned as it is. 409
+        `conflict` if the server is switched off, or too many imports are open. Needs the right `catalogue`."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        server = server_or_404(name)
+        with refusals():
+            asked = read_tools(server, actor=member)
+        return Response(ServerReadOut({"id": asked.public_id, "status": asked.status}).data, status.HTTP_202_ACCEPTED)
+
+
+class AcceptIn(serializers.Serializer[Any]):
+    tools = serializers.ListField(
+        child=serializers.CharField(max_length=64), max_length=1_000, required=False, help_text="Left out: all of them."
+    )
+
+
+class AcceptedOut(serializers.Serializer[Any]):
+    accepted = serializers.IntegerField(help_text="Tools that are used again.")
+
+
+class ServerAccept(APIView):
+    @extend_schema(
+        operation_id="mcp_servers_accept",
+        summary="Use tools again as they were accepted",
+        request=AcceptIn,
+        responses={200: AcceptedOut, 404: ErrorOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Tools that are kept back although the server offers them as they were accepted, such as after it moved. 409
+        `conflict` for one that it offers otherwise: decide on its version that waits. Needs the right `approve_code`
+        for their categories."""
+        member = api_member(request, right=Right.APPROVE_CODE, category=None)
+        server = server_or_404(name)
+        names = checked(AcceptIn, request).get("tools")
+        with refusals():
+            count = use_as_offered(server, offered_tools(server) if names is None else names, actor=member)
+        return Response(AcceptedOut({"accepted": count}).data)

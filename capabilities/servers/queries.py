@@ -100,6 +100,12 @@ def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> 
     return Keyset(tools, ("name",)).page(after, before)
 
 
+def offered_tools(server: McpServer) -> Sequence[str]:
+    """Names of its tools that are kept back although it offers them as they were accepted. One query."""
+    tools = Tool.objects.filter(KEPT_BACK, server=server, is_offered=True)
+    return list(tools.order_by("name").values_list("name", flat=True))
+
+
 def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
     """The newest, with `waiting_count`: the definitions in each that wait for a decision. One query."""
     waiting = Count("found", filter=Q(found__status__in=UNDECIDED))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.common.pages import refused, show_refusal, status_of
@@ -13,6 +14,7 @@ from capabilities.models import McpServer
 from capabilities.servers.forms import ServerForm, ServersAddress
 from capabilities.servers.queries import (
     imports_of_server,
+    offered_tools,
     removal_told,
     server_numbers,
     server_or_404,
@@ -20,7 +22,14 @@ from capabilities.servers.queries import (
     test_of_server,
     tools_of_server,
 )
-from capabilities.servers.writes import create_server, delete_server, update_server
+from capabilities.servers.writes import (
+    create_server,
+    delete_server,
+    processes_for,
+    read_tools,
+    update_server,
+    use_as_offered,
+)
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Membership, Right
@@ -47,7 +56,7 @@ def server_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def server_create(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
-    form = ServerForm(request.POST or None)
+    form = ServerForm(request.POST or None, processes=processes_for(member.organisation))
     return _form_page(request, member, None, form)
 
 
@@ -56,7 +65,7 @@ def server_create(request: MemberRequest, org: str) -> HttpResponse:
 def server_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
     server = server_or_404(name)
-    form = ServerForm(request.POST or None, server=server)
+    form = ServerForm(request.POST or None, server=server, processes=processes_for(member.organisation))
     return _form_page(request, member, server, form)
 
 
@@ -92,9 +101,41 @@ def server_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "test": test_of_server(server),
         "may_save": may_save,
         "may_test": may_save,
+        "may_decide": bool(member.reach(Right.APPROVE_CODE)),
+        "offered_count": len(offered_tools(server)) if server.kept_back_count else 0,  # type: ignore[attr-defined]
+        "is_listening": server.listening_until is not None and server.listening_until > timezone.now(),
         "consequence": removal_told(server) if may_save else "",
     }
     return render(request, "capabilities/servers/server_detail.html", context)
+
+
+@require_POST
+@signed_in
+def server_read(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Have a worker read the server's tools, for a person to review."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    server = server_or_404(name)
+    try:
+        read_tools(server, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "server_detail", org, name)
+    messages.success(request, f"The tools of {server} are being read. Nothing is used before somebody accepted it.")
+    return redirect("server_detail", org, name)
+
+
+@require_POST
+@signed_in
+def server_accept(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Use tools that are kept back as they were accepted: those that are ticked, or all that the server offers so."""
+    member = member_or_404(request, right=Right.APPROVE_CODE, category=None)
+    server = server_or_404(name)
+    names = request.POST.getlist("tools") or offered_tools(server)
+    try:
+        count = use_as_offered(server, names, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "server_detail", org, name)
+    messages.success(request, f"{count} tool{' is' if count == 1 else 's are'} used again, as accepted before.")
+    return redirect("server_detail", org, name)
 
 
 @require_POST

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from django.conf import settings
 from django.db.models.functions import Now
 
 from capabilities.common.refused import ChangeRefused, not_there
@@ -15,18 +16,23 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.text import storable
 from capabilities.common.web_addresses import check_web_address
+from capabilities.egress import origin_of
+from capabilities.importers.writes import start_import
+from capabilities.mcp_client.addresses import StdioEntry
 from capabilities.models import (
     ConnectionTest,
+    ImportSource,
     McpServer,
     StoredCredential,
     Tool,
+    ToolImport,
     ToolKind,
     ToolVersion,
     Transport,
     VersionStatus,
 )
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.models import Access, Membership, Organisation, Right
 
 #: So that mcp__NAME__TOOL has room in 64 characters.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -79,7 +85,7 @@ def create_server(content: ServerContent, *, actor: Membership) -> McpServer:
         raise ServerRefused("name", f"There are {MAX_SERVERS:,} servers already.")
     server = McpServer(organisation_id=actor.organisation_id, created_by=actor)
     _check_name(content.name, server)
-    _fill(server, content)
+    _fill(server, content, actor.organisation)
     server.off_by_admin = not content.is_enabled and actor.has_access(Access.ADMIN)
     server.save()
     left_behind = Tool.objects.filter(kind=ToolKind.MCP, server=None, name__startswith=tool_prefix(server.name))
@@ -107,7 +113,7 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
         _check_name(content.name, server)
         if Tool.objects.filter(server=server).exists():
             raise ServerRefused("name", "The names of its tools begin with this name, so it stays. Change the title.")
-    _fill(server, content)
+    _fill(server, content, actor.organisation)
     moved = was_reached != _reached(server)
     after = _shown(server)
     if before == after and not moved:
@@ -145,6 +151,14 @@ def delete_server(server: McpServer, *, actor: Membership) -> None:
     record("mcp_server.delete", server, actor=actor, before=_shown(server), after=after)
     server.delete()
     touch_registry(actor.organisation_id)
+
+
+def read_tools(server: McpServer, *, actor: Membership) -> ToolImport:
+    """Have a worker read the server's tools with an audit row, for a person to review; one reading at a time. Raises
+    ChangeRefused for a server that is switched off."""
+    if not server.is_enabled:
+        raise ServerRefused("server", f"{server.title} is switched off: switch it on first.", code="conflict")
+    return start_import(ImportSource.MCP, actor=actor, title=server.title, server=server)
 
 
 @configuration_write("tools")
@@ -207,7 +221,7 @@ def _reject_waiting(server: McpServer, reason: str, tools: Collection[int] | Non
     waiting.update(status=VersionStatus.REJECTED, status_reason=reason, decided_at=Now())
 
 
-def _fill(server: McpServer, content: ServerContent) -> None:
+def _fill(server: McpServer, content: ServerContent, organisation: Organisation) -> None:
     """Raises ServerRefused for what cannot be."""
     if content.transport not in Transport.values:
         raise ServerRefused("transport", f"Choose one of {', '.join(Transport.values)}.")
@@ -220,7 +234,7 @@ def _fill(server: McpServer, content: ServerContent) -> None:
     if server.transport == Transport.HTTP:
         server.url, server.stdio_name = _checked_url(content, server.credential), ""
     else:
-        server.url, server.stdio_name = "", _checked_process(content)
+        server.url, server.stdio_name = "", _checked_process(content, organisation)
     server.is_enabled = content.is_enabled
 
 
@@ -262,20 +276,20 @@ def _checked_url(content: ServerContent, credential: StoredCredential | None) ->
     return url
 
 
-def _checked_process(content: ServerContent) -> str:
-    """Raises ServerRefused unless the installation's settings have this entry for the organisation in scope."""
+def _checked_process(content: ServerContent, organisation: Organisation) -> str:
+    """Raises ChangeRefused unless the installation's settings have this entry for the organisation."""
     if content.url or content.credential:
         field = "url" if content.url else "credential"
         raise ServerRefused(field, "A process of this installation has none.")
-    raise not_there("stdio_name", "process in the settings", content.stdio_name)
+    if content.stdio_name not in processes_for(organisation):
+        raise not_there("stdio_name", "process in the settings", content.stdio_name)
+    return content.stdio_name
 
 
-def origin_of(url: str) -> str:
-    """Scheme, host and port, as the origins of a credential are written."""
-    parts = urlsplit(url.lower())
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}" + ("" if parts.port in (None, usual) else f":{parts.port}")
+def processes_for(organisation: Organisation) -> tuple[str, ...]:
+    """Names of the processes of this installation that its settings open to the organisation. No query."""
+    entries: dict[str, StdioEntry] = settings.TOOLHUB_MCP_STDIO
+    return tuple(sorted(name for name, entry in entries.items() if entry.is_open_to(organisation.slug)))
 
 
 def _reached(server: McpServer) -> dict[str, Any]:

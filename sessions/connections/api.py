@@ -15,8 +15,14 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import refusals
 from capabilities.models import ConnectionTest, LanguageModel, Provider
+from capabilities.servers.queries import server_or_404, test_of_server
 from capabilities.services.writes import shown_service_or_404
-from sessions.connections.writes import request_model_test, request_provider_test, request_service_test
+from sessions.connections.writes import (
+    request_model_test,
+    request_provider_test,
+    request_server_test,
+    request_service_test,
+)
 from toolhub.tenants.api import ErrorOut, api_member
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import only_parameters
@@ -76,6 +82,32 @@ class ServiceTest(APIView):
         return _accepted(test, reverse("api-service-test", args=[service]))
 
 
+class ServerTest(APIView):
+    @extend_schema(
+        operation_id="mcp_servers_test_read", summary="The last test of an MCP server", responses=ConnectionTestOut
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """`not_tested` also after a change of the server. Needs the right `catalogue`."""
+        api_member(request, right=Right.CATALOGUE, category=None)
+        only_parameters(request)
+        return Response(ConnectionTestOut(shown(test_of_server(server_or_404(name)))).data)
+
+    @extend_schema(
+        operation_id="mcp_servers_test",
+        summary="Test an MCP server",
+        request=None,
+        responses={202: ConnectionTestOut, 409: ErrorOut},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """A worker reads its list of tools, with the member's own account where each has one. Nothing is imported.
+        409 `conflict` if it is switched off, or too many tests are open."""
+        member = api_member(request, right=Right.CATALOGUE)
+        server = server_or_404(name)
+        with refusals():
+            test = request_server_test(server, actor=member)
+        return _accepted(test, reverse("api-mcp-server-test", args=[name]))
+
+
 class ModelTest(APIView):
     @extend_schema(operation_id="models_test_read", summary="The last test of a model", responses=ConnectionTestOut)
     def get(self, request: Request, model_id: UUID) -> Response:
@@ -127,6 +159,7 @@ class ProviderTest(APIView):
 
 urlpatterns: list[URLPattern] = [
     path("services/<str:service>/test", ServiceTest.as_view(), name="api-service-test"),
+    path("mcp-servers/<str:name>/test", ServerTest.as_view(), name="api-mcp-server-test"),
     path("providers/<str:slug>/test", ProviderTest.as_view(), name="api-provider-test"),
     path("models/<uuid:model_id>/test", ModelTest.as_view(), name="api-model-test"),
 ]

@@ -1,7 +1,7 @@
 """What a test of a model or of a provider found, as it is stored with the test and shown on pages and over REST.
 
-`{"checks": [{"name", "works", "detail"}], "models": [{"name", "context_window"}]}`: a detail is a sentence for people
-and may hold text from outside; a model's name is text from outside.
+`{"checks": [{"name", "works", "detail"}], "models": [{"name", "context_window"}], "page"}`: a detail is a sentence for
+people and may hold text from outside; a model's name is text from outside; `page` is a page of ours that helps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from capabilities.common.text import storable
+from capabilities.common.visible import in_reading_order
 from capabilities.contract.wire import canonical_json
+from capabilities.mcp_client.answers import Listing as ToolListing
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.listings import is_listed
 from capabilities.providers.resolve import ResolvedModel, model_family
@@ -45,6 +47,8 @@ QUESTION = (
 #: Models of a list that are kept, and characters of a detail.
 MAX_MODELS = 500
 MAX_DETAIL = 500
+#: Tools of a server that a detail names.
+MAX_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,13 @@ class Result:
     reason: str = ""
     checks: Sequence[Check] = ()
     models: Sequence[ListedModel] = field(default_factory=tuple)
+    #: The page of ours that helps, such as the one to connect an account on; empty for most.
+    page: str = ""
 
     def findings(self) -> dict[str, Any]:
         checks = [asdict(check) | {"detail": storable(check.detail, MAX_DETAIL)} for check in self.checks]
-        return {"checks": checks, "models": [asdict(model) for model in self.models[:MAX_MODELS]]}
+        found: dict[str, Any] = {"checks": checks, "models": [asdict(model) for model in self.models[:MAX_MODELS]]}
+        return found | ({"page": self.page} if self.page else {})
 
 
 def checks_of_reply(reply: Reply, model: ResolvedModel) -> list[Check]:
@@ -110,6 +117,28 @@ def checks_of_model(model: ResolvedModel, lessons: Iterable[Lesson], listing: Li
         others = f"{len(listing.models):,} models are listed"
         checks.append(Check("List of models", listed, f"{others}, this one {'too' if listed else 'not'}."))
     return checks
+
+
+def checks_of_listing(listing: ToolListing) -> list[Check]:
+    """What a server answered to the question for its tools."""
+    info = listing.server_info
+    name, version = (" ".join(in_reading_order(str(info.get(key) or "")).split()) for key in ("name", "version"))
+    unusable = [tool.name for tool in listing.tools if tool.unusable]
+    count = f"{len(listing.tools):,} tool{'' if len(listing.tools) == 1 else 's'}"
+    names = ", ".join(in_reading_order(tool.name) for tool in listing.tools[:MAX_NAMES])
+    more = f" and {len(listing.tools) - MAX_NAMES:,} more" if len(listing.tools) > MAX_NAMES else ""
+    checks = [
+        Check("Reached", True, "It answered."),
+        Check("Protocol", None, f"MCP {listing.protocol}."),
+        Check("It calls itself", None, f"{name or 'nothing'}{f', version {version}' if version else ''}."),
+        Check("Tools", bool(listing.tools), f"{count}: {names}{more}." if names else "It offers none."),
+    ]
+    if unusable:
+        checks.append(Check("Cannot be used", False, f"{', '.join(unusable[:MAX_NAMES])}: malformed definitions."))
+    if listing.is_cut:
+        checks.append(Check("List", False, "It is longer than is read."))
+    says = "It says when its list changes." if listing.tells_changes else "It does not say when its list changes."
+    return [*checks, Check("Changes", None, says)]
 
 
 def _tools_check(calls: Sequence[Call]) -> Check:

@@ -1,4 +1,4 @@
-"""Runs of tests of services and models in a worker: what only reads, and what it came to."""
+"""Runs of tests of services, models and MCP servers in a worker: what only reads, and what it came to."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from django.utils import timezone
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolContext
-from capabilities.models import ConnectionStatus, ConnectionTest, LanguageModel, Provider
+from capabilities.models import ConnectionStatus, ConnectionTest, LanguageModel, McpServer, Provider
 from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.listings import note_listed
 from capabilities.providers.resolve import resolve_model, resolve_provider
 from capabilities.providers.vendors import vendor_of
 from capabilities.registry import registry
+from capabilities.servers.asking import ServerNotRead, ask_for_tools
 from capabilities.services.writes import secrets_of, service_values
 from sessions.connections.findings import (
     QUESTION,
@@ -31,6 +32,7 @@ from sessions.connections.findings import (
     Check,
     Listing,
     Result,
+    checks_of_listing,
     checks_of_model,
     checks_of_reply,
 )
@@ -107,12 +109,14 @@ def unrung(after: float) -> list[UUID]:
 
 def _result_of(test: ConnectionTest) -> Result:
     """What it comes to, in sentences without secrets."""
-    right = Right.CATALOGUE if test.service else Right.PROVIDERS
+    right = Right.CATALOGUE if test.service or test.server_id else Right.PROVIDERS
     if not test.membership.has_right(right):
         return Result(NO_RIGHT)
     try:
         if test.service:
             return Result(_service_reason(test))
+        if test.server_id:
+            return _test_server(test)
         return _test_model(test) if test.language_model_id else _test_provider(test)
     except SecretUnreadable:
         return Result(UNREADABLE)
@@ -145,6 +149,17 @@ def _service_reason(test: ConnectionTest) -> str:
     if outcome.status == StepStatus.DONE:
         return ""
     return str(json.loads(outcome.result)["error"])
+
+
+def _test_server(test: ConnectionTest) -> Result:
+    """Its list of tools is read. What is in it is for the test alone: reading it for review is another thing."""
+    server = McpServer.objects.select_related("credential", "organisation").get(connection_tests=test)
+    release_connection()
+    try:
+        listing = ask_for_tools(server, test.membership, seconds=CALL_SECONDS)
+    except ServerNotRead as error:
+        return Result(str(error), page=error.url)
+    return Result(checks=checks_of_listing(listing))
 
 
 def _test_provider(test: ConnectionTest) -> Result:

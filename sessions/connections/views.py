@@ -1,4 +1,4 @@
-"""The Test buttons of services and models: asked for by POST; the state is a part of their pages, and polled."""
+"""The Test buttons of services, models and MCP servers: asked for by POST; the state is a part of pages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import ConnectionTest
 from capabilities.providers.listings import add_listed_models
 from capabilities.providers.queries import listed_models_shown, model_or_404, provider_or_404
+from capabilities.servers.queries import server_or_404, test_of_server
 from capabilities.services.writes import shown_service_or_404
 from sessions.connections.writes import (
     request_model_test,
     request_provider_test,
+    request_server_test,
     request_service_test,
 )
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -67,6 +69,22 @@ def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> H
     )
     context = {"test": test, "model": model, "provider": provider, "may_test": True, "whole": is_whole}
     return _state(request, page, context, refusal)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def server_test(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The same for an MCP server: whether it is reached, and what it offers."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    server = server_or_404(name)
+    test, refusal = test_of_server(server), ""
+    if request.method == "POST":
+        try:
+            test = request_server_test(server, actor=member)
+        except ChangeRefused as error:
+            refusal = str(error)
+    context = {"test": test, "server": server, "may_test": member.has_right(Right.CATALOGUE), "whole": True}
+    return _state(request, reverse("server_detail", args=[org, name]), context, refusal)
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,4 +1,4 @@
-"""Tests of services and models, asked for here with an audit row. A worker makes them (`runs.py`)."""
+"""Tests of services, models and MCP servers, asked for here with an audit row. A worker makes them (`runs.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
-from capabilities.models import OPEN_CONNECTION_TESTS, ConnectionTest, LanguageModel, Provider
+from capabilities.models import OPEN_CONNECTION_TESTS, ConnectionTest, LanguageModel, McpServer, Provider
 from capabilities.services.writes import ShownService
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
@@ -45,10 +45,19 @@ def request_provider_test(provider: Provider, *, actor: Membership) -> Connectio
     return _request(ConnectionTest(provider=provider), actor=actor)
 
 
+def request_server_test(server: McpServer, *, actor: Membership) -> ConnectionTest:
+    """The same for an MCP server: its list of tools is read, with the actor's account where each member has an own one.
+    Nothing of it is written down but what the test found. Raises ChangeRefused for one that is switched off."""
+    require(actor, Right.CATALOGUE)
+    if not server.is_enabled:
+        raise ChangeRefused("server", f"{server.title} is switched off: switch it on first.", code="conflict")
+    return _request(ConnectionTest(server=server), actor=actor)
+
+
 @transaction.atomic
 def _request(test: ConnectionTest, *, actor: Membership) -> ConnectionTest:
     same = ConnectionTest.objects.filter(
-        service=test.service, language_model=test.language_model, provider=test.provider
+        service=test.service, language_model=test.language_model, provider=test.provider, server=test.server
     )
     still_open = ConnectionTest.objects.filter(status__in=OPEN_CONNECTION_TESTS, deadline_at__gt=Now())
     earlier = (same & still_open).first()
@@ -61,7 +70,8 @@ def _request(test: ConnectionTest, *, actor: Membership) -> ConnectionTest:
     test.deadline_at, test.rang_at = from_now(QUEUE_SECONDS), Now()
     test.save()
     test.refresh_from_db()
-    kind = "service" if test.service else "model" if test.language_model else "provider"
+    kinds = {"service": test.service, "model": test.language_model, "server": test.server, "provider": test.provider}
+    kind = next(name for name, tested in kinds.items() if tested)
     told = {kind: str(test)}
     record("connection.test", test, actor=actor, after=told)
     transaction.on_commit(lambda: ring_for_connection_test(test.public_id))

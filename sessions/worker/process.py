@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
+from sessions.worker.servers import Listeners, ServerReader
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
@@ -167,6 +169,8 @@ class Housekeeper:
         self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
         self._own_ids: set[UUID] = set()
         self._renewed = 0.0
+        self._servers = ServerReader()
+        self._listeners = Listeners(OWNER)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -201,12 +205,11 @@ class Housekeeper:
 
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, add what
-        ended turns used to the hourly sums, and remove what was deleted."""
+        ended turns used to the hourly sums, and remove what was deleted. MCP servers that are due are begun to read."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        each_step(
-            (reaping.reap, *clock, *calls, self.call_workers_for_imports, roll_up, remove_deleted, schema_cache.pass_on)
-        )
+        servers = (self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
+        each_step((reaping.reap, *clock, *calls, *servers, roll_up, remove_deleted, schema_cache.pass_on))
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
@@ -265,8 +268,12 @@ class Housekeeper:
     def stop(self) -> None:
         """End both threads, without a word to the turns."""
         self.ending.set()
+        self._servers.stopped.set()
         for thread in self._threads:
             thread.join()
+        self._servers.end()
+        with suppress(DatabaseError, InterfaceError):
+            self._listeners.end()
 
 
 def watch_held() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.utils import timezone
 from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import definition_of, update_tool
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
+from capabilities.egress import origin_of
 from capabilities.models import ConnectionTest, McpServer, Tool, ToolVersion, VersionStatus
 from capabilities.pipeline.specs import specs
 from capabilities.servers.writes import (
@@ -20,7 +22,6 @@ from capabilities.servers.writes import (
     ServerRefused,
     create_server,
     delete_server,
-    origin_of,
     server_content,
     update_server,
     url_without_query,
@@ -174,7 +175,8 @@ def test_s49_another_address_or_credential_keeps_every_tool_back(
         actor=alice,
         status=VersionStatus.PENDING,
     )
-    McpServer.objects.filter(pk=server.pk).update(list_sha256="x", protocol="2026-07-28", server_info={"name": "n"})
+    said = {"list_sha256": "x", "protocol": "2026-07-28", "server_info": {"name": "n"}, "refreshed_at": timezone.now()}
+    McpServer.objects.filter(pk=server.pk).update(**said)
     ConnectionTest.objects.create(
         organisation=in_acme, server=server, membership=alice, status="works", deadline_at=server.created_at
     )
@@ -225,6 +227,7 @@ def test_a_server_that_has_tools_keeps_its_name(in_acme: Organisation, alice: Me
 def test_tools_of_a_server_that_is_off_are_not_ready(in_acme: Organisation, alice: Membership) -> None:
     server = make_server(alice)
     make_server_tool(server)
+    McpServer.objects.update(refreshed_at=timezone.now())
     assert [spec.is_ready for spec in specs(Tool.objects.all())] == [True]
 
     server = update_server(server, replace(server_content(server), is_enabled=False), actor=alice)
