@@ -66,7 +66,7 @@ class ServiceSpec:
     title: str
     description: str
     fields: tuple[ServiceField, ...]
-    #: False for what a later version brings: its tools are listed, with their final texts, and never sent.
+    #: False for what the operator of this installation has not switched on: its tools are listed, and never sent.
     is_available: bool = True
     #: One harmless read call, for its Test button: it returns anything, or raises ToolError.
     test: Callable[[ToolContext], object] | None = field(default=None, compare=False)

@@ -145,6 +145,8 @@ TOOLHUB_PYTHON_MEMORY_MB = env.integer("TOOLHUB_PYTHON_MEMORY_MB", 128, 16, 4_09
 TOOLHUB_PYTHON_REQUESTS = env.integer("TOOLHUB_PYTHON_REQUESTS", 10, 0, 100)
 #: Whether members' code may run in full Python, which needs the machine's isolation.
 TOOLHUB_FULL_PYTHON = env.boolean("TOOLHUB_FULL_PYTHON", False)
+#: Whether the tool shell_exec may run commands, in namespaces of the machine.
+TOOLHUB_SHELL = env.boolean("TOOLHUB_SHELL", False)
 #: Share of the model's context window that one result may take, and the characters it may take in any case.
 TOOLHUB_RESULT_SHARE = env.number("TOOLHUB_RESULT_SHARE", 0.22, 0.01, 1.0)
 TOOLHUB_MIN_RESULT_CHARS = env.integer("TOOLHUB_MIN_RESULT_CHARS", 1_200, 1, 1_000_000)

@@ -121,7 +121,7 @@ class ShownService:
 
     spec: ServiceSpec
     fields: tuple[ShownField, ...]
-    #: ready, needs_set_up, later (a later version brings it) or unknown (this version has no such service any more)
+    #: ready, needs_set_up, later (not in this installation) or unknown (this version has no such service any more)
     state: str
     tools: int
     #: Whether anything is stored, and when it last was.

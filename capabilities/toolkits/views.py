@@ -61,7 +61,7 @@ def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 
 
 def _mark(tool: Tool) -> None:
-    """`state`: off, later (a later version brings what it needs), needs_set_up or ready."""
+    """`state`: off, later (this installation does not have what it needs), needs_set_up or ready."""
     spec = registry.services.get(tool.service)
     state = "ready"
     if not tool.is_enabled:

@@ -13,7 +13,9 @@ from django.db.models.functions import Now
 from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.shell_commands import shell_refusal
 from capabilities.registry import CategorySpec, ServiceSpec, tool
+from capabilities.sandbox.shell import ShellUnavailable, run_shell, why_unavailable
 from sessions.access import visible_sessions
 from sessions.models import OPEN_STATUSES, UNENDED, Turn, TurnEvent, TurnStatus
 from toolhub.tenants.audit.writes import record
@@ -43,10 +45,13 @@ SESSIONS_READ = 100
 SERVICES = (
     ServiceSpec(
         name="sandbox",
-        title="Sandbox (a later version)",
-        description="Commands run in a sandbox, which comes with a later version.",
+        title="Sandbox for commands",
+        description="Shell commands run in namespaces of the server, with the organisation's workspace and no network."
+        " The operator of the installation allows it with TOOLHUB_SHELL=1; which commands run, the runtime settings of"
+        " shell_exec say.",
         fields=(),
-        is_available=False,
+        is_available=settings.TOOLHUB_SHELL,
+        test=lambda context: _check_sandbox(),
     ),
 )
 
@@ -105,7 +110,26 @@ def shell_exec(
     timeout_seconds: Annotated[int, Field(ge=1, le=600)] = 20,
 ) -> dict[str, Any]:
     """Run a shell command in the organisation's workspace, inside a sandbox."""
-    raise ToolError("Commands come with a later version.")
+    envelope = context.envelope
+    security, programs = (envelope.security, envelope.safe_bins) if envelope else ("deny", ())
+    refusal = shell_refusal(command, security, programs)
+    if refusal:
+        raise ToolError(refusal, nothing_came=True)
+    seconds = min(float(timeout_seconds), context.timeout * 0.95)
+    try:
+        ran = run_shell(command, context.workspace, seconds=seconds, stopped=context.stopped)
+    except ShellUnavailable as error:
+        raise ToolError(str(error), nothing_came=True) from error
+    found: dict[str, Any] = {"status": ran.status, "output": ran.output}
+    if ran.ended:
+        found = {"ended": ran.ended, "output": ran.output}
+    return found | ({"note": "The output is longer; this is its beginning."} if ran.is_cut else {})
+
+
+def _check_sandbox() -> None:
+    why = why_unavailable()
+    if why:
+        raise ToolError(why, nothing_came=True)
 
 
 def _ask(context: ToolContext, action: str, reason: str) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
     own = [each.spec.name for each in start.sent if not each.spec.is_meta]
     assert own == ["file_read", "duckduckgo", "arxiv", "wikipedia"]
     assert [(each.tool, each.reason) for each in start.kept_back] == [
-        ("shell_exec", "needs set-up: Sandbox (a later version)")
+        ("shell_exec", "needs set-up: Sandbox for commands")
     ]
 
 

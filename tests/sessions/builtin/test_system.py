@@ -45,7 +45,7 @@ def test_restart_and_update_only_ask(session: ChatSession, use: Use, name: str, 
     assert entry.after["reason"] == "It is slow."
 
 
-def test_what_a_later_version_brings_says_so_and_does_not_run(session: ChatSession) -> None:
+def test_what_this_installation_does_not_have_says_so_and_does_not_run(session: ChatSession) -> None:
     name = "shell_exec"
     tool = make_tool(session.organisation, name)
     with organisation_scope(session.organisation_id):
@@ -54,4 +54,4 @@ def test_what_a_later_version_brings_says_so_and_does_not_run(session: ChatSessi
         outcome = execution.refusal_to(make_turn(session).membership_id, spec)
 
     assert outcome is not None
-    assert "(a later version)" in outcome.result
+    assert "an administrator must configure Sandbox for commands first" in outcome.result

@@ -1,0 +1,189 @@
+"""Shell commands in namespaces: what they reach, what ends them, and who is unaffected."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from capabilities.sandbox import shell
+from capabilities.sandbox.shell import MOST_PROCESSES, OUTPUT_BYTES, ShellResult, ShellUnavailable, run_shell
+from toolhub.tenants.models import Organisation
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings: object) -> None:
+    settings.TOOLHUB_SHELL = True  # type: ignore[attr-defined]
+    if why := shell.why_unavailable():
+        pytest.skip(why)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+def run(workspace: Path, command: str, seconds: float = 10.0) -> ShellResult:
+    return run_shell(command, workspace, seconds=seconds, stopped=threading.Event())
+
+
+def test_a_command_works_in_the_workspace(workspace: Path) -> None:
+    (workspace / "a.txt").write_text("one\ntwo\n")
+
+    result = run(workspace, "grep -c . a.txt | tee count; echo wrong >&2; exit 3")
+
+    assert result == ShellResult("2\nwrong\n", 3)
+    assert (workspace / "count").read_text() == "2\n"
+
+
+ESCAPES = {
+    "files of the machine": "cat /etc/passwd || cat /etc/shadow",
+    "homes": "ls /home /root",
+    "the service's own": f"cat {shell.__file__}",
+    "its neighbours": "ls / | grep -vE '^(bin|sbin|dev|etc|lib.*|tmp|usr|workspace)$'",
+    "the environment": "env | grep -vE '^(PATH|HOME|TMPDIR|LC_ALL|PWD)='",
+    "other processes": "ls /proc/1",
+    "a mount": "mount -t tmpfs none /usr",
+    "another namespace": "unshare -Ur id",
+    "writing programs": "touch /usr/bin/x || touch /bin/x",
+    "writing the root": "touch /x",
+    "a device": "mknod /tmp/sda b 8 0",
+    "the kernel's settings": "mkdir /tmp/p && mount -t proc none /tmp/p",
+    "the machine's devices": "ls /sys /dev/sda /dev/mem",
+    "another user": "chown 0 /workspace",
+    "a raw socket": "ping -c1 -W1 127.0.0.1",
+}
+
+
+@pytest.mark.parametrize("what", ESCAPES)
+def test_s43_a_command_reaches_nothing_of_the_machine(workspace: Path, what: str) -> None:
+    result = run(workspace, ESCAPES[what])
+
+    assert result.status != 0, result.output
+
+
+def test_s43_a_command_reaches_no_server_of_the_machine(workspace: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        probe = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+        result = run(workspace, f'python3 -c "{probe}" || exit 7')
+
+    assert result.status == 7
+
+
+def test_s45_tmp_is_empty_each_time(workspace: Path) -> None:
+    run(workspace, "echo secret > /tmp/left")
+
+    assert run(workspace, "ls -A /tmp").output == ""
+
+
+BOMBS = {
+    "a loop": ("while :; do :; done", "after 2 seconds"),
+    "a sleep": ("sleep 60", "after 2 seconds"),
+    "forks": ("bomb() { bomb | bomb & }; bomb; sleep 120", f"more than {MOST_PROCESSES} processes"),
+    "sleepers": ("for i in $(seq 500); do sleep 120 & done; wait", f"more than {MOST_PROCESSES} processes"),
+    "memory": ("head -c 1900000000 /dev/zero | tail -c 1800000000 > /dev/null; sleep 120", "MB of memory"),
+    "output": ("yes", f"more than {OUTPUT_BYTES:,} bytes"),
+    "left behind": ("(setsid sleep 60 &) ; sleep 60", "after 2 seconds"),
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_s44_a_bomb_is_ended_and_nothing_of_it_stays(workspace: Path, what: str) -> None:
+    command, why = BOMBS[what]
+
+    seconds = 2 if "seconds" in why else 60  # outer bound of what is ended for another reason
+
+    result = run(workspace, f": MARK-{what.replace(' ', '-')}; {command}", seconds)
+
+    assert why in result.ended
+    assert gone(f"MARK-{what.replace(' ', '-')}")
+    assert run(workspace, "echo fine").output == "fine\n"
+
+
+def test_s44_a_file_has_a_largest_size(workspace: Path) -> None:
+    result = run(workspace, "head -c 200000000 /dev/zero > big")
+
+    assert result.status != 0
+    assert (workspace / "big").stat().st_size <= shell.FILE_BYTES
+
+
+def test_what_a_command_leaves_running_ends_with_it(workspace: Path) -> None:
+    result = run(workspace, ": MARK-daemon; (setsid sleep 300 >/dev/null 2>&1 &); echo done")
+
+    assert result == ShellResult("done\n", 0)
+    assert gone("MARK-daemon")
+
+
+def gone(mark: str) -> bool:
+    """Whether no process of the machine has the mark on its command line, within a few seconds."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if not any(mark in line for line in command_lines()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def command_lines() -> list[str]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                found.append(Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace"))
+            except OSError:
+                continue
+    return found
+
+
+def test_a_stopped_turn_ends_the_command(workspace: Path) -> None:
+    stopped = threading.Event()
+    threading.Timer(0.5, stopped.set).start()
+
+    result = run_shell("sleep 60", workspace, seconds=60, stopped=stopped)
+
+    assert result.ended == "It was ended because the turn was stopped."
+
+
+def test_s44_a_neighbour_is_unaffected_by_a_bomb(tmp_path: Path) -> None:
+    bomb = threading.Thread(target=run, args=(tmp_path / "a", BOMBS["forks"][0], 3))
+    bomb.start()
+
+    neighbour = run(tmp_path / "b", "echo fine", seconds=30)
+    bomb.join()
+
+    assert neighbour == ShellResult("fine\n", 0)
+
+
+def test_a_long_output_is_cut(workspace: Path) -> None:
+    result = run(workspace, f"head -c {OUTPUT_BYTES + 1} /dev/zero | tr '\\0' x")
+
+    assert (len(result.output), result.is_cut) == (OUTPUT_BYTES, True)
+
+
+def test_s47_without_isolation_nothing_runs(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, in_acme: Organisation
+) -> None:
+    monkeypatch.setattr(shell, "PROBE", "echo files; echo apart")
+    shell._why_not.cache_clear()
+    try:
+        with pytest.raises(ShellUnavailable, match="cannot be kept apart"):
+            run(workspace, "touch ran")
+    finally:
+        shell._why_not.cache_clear()
+    assert not (workspace / "ran").exists()
+
+
+def test_it_is_off_unless_the_operator_allows_it(workspace: Path, settings: object) -> None:
+    settings.TOOLHUB_SHELL = False  # type: ignore[attr-defined]
+
+    with pytest.raises(ShellUnavailable, match="TOOLHUB_SHELL=1"):
+        run(workspace, "touch ran")
