@@ -47,6 +47,7 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/", approval_views.approval_detail, name="approval_detail"),
     path("approvals/<uuid:approval_id>/approve/", approval_views.approval_approve, name="approval_approve"),
     path("approvals/<uuid:approval_id>/deny/", approval_views.approval_deny, name="approval_deny"),
+    path("approvals/<uuid:approval_id>/answer/", approval_views.approval_answer, name="approval_answer"),
     path("approvals/<uuid:approval_id>/respond/", approval_views.approval_respond, name="approval_respond"),
     path("budgets/", budget_views.budget_list, name="budget_list"),
     path("budgets/mine/", budget_views.budget_mine, name="budget_mine"),

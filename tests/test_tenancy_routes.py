@@ -76,6 +76,7 @@ from sessions.models import (
     Consent,
     Schedule,
     Step,
+    StepFile,
     ToolSet,
     TrialRun,
     TrialStatus,
@@ -190,6 +191,9 @@ class OrganisationRows:
     #: A call of the asking member's that waits, and what was remembered of one.
     approval_id: UUID = field(default_factory=uuid4)
     consent_id: UUID = field(default_factory=uuid4)
+    #: A form that a call of the asking member's waits for, and a file of a result.
+    form_id: UUID = field(default_factory=uuid4)
+    file_id: UUID = field(default_factory=uuid4)
     #: A budget that each agent has its own part of, and the running window of one.
     budget_id: UUID = field(default_factory=uuid4)
     period_id: UUID = field(default_factory=uuid4)
@@ -560,6 +564,10 @@ ROUTES: dict[str, Route] = {
     ),
     "api-approval-deny": Route((Ask("POST", body=lambda side: {"proposal": "Ask again on Monday."}),)),
     "api-approval-respond": Route((Ask("POST", body=lambda side: {"response": "It is 4."}),)),
+    "api-approval-answer": Route(
+        (Ask("POST", body=lambda side: {"action": "accept", "content": {"seat": "4a"}}),),
+        args={"approval_id": "form_id"},
+    ),
     "api-consents": Route(),
     "api-consent": Route((Ask(), Ask("DELETE"))),
     "api-schedules": Route((Ask(), Ask("POST", 201, body=schedule_body))),
@@ -900,6 +908,9 @@ ROUTES: dict[str, Route] = {
     ),
     "approval_deny": Route((Ask("POST", 302, body=lambda side: {"proposal": "Ask again on Monday."}),)),
     "approval_respond": Route((Ask("POST", 302, body=lambda side: {"response": "It is 4."}),)),
+    "approval_answer": Route(
+        (Ask("POST", 302, body=lambda side: {"action": "accept", "field-0": "4a"}),), args={"approval_id": "form_id"}
+    ),
     "approval_consents": Route(),
     "approval_rules": Route(right=Right.POLICIES),
     "approval_rule_create": Route(
@@ -1318,7 +1329,7 @@ def world(filled: TwoOrganisations, db: None) -> TwoOrganisations:
     return replace(filled, alice=alice, bob=bob, charlie=charlie)
 
 
-def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str) -> Approval:
+def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str, **fields: Any) -> Approval:
     """A call that waits for approval, in a session of its own; with the word in each text."""
     waiting = {"status": TurnStatus.WAITING_APPROVAL, "waiting_since": timezone.now()}
     turn = make_turn(make_session(member, agent, title=f"{word} asks"), word, **waiting)
@@ -1327,7 +1338,7 @@ def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str) -> App
         arguments=f'{{"a": "{word}"}}', display=word,
     )  # fmt: skip
     texts = dict.fromkeys(("source", "for_model", "for_people", "for_log", "note", "proposal", "response"), word)
-    return make_approval(step, allows_consent=True, **texts)
+    return make_approval(step, **{"allows_consent": True, **texts, **fields})
 
 
 def make_python_tool(category: Category, author: Membership, word: str) -> Tool:
@@ -1501,6 +1512,11 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             approval=asked, granted_by=member,
         )  # fmt: skip
         python_tool = make_python_tool(category, colleague, word)
+        file = StepFile.objects.create(
+            **own, step=Step.objects.get(turn=done), turn=done, name=word, media_type="image/png", size=1, content=b"x"
+        )
+        schema = {"type": "object", "properties": {"seat": {"type": "string", "title": word}}}
+        form = ask_somebody(member, agent, tool, word, kind="input", form=schema, allows_consent=False)
         record("tool.update", tool, actor=member, before={"word": word}, after={"word": word})
         for model in tenant_models():
             if not model.objects.exists():
@@ -1536,6 +1552,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         rule_id=rule.public_id,
         approval_id=asked.public_id,
         consent_id=consent.public_id,
+        form_id=form.public_id,
+        file_id=file.public_id,
         budget_id=budget.public_id,
         period_id=period.public_id,
         price_id=price.public_id,

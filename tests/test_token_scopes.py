@@ -34,6 +34,7 @@ CHAT = {
 }
 #: Those that `approve` opens.
 APPROVE = {
+    "api-approval-answer",
     "api-approval-approve",
     "api-approval-deny",
     "api-approval-respond",

@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from sessions.access import may_write
-from sessions.models import Approval, ApprovalKind, ApprovalStatus
+from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus
 from sessions.turns.asked import is_tool_run
 from toolhub.tenants.authority import higher_than, named, why_not_to
 from toolhub.tenants.members.linked_accounts import linked_members
@@ -16,16 +16,17 @@ from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Right
 def why_not_answer(member: Membership, approval: Approval) -> str:
     """Why this member may not answer it, whether or not it waits still; "" for who may.
 
-    A question is answered by whose session it is. A call is allowed by its requester, unless it takes another person,
-    and by whoever holds the right `approvals` for the tool's category and has no less access than the requester.
+    A question, a form and a link are answered by whose session it is. A call is allowed by its requester, unless it
+    takes another person, and by whoever holds the right `approvals` for the tool's category and has no less access than
+    the requester.
     Reads the approval's session, tool, category and requester; two to four queries more for a call that takes another
     person.
     """
     if is_tool_run.get():
         return "An agent never answers: a person does."
     is_own = approval.requester_id == member.pk
-    if approval.kind == ApprovalKind.QUESTION:
-        return "" if may_write(member, approval.session) else "Only whose session it is answers a question in it."
+    if approval.kind in OF_MEMBER:
+        return "" if may_write(member, approval.session) else "Only whose session it is answers this."
     if is_own and approval.needs_other_person:
         return "Another person than the requester must answer this."
     if is_own:
@@ -46,7 +47,7 @@ def answerable_by(member: Membership) -> Q:
     """What waits and this member may answer, as a condition on approvals; an account that is linked to the requester's
     is told only when it answers. A delegated right costs one query."""
     waits = Q(status=ApprovalStatus.PENDING, expires_at__gt=Now())
-    own = Q(requester=member) & (Q(kind=ApprovalKind.QUESTION) | Q(needs_other_person=False))
+    own = Q(requester=member) & (Q(kind__in=OF_MEMBER) | Q(needs_other_person=False))
     found = own if member.has_access(Access.MEMBER) else Q(pk__in=())
     reach = member.reach(Right.APPROVALS)
     if reach:

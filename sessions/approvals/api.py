@@ -28,6 +28,7 @@ from sessions.approvals.writes import (
     MAX_NOTE,
     MAX_PROPOSAL,
     MAX_RESPONSE,
+    answer,
     approve,
     approve_with_consent,
     deny,
@@ -35,6 +36,7 @@ from sessions.approvals.writes import (
     revoke_consent,
 )
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
+from sessions.turns.asked import ACCEPT, CANCEL, DECLINE
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Scope
@@ -47,7 +49,10 @@ NOT, SESSION, HOURS = "no", "session", "hours"
 
 class ApprovalOut(serializers.Serializer[Approval]):
     id = serializers.UUIDField(source="public_id")
-    kind = serializers.ChoiceField(ApprovalKind.choices, help_text="`question`: it takes an answer in words.")
+    kind = serializers.ChoiceField(
+        ApprovalKind.choices,
+        help_text="`question`: it takes an answer in words. `input`: it takes a form. `link`: a page to open.",
+    )
     status = serializers.SerializerMethodField()
     turn = serializers.UUIDField(source="turn_id")
     step = serializers.IntegerField(source="step.index", help_text="The call's step in the turn.")
@@ -63,6 +68,9 @@ class ApprovalOut(serializers.Serializer[Approval]):
         source="source", help_text="Who says that somebody is asked: a rule, a hook, `trust`, a setting."
     )
     reason = serializers.CharField(source="for_people")
+    form = serializers.JSONField(help_text="Of a form: its flat JSON Schema. The far side of the tool wrote it.")
+    url = serializers.CharField(help_text="Of a link: a path of this service, or an address at a far side.")
+    action = serializers.CharField(help_text="Of a form or a link that was answered: accept, decline or cancel.")
     needs_other_person = serializers.BooleanField(help_text="Whether the requester may not answer.")
     allows_consent = serializers.BooleanField(help_text="Whether an approval of it can be remembered.")
     created_at = serializers.DateTimeField()
@@ -115,6 +123,13 @@ class ApproveIn(serializers.Serializer[Any]):
 class DenyIn(serializers.Serializer[Any]):
     proposal = serializers.CharField(max_length=MAX_PROPOSAL, allow_blank=True, default="")
     note = serializers.CharField(max_length=MAX_NOTE, allow_blank=True, default="")
+
+
+class AnswerIn(serializers.Serializer[Any]):
+    action = serializers.ChoiceField(
+        [ACCEPT, DECLINE, CANCEL], help_text="`decline`: the member says no; `cancel`: the member says nothing."
+    )
+    content = serializers.DictField(required=False, help_text="Of a form that is accepted: each field with its value.")
 
 
 class RespondIn(serializers.Serializer[Any]):
@@ -233,6 +248,24 @@ class ApprovalRespond(APIView):
         return answered(member, approval_id)
 
 
+class ApprovalAnswer(APIView):
+    write_scope = Scope.APPROVE
+
+    @extend_schema(
+        operation_id="approvals_answer", summary="Answer a form or a link", request=AnswerIn, responses=ANSWERED
+    )
+    def post(self, request: Request, approval_id: UUID) -> Response:
+        """Go on with the call: with what the form says, or after the link was opened; or decline, or cancel. By whose
+        session it is. 400 names a field that does not fit, as
+        `content.` and its name. 409 as for approving, and `not_a_form`."""
+        member = api_member(request)
+        approval = approval_or_404(member, approval_id)
+        wanted = checked(AnswerIn, request)
+        with conflicts():
+            answer(approval, actor=member, **wanted)
+        return answered(member, approval_id)
+
+
 class ConsentList(APIView):
     @extend_schema(
         operation_id="consents_list",
@@ -273,6 +306,7 @@ urlpatterns: list[URLPattern] = [
     path("approvals/<uuid:approval_id>/approve", ApprovalApprove.as_view(), name="api-approval-approve"),
     path("approvals/<uuid:approval_id>/deny", ApprovalDeny.as_view(), name="api-approval-deny"),
     path("approvals/<uuid:approval_id>/respond", ApprovalRespond.as_view(), name="api-approval-respond"),
+    path("approvals/<uuid:approval_id>/answer", ApprovalAnswer.as_view(), name="api-approval-answer"),
     path("consents", ConsentList.as_view(), name="api-consents"),
     path("consents/<uuid:consent_id>", ConsentDetail.as_view(), name="api-consent"),
 ]

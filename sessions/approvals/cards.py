@@ -6,19 +6,21 @@ One card serves the queue, the chat and an approval's own page.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from urllib.parse import urlsplit
 
 from django.db.models import Q
 
 from capabilities.common.visible import Part, unseen_count, visible_parts
 from capabilities.contract.asking import MAX_SHOWN
 from sessions.approvals.answering import answerable_by, why_not_answer
+from sessions.approvals.input_rows import InputRow, Typed, rows_of
 from sessions.approvals.queries import with_all_shown
 from sessions.approvals.writes import is_whole
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
+from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
 from toolhub.tenants.models import Membership
 
 #: Choices of a question that are shown as buttons.
@@ -31,6 +33,9 @@ class Card:
 
     approval: Approval
     why_not: str = ""
+    #: Of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
+    typed: Typed | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def can_answer(self) -> bool:
@@ -39,11 +44,42 @@ class Card:
     @property
     def can_approve(self) -> bool:
         """Nobody approves what cannot be shown whole."""
-        return self.can_answer and self.is_whole and not self.is_question
+        return self.can_answer and self.is_whole and self.approval.kind == ApprovalKind.APPROVAL
 
     @property
     def is_question(self) -> bool:
         return self.approval.kind == ApprovalKind.QUESTION
+
+    @property
+    def is_form(self) -> bool:
+        return self.approval.kind == ApprovalKind.INPUT
+
+    @property
+    def is_link(self) -> bool:
+        return self.approval.kind == ApprovalKind.LINK
+
+    @property
+    def is_before_call(self) -> bool:
+        """Whether a call may or may not run: no question, no form, no link."""
+        return self.approval.kind == ApprovalKind.APPROVAL
+
+    @cached_property
+    def message(self) -> list[Part]:
+        """What the far side of the call asks, with escapes for what cannot be seen."""
+        return list(visible_parts(self.approval.for_people))
+
+    @cached_property
+    def input_rows(self) -> list[InputRow]:
+        return rows_of(self.approval.form, self.typed, self.errors) if self.is_form else []
+
+    @property
+    def host(self) -> str:
+        """The host that a link leads to, in plain letters: one that only looks like another one is not shown so."""
+        host = urlsplit(self.approval.url).hostname or ""
+        try:
+            return host.encode("idna").decode()
+        except UnicodeError:
+            return ascii(host)[1:-1]
 
     @property
     def is_whole(self) -> bool:
@@ -121,7 +157,7 @@ FOR_ANOTHER = "Another person than {requester} must answer it, with the admin ri
 
 
 def show_cards(member: Membership, turns: Iterable[Turn]) -> None:
-    """Give each step that somebody was asked about its `card`, and a turn that waits for other agents what waits in
+    """Give each step that somebody was asked about its `cards`, and a turn that waits for other agents what waits in
     their sessions, as `cards_below`.
 
     No query for turns that asked nothing (`has_asked`), else one; where some wait still, one more, and one for a
@@ -143,13 +179,13 @@ def show_cards(member: Membership, turns: Iterable[Turn]) -> None:
         why_not = "" if approval.pk in mine else _waits_for(approval)
         card = Card(approval, why_not)
         if approval.step_id in steps:
-            steps[approval.step_id].card = card  # type: ignore[attr-defined]
+            vars(steps[approval.step_id]).setdefault("cards", []).append(card)
         else:
             vars(parents[approval.session_id]).setdefault("cards_below", []).append(card)
 
 
 def _waits_for(approval: Approval) -> str:
-    if approval.kind == ApprovalKind.QUESTION:
+    if approval.kind in OF_MEMBER:
         sentence = FOR_REQUESTER
     else:
         sentence = FOR_ANOTHER if approval.needs_other_person else FOR_OTHERS

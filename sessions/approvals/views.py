@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from django.contrib import messages
@@ -14,6 +15,7 @@ from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
 from sessions.approvals.cards import Card, card_for, grouped
 from sessions.approvals.forms import AnswerForm, ApprovalsAddress
+from sessions.approvals.input_rows import content_typed
 from sessions.approvals.queries import (
     approval_or_404,
     consent_or_404,
@@ -21,8 +23,17 @@ from sessions.approvals.queries import (
     history_page,
     waiting_page,
 )
-from sessions.approvals.writes import approve, approve_with_consent, deny, respond, revoke_consent
-from sessions.models import Approval
+from sessions.approvals.writes import (
+    ContentRefused,
+    answer,
+    approve,
+    approve_with_consent,
+    deny,
+    respond,
+    revoke_consent,
+)
+from sessions.models import Approval, ApprovalKind
+from sessions.turns.asked import ACCEPT
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.addresses import ListAddress
@@ -100,6 +111,20 @@ def approval_respond(request: MemberRequest, org: str, approval_id: UUID) -> Htt
     return _answer(request, org, approval_id, act)
 
 
+@require_POST
+@signed_in
+def approval_answer(request: MemberRequest, org: str, approval_id: UUID) -> HttpResponse:
+    """Answer a form or a link: accept, decline or cancel."""
+
+    def act(approval: Approval, form: AnswerForm, member: Membership) -> str:
+        action = request.POST.get("action", "")
+        content = content_typed(approval.form, request.POST) if approval.kind == ApprovalKind.INPUT else None
+        answer(approval, actor=member, action=action, content=content)
+        return "Sent. The call goes on." if action == ACCEPT else "Declined. The agent reads that, and goes on."
+
+    return _answer(request, org, approval_id, act)
+
+
 def _answer(
     request: MemberRequest, org: str, approval_id: UUID, act: Callable[[Approval, AnswerForm, Membership], str]
 ) -> HttpResponse:
@@ -111,6 +136,9 @@ def _answer(
         return _card(request, card_for(member, approval), error=form.first_error(), status=422)
     try:
         done = act(approval, form, member)
+    except ContentRefused as error:
+        card = replace(card_for(member, approval), typed=request.POST, errors=error.errors)
+        return _card(request, card, status=422)
     except ChangeRefused as error:
         return _card(request, card_for(member, approval), error=str(error), status=422)
     except Conflict as error:

@@ -1,12 +1,14 @@
 """The audited answers to what a turn asks, and what is remembered of them. People answer, never an agent.
 
 Each raises PermissionDenied for who may not; Conflict where it cannot be answered any more (`already_decided`,
-`expired`, `void`) or not in this way (`not_a_call`, `no_consent`); and ChangeRefused for a field. What is stored lets
-the turn go on in the same transaction.
+`expired`, `void`) or not in this way (`not_a_call`, `not_a_form`, `no_consent`); and ChangeRefused for a
+field. What is stored lets the turn go on in the same transaction.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,11 +19,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
-from capabilities.common.text import storable
+from capabilities.common.text import storable, storable_value
 from capabilities.contract.asking import MAX_SHOWN
+from capabilities.contract.forms import form_fields, read_content
 from sessions.approvals.answering import why_not_answer
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
-from sessions.turns.asked import is_tool_run, settle
+from sessions.turns.asked import ACCEPT, CANCEL, DECLINE, is_tool_run, settle
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
@@ -91,6 +94,34 @@ def respond(approval: Approval, *, actor: Membership, response: str, note: str =
     return approval
 
 
+class ContentRefused(ChangeRefused):
+    """What was filled in does not fit the form; `errors` has a sentence for each field."""
+
+    def __init__(self, errors: dict[str, str]) -> None:
+        name, message = next(iter(errors.items()))
+        super().__init__(f"content.{name}", message)
+        self.errors = errors
+
+
+@transaction.atomic
+def answer(approval: Approval, *, actor: Membership, action: str, content: Mapping[str, Any] | None = None) -> Approval:
+    """Answer a form or a link: accept it, with what the form says; decline; or cancel, which says neither. The call
+    goes on with it. Raises ContentRefused, and Conflict `not_a_form` for what else is asked."""
+    _check_may(approval, actor)
+    if approval.kind not in (ApprovalKind.INPUT, ApprovalKind.LINK):
+        raise Conflict("not_a_form", "This is neither a form nor a link: approve, deny or answer it in words.")
+    if action not in (ACCEPT, DECLINE, CANCEL):
+        raise ChangeRefused("action", f"The action is {ACCEPT}, {DECLINE} or {CANCEL}.")
+    fields: dict[str, Any] = {"action": action}
+    if action == ACCEPT and approval.kind == ApprovalKind.INPUT:
+        found, errors = read_content(form_fields(approval.form), content or {})
+        if errors:
+            raise ContentRefused(errors)
+        fields["content"] = json.dumps(storable_value(found), ensure_ascii=False)
+    _answer(approval, ApprovalStatus.RESPONDED if action == ACCEPT else ApprovalStatus.DENIED, actor, note="", **fields)
+    return approval
+
+
 @transaction.atomic
 def revoke_consent(consent: Consent, *, actor: Membership) -> Consent:
     """Ask again from now on. By the member whose consent it is, and by whoever holds the right `approvals` for the
@@ -110,12 +141,17 @@ def _answer(approval: Approval, status: ApprovalStatus, actor: Membership, *, no
     hold_organisation(actor.organisation_id)
     if approval.kind == ApprovalKind.QUESTION and status == ApprovalStatus.APPROVED:
         raise Conflict("not_a_call", "This is a question: it takes an answer in words.")
+    if approval.kind in (ApprovalKind.INPUT, ApprovalKind.LINK) and "action" not in fields:
+        raise Conflict("not_a_call", "This is a form or a link: accept, decline or cancel it.")
     texts = {"note": _text("note", note, MAX_NOTE), **fields}
     if not settle(approval, status, Q(expires_at__gt=Now()), decided_by=actor, **texts):
         raise _too_late(approval)
     approval.refresh_from_db(fields=["status", "decided_by", "decided_at", *texts])
     # The texts are in the row; what is said in a conversation stays out of the audit.
     after = {"status": str(status), "digest": approval.digest, "tool": str(approval.tool)}
+    if approval.action:
+        record("approval.answer", approval, actor=actor, after={**after, "action": approval.action})
+        return
     record(f"approval.{_VERBS[status]}", approval, actor=actor, after=after)
 
 

@@ -183,18 +183,18 @@ def answer_of(approval: Approval) -> Outcome | None:
         return _response(approval)
     if approval.status == ApprovalStatus.DENIED:
         more = {"proposal": approval.proposal} if approval.proposal else {}
-        return refused(f"Denied by {_who(approval)} on {_when(approval.decided_at)}.", **more)
+        return refused(f"Denied by {who_answered(approval)} on {when_told(approval.decided_at)}.", **more)
     if approval.status == ApprovalStatus.EXPIRED:
         nobody = "answered the question" if approval.kind == ApprovalKind.QUESTION else "approved it"
         return refused(
-            f"Not run: nobody {nobody} until {_when(approval.expires_at)}. Ask again, if it is still wanted."
+            f"Not run: nobody {nobody} until {when_told(approval.expires_at)}. Ask again, if it is still wanted."
         )
     return refused("Not run: what was asked of a person does not stand any more.")
 
 
 def _response(approval: Approval) -> Outcome:
     how = "Answered" if approval.kind == ApprovalKind.QUESTION else "Answered in place of the tool, which did not run,"
-    receipt = f"{how} by {_who(approval)} on {_when(approval.decided_at)}."
+    receipt = f"{how} by {who_answered(approval)} on {when_told(approval.decided_at)}."
     return Outcome(StepStatus.DONE, approval.response, approval.response, context=(receipt,))
 
 
@@ -238,21 +238,21 @@ def used_up() -> Outcome:
 
 def too_late(approval: Approval) -> Outcome:
     return refused(
-        f"Not run: it was approved, and the approval could be used until {_when(approval.expires_at)} only. "
+        f"Not run: it was approved, and the approval could be used until {when_told(approval.expires_at)} only. "
         "Ask for the call again, if it is still wanted."
     )
 
 
 def receipt_of(approval: Approval) -> str:
     """What the model reads beside the result of a call that was approved. A query or two for whoever answered."""
-    return f"This call was approved by {_who(approval)} on {_when(approval.decided_at)}."
+    return f"This call was approved by {who_answered(approval)} on {when_told(approval.decided_at)}."
 
 
 def refused(message: str, **more: Any) -> Outcome:
     return execution.failure(message, status=StepStatus.REFUSED, **more)
 
 
-def _who(approval: Approval) -> str:
+def who_answered(approval: Approval) -> str:
     """The name and the address of who answered."""
     member = approval.decided_by
     if member is None:
@@ -261,5 +261,5 @@ def _who(approval: Approval) -> str:
     return email if name == email else f"{name} ({email})"
 
 
-def _when(moment: datetime | None) -> str:
+def when_told(moment: datetime | None) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "an unknown day"

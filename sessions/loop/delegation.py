@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from capabilities.contract.loading import SPAWN_AGENT
@@ -33,7 +33,7 @@ from sessions.loop.preparing import Prepared
 from sessions.loop.runtime import layers_of
 from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust, untrusted_before
-from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
+from sessions.models import Approval, ApprovalKind, ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
 from sessions.turns.budget_states import budgets_of, charged_below, charged_for
@@ -227,7 +227,8 @@ def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool
 def _unsettled(turn: Turn) -> QuerySet[Turn]:
     """The children whose call has no answer yet. One query."""
     children = Turn.objects.filter(parent_step__turn=turn, parent_step__status=StepStatus.STARTED)
-    at_hand = children.select_related("agent", "parent_step__approval__decided_by__user")
+    approved = Approval.objects.filter(step=OuterRef("parent_step"), kind=ApprovalKind.APPROVAL)
+    at_hand = children.select_related("agent", "parent_step").annotate(was_approved=Exists(approved))
     return at_hand.order_by("parent_step__call_index")
 
 
@@ -251,10 +252,11 @@ def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
 
 
 def _with_receipt(child: Turn, outcome: Outcome, cap: int, number: str) -> Outcome:
-    """The same, with who approved that the agent was asked, where somebody had to."""
-    approval = getattr(child.parent_step, "approval", None)
-    if approval is None:
+    """The same, with who approved that the agent was asked, where somebody had to. One query then."""
+    if not vars(child)["was_approved"]:
         return outcome
+    approvals = Approval.objects.select_related("decided_by__user")
+    approval = approvals.get(step=child.parent_step_id, kind=ApprovalKind.APPROVAL)
     receipt = asking.receipt_of(approval)
     return replace(outcome, result_sent=execution.shown_part(outcome, cap, receipt, step=number))
 

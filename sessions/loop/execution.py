@@ -40,7 +40,7 @@ from capabilities.pipeline.policies import policies_for
 from capabilities.pipeline.specs import specs, version_of
 from capabilities.pipeline.stages import is_reader
 from capabilities.registry import registry
-from capabilities.services.writes import secrets_of, service_values, set_up_title
+from capabilities.services.writes import set_up_title
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
@@ -411,15 +411,6 @@ def context_of(
         timeout=max(0.0, min(spec.envelope.timeout, seconds_left)),
         envelope=spec.envelope,
     )
-
-
-def credential_of(spec: ToolSpec) -> Credential:
-    """What the organisation in scope set up for the tool's service. One query; none for a tool without one."""
-    service = registry.services.get(spec.service)
-    if service is None:
-        return Credential()
-    values = service_values(service)
-    return Credential(values, secrets_of(service, values))
 
 
 def as_result(value: Any) -> ToolResult:

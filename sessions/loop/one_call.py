@@ -1,10 +1,11 @@
 """One call of a reply, from the moment that the model wrote it to its answer on record.
 
-elsewhere    another agent has it, or a person is asked: its answer comes later
-ready        a person's answer, what a crash left behind, and all that a call passes before it begins
+elsewhere    another agent has it, a person is asked, or a far side works on it: its answer comes later
+ready        a person's answer, what a crash left behind, and all that a call passes before it begins or goes on
 allowed      somebody allowed it, nobody has to, or somebody is asked now
 begin        its start on record, and an approval used up with it, in one transaction
-run, finish  the tool, its hooks, the cut, and the outcome on record
+run          the credential, and the tool; or what the call waits for now, on record: it goes on later
+finish       its hooks, the cut, and the outcome on record
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid5
 
+from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
+from capabilities.credentials.signing import credential_for
 from capabilities.kinds.lines import display
-from sessions.loop import asking, delegation, execution
+from sessions.loop import asking, call_waits, delegation, execution
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
@@ -31,25 +34,28 @@ from sessions.loop.preparing import Prepared, prepare
 from sessions.loop.steps import Steps
 from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust
-from sessions.models import Approval, ApprovalStatus, Step, StepStatus, Turn
+from sessions.models import Approval, ApprovalStatus, CallWait, Step, StepStatus, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
 from sessions.turns.held import Held
 
+CHANGED_MEANWHILE = "Not finished: the tool was changed while this turn ran. Ask again, if it is still wanted."
+TAKES_A_PERSON_NOW = "Not finished: a person must approve it by now. Ask again, if it is still wanted."
+
 
 def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, tools: Mapping[str, ToolSpec]) -> None:
-    """Answer one call of the reply, or leave it open for another agent or a person, as `steps` is told then.
+    """Answer one call of the reply, or leave it open for an agent, a person or a far side, as `steps` is told then.
 
     `tools` are those of the round by name. One that is pending is run; one that had begun when a worker died is run
     again only if its tool says that it may. Raises CallStopped and CancelRequested.
     """
     if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
         raise CallStopped
-    approval = steps.approvals.get(step.pk)
-    if _is_elsewhere(step, approval, steps):
+    approval, wait = steps.approvals.get(step.pk), steps.call_waits.get(step.pk)
+    if _is_elsewhere(step, approval, wait, steps):
         return
     wanted = meant(turn, _call_of(reply, step), tools)
-    ready = _ready(turn, wanted, step, approval)
+    ready = _ready(turn, wanted, step, approval, wait)
     fields = _meant_fields(turn, wanted, ready)
     if isinstance(ready, Prepared):
         allowed = _allowed(held, ready, approval, fields)
@@ -66,14 +72,20 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
             return
         if step.status == StepStatus.PENDING:
             ledger.start_step(held.claim, step, **fields)
+        elif step.status == StepStatus.WAITING and isinstance(ready, Prepared) and not call_waits.is_poll(wait):
+            ledger.start_step(held.claim, step)
     except ledger.ApprovalNotUsable:  # used, or out of time, since it was read
         ready = asking.used_up()
         ledger.start_step(held.claim, step, **{**fields, "approval_id": None})
-    outcome = _run(held, ready) if isinstance(ready, Prepared) else replace(ready, hooks=())
+    outcome = _run(held, ready, wait) if isinstance(ready, Prepared) else replace(ready, hooks=())
+    if outcome is None:
+        steps.was_asked = True
+        return
     if wanted.spec is not None:
         number = number_of(turn, step) if READ_RESULT in tools else ""
         outcome = execution.capped(outcome, wanted.spec, turn.model.context_window, step=number)
-    _finish(turn, held, step, outcome)
+    is_left = call_waits.is_poll(wait) and not isinstance(ready, Prepared)
+    _finish(turn, held, step, outcome, wait, is_task_left=is_left)
 
 
 def _call_of(reply: Step, step: Step) -> Call:
@@ -82,8 +94,11 @@ def _call_of(reply: Step, step: Step) -> Call:
     return Call(raw["id"], raw.get("raw_name", raw["name"]), raw.get("raw_arguments", raw["arguments"]))
 
 
-def _is_elsewhere(step: Step, approval: Approval | None, steps: Steps) -> bool:
-    """Whether another agent or a person has the call. One query for a call that had begun."""
+def _is_elsewhere(step: Step, approval: Approval | None, wait: CallWait | None, steps: Steps) -> bool:
+    """Whether another agent, a person or a far side has the call. One query for a call that had begun."""
+    if call_waits.is_open(wait):
+        steps.was_asked = True
+        return True
     if step.status == StepStatus.STARTED and Turn.objects.filter(parent_step=step).exists():
         steps.was_delegated = True
         return True
@@ -93,14 +108,20 @@ def _is_elsewhere(step: Step, approval: Approval | None, steps: Steps) -> bool:
     return False
 
 
-def _ready(turn: Turn, wanted: ResolvedCall, step: Step, approval: Approval | None) -> Prepared | Outcome:
-    """The call as it could begin now; or its answer without a run."""
+def _ready(
+    turn: Turn, wanted: ResolvedCall, step: Step, approval: Approval | None, wait: CallWait | None
+) -> Prepared | Outcome:
+    """The call as it could begin, or go on, now; or its answer without a run."""
     answer = None if approval is None else _answered(approval, wanted.spec)
     if answer is not None:
         return answer
     is_delegation = wanted.answer is None and delegation.is_delegation(wanted.spec)
     if step.status == StepStatus.STARTED and not (is_delegation or _may_repeat(wanted.spec, step)):
         return execution.outcome_unknown()
+    if wait is not None and (ended := call_waits.answer_of(wait)) is not None:
+        return ended
+    if step.status == StepStatus.WAITING and (wanted.spec is None or wanted.spec.version_id != step.tool_version_id):
+        return asking.refused(CHANGED_MEANWHILE)
     if wanted.answer is not None:
         return wanted.answer
     if wanted.spec is None:
@@ -126,10 +147,12 @@ def _allowed(
 ) -> Prepared | Outcome | None:
     """The call, where nobody has to allow it or somebody did; its answer, where it may not run as it is now; None where
     somebody is asked now. What began before a crash and would be another call now has an unknown outcome."""
-    has_begun = ready.step.status == StepStatus.STARTED
+    has_begun = ready.step.status != StepStatus.PENDING
     if approval is None:
         if not asking.takes_a_person(ready):
             return ready
+        if ready.step.status == StepStatus.WAITING:
+            return asking.refused(TAKES_A_PERSON_NOW)
         return execution.outcome_unknown() if has_begun else asking.ask(held.claim, ready, **fields)
     if has_begun and not asking.is_of_call(approval, ready):
         return execution.outcome_unknown()
@@ -137,7 +160,7 @@ def _allowed(
     return refused or replace(ready, context=(asking.receipt_of(approval), *ready.context))
 
 
-def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
+def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome, wait: CallWait | None, *, is_task_left: bool) -> None:
     """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
     counters = ledger.finish_step(
         held.claim,
@@ -149,21 +172,30 @@ def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome) -> None:
         untrusted=outcome.untrusted,
         hooked_result=outcome.hooked_result,
         hooks=outcome.hooks,
+        structured=outcome.structured,
+        waited=wait is not None,
+        is_task_left=is_task_left,
     )
     turn.registry_version = counters["registry"]
     keep_trust(turn, counters)
     check_may_start(counters)
 
 
-def _run(held: Held, ready: Prepared) -> Outcome:
-    """Run a call that has begun. One query for the credential of its tool's service, where it needs one."""
+def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
+    """Run a call that has begun, or go on with it; None where it waits now, which is on record then. The queries of
+    `credential_for`. Raises as `call_waits.wait_for`."""
     turn, spec, step = ready.turn, ready.spec, ready.step
     left = held.deadline(turn.deadline_at) - time.monotonic()
     key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
     context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
     most = execution.result_cap_of(spec.envelope, turn.model.context_window)
-    context = replace(context, max_result_chars=most)
-    credential = execution.credential_of(spec)
+    context = replace(context, max_result_chars=most, resumed=call_waits.resumed_with(wait))
+    try:
+        credential = credential_for(spec, turn.membership_id, at_most=context.timeout)
+    except ToolError as error:
+        return execution.failure(str(error))
+    except LinkNeeded as needed:
+        return call_waits.wait_for(held.claim, ready, wait, needed, None)
     release_connection()
 
     def still_running(seconds: float) -> None:
@@ -172,6 +204,8 @@ def _run(held: Held, ready: Prepared) -> Outcome:
         release_connection()
 
     outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
+    if outcome.waits is not None:
+        return call_waits.wait_for(held.claim, ready, wait, outcome.waits, credential.secrets)
     return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sessions.models import Approval, Step, StepKind, Turn
+from django.db.models import Case, Exists, OuterRef, When
+from django.db.models.functions import Now
+
+from sessions.models import BEFORE_CALL, Approval, CallWait, Step, StepKind, Turn
 
 
 @dataclass
@@ -16,9 +20,11 @@ class Steps:
     calls: list[Step] = field(default_factory=list)
     #: Whether a call of the last reply was given to another agent: then its step is answered elsewhere.
     was_delegated: bool = False
-    #: What people were asked of calls, by the key of the call's step, as it was when the turn was claimed.
+    #: What people were asked before calls began, by the key of the call's step, as it was when the turn was claimed.
     approvals: dict[int, Approval] = field(default_factory=dict)
-    #: Whether a call of the last reply waits for a person.
+    #: The same of what calls wait for that have begun.
+    call_waits: dict[int, CallWait] = field(default_factory=dict)
+    #: Whether a call of the last reply waits for a person, or for a far side.
     was_asked: bool = False
 
     @property
@@ -40,11 +46,28 @@ def steps_of(turn: Turn) -> Steps:
 
 
 def read_steps(turn: Turn) -> Steps:
-    """Those of a turn now. One query."""
+    """Those of a turn now. One query, and one for what people were asked, where they were."""
+    asked = Approval.objects.filter(step=OuterRef("pk"))
+    rows = Step.objects.filter(turn=turn).select_related("tool_set", "wait").order_by("index")
+    rows = rows.annotate(has_asked=Exists(asked), is_due=Case(When(wait__poll_at__lte=Now(), then=True), default=False))
     found = Steps()
-    for step in Step.objects.filter(turn=turn).select_related("tool_set", "approval").order_by("index"):
-        if (approval := getattr(step, "approval", None)) is not None:
-            found.approvals[step.pk] = approval
+    steps = list(rows)
+    approvals: dict[int, Approval] = {}
+    if any(vars(step)["has_asked"] for step in steps):
+        approvals = Approval.objects.filter(turn=turn).order_by("pk").in_bulk()
+    for step in steps:
+        if (wait := getattr(step, "wait", None)) is not None:
+            found.call_waits[step.pk] = _at_hand(wait, step, approvals)
         if step.kind != StepKind.NOTE:
             (found.replies if step.kind == StepKind.MODEL else found.calls).append(step)
+    found.approvals = {each.step_id: each for each in approvals.values() if each.kind in BEFORE_CALL}
     return found
+
+
+def _at_hand(wait: CallWait, step: Step, approvals: Mapping[int, Approval]) -> CallWait:
+    """The wait with its step and what was asked at hand, and whether its far side is to be asked again by now."""
+    wait.step = step
+    wait.asked = approvals.get(wait.asked_id or 0)
+    wait.answer = approvals.get(wait.answer_id or 0)
+    vars(wait)["is_due"] = vars(step)["is_due"]
+    return wait

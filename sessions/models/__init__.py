@@ -1,6 +1,15 @@
 """Chats, the durable record of their turns, and what happens by the clock. One module a noun."""
 
-from sessions.models.approvals import Approval, ApprovalKind, ApprovalStatus, Consent, consent_in_force
+from sessions.models.approvals import (
+    BEFORE_CALL,
+    OF_MEMBER,
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    CallWait,
+    Consent,
+    consent_in_force,
+)
 from sessions.models.budgets import (
     Budget,
     BudgetPeriod,
@@ -15,6 +24,7 @@ from sessions.models.budgets import (
     Window,
 )
 from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
+from sessions.models.files import StepFile
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
@@ -35,9 +45,11 @@ from sessions.models.turns import (
 )
 
 __all__ = [
+    "BEFORE_CALL",
     "BY_MEMBERS",
     "KEPT",
     "NOT_ROLLED_UP",
+    "OF_MEMBER",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
     "UNANSWERED",
@@ -49,6 +61,7 @@ __all__ = [
     "Budget",
     "BudgetPeriod",
     "BudgetScope",
+    "CallWait",
     "ChatSession",
     "Consent",
     "FindingKind",
@@ -63,6 +76,7 @@ __all__ = [
     "RoutingFinding",
     "Schedule",
     "Step",
+    "StepFile",
     "StepKind",
     "StepStatus",
     "ToolSet",

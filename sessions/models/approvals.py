@@ -10,10 +10,11 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.models import Tool, ToolVersion
+from capabilities.common.secrets import EncryptedTextField
+from capabilities.models import StoredCredential, Tool, ToolVersion
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Step, Turn
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
 
 
@@ -24,6 +25,16 @@ class ApprovalKind(models.TextChoices):
     APPROVAL = "approval", "Approval"
     #: An answer in words, by whose session it is.
     QUESTION = "question", "Question"
+    #: What the far side of a call that has begun asks for, in a form.
+    INPUT = "input", "Form"
+    #: An address to open, before a call goes on: to connect an account, or to do something at the far side.
+    LINK = "link", "Link"
+
+
+#: Asked before a call begins: each call has at most one of them.
+BEFORE_CALL = (ApprovalKind.APPROVAL, ApprovalKind.QUESTION)
+#: Asked of the session's own member, and of nobody else.
+OF_MEMBER = (ApprovalKind.QUESTION, ApprovalKind.INPUT, ApprovalKind.LINK)
 
 
 class ApprovalStatus(models.TextChoices):
@@ -44,7 +55,7 @@ class ApprovalStatus(models.TextChoices):
 class Approval(PublicModel):
     """One call that waits for a person: its exact arguments, why somebody is asked, and what came of it."""
 
-    step = models.OneToOneField(Step, on_delete=models.CASCADE, related_name="approval")
+    step = models.ForeignKey(Step, on_delete=models.CASCADE, related_name="approvals")
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="approvals")
     #: The session of the member, above any that agents opened: where the call is seen, and consents count.
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="approvals")
@@ -84,7 +95,22 @@ class Approval(PublicModel):
     #: When the call that was approved began. An approval is used once.
     used_at = models.DateTimeField(null=True, blank=True)
 
+    #: Of a form: its flat JSON Schema. Of a link: the address, and whether it is a path of ours.
+    form = models.JSONField(default=dict, blank=True)
+    url = models.TextField(blank=True, default="")
+    is_own_url = models.BooleanField(default=False)
+    #: Of a link that connects an account: the credential. As soon as that is connected, the call goes on.
+    credential = models.ForeignKey(StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    #: Of a form or a link that was answered: accept, decline or cancel, and what was filled in, as JSON.
+    action = models.CharField(max_length=10, blank=True, default="")
+    content = EncryptedTextField(blank=True, default="")
+
     class Meta(PublicModel.Meta):
+        constraints = (
+            models.UniqueConstraint(
+                fields=["step"], condition=Q(kind__in=("approval", "question")), name="approval_before_a_call_once"
+            ),
+        )
         indexes = (
             models.Index(fields=["organisation", "-id"], name="approvals_newest_first"),
             models.Index(fields=["organisation", "id"], condition=Q(status="pending"), name="approvals_that_wait"),
@@ -98,6 +124,42 @@ class Approval(PublicModel):
     def is_pending(self) -> bool:
         """Whether it can still be answered; not so when its time is over, though no sweep has come by yet."""
         return self.status == ApprovalStatus.PENDING and self.expires_at > timezone.now()
+
+
+class CallWait(TenantModel):
+    """A call that has begun and cannot end yet: what it waits for, and what its runner goes on with. It is there until
+    the call has its answer."""
+
+    step = models.OneToOneField(Step, on_delete=models.CASCADE, related_name="wait")
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="call_waits")
+    #: What the member is asked, and was asked last; None where the far side works on it and nobody was asked.
+    asked = models.ForeignKey(Approval, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    #: Whose answer the runner goes on with. Not `asked`, where a credential was missing in between.
+    answer = models.ForeignKey(Approval, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    #: The runner's own words, that it gets back.
+    state = EncryptedTextField(blank=True, default="")
+    #: Of a task: what the far side said of it, when it is asked for next, how often it was, and until when it may be.
+    is_task = models.BooleanField(default=False)
+    message = models.TextField(blank=True, default="")
+    poll_at = models.DateTimeField(null=True, blank=True)
+    polls = models.PositiveIntegerField(default=0)
+    task_until = models.DateTimeField(null=True, blank=True)
+    #: How often somebody was asked.
+    times = models.PositiveIntegerField(default=0)
+    #: Nobody wants the task's result any more: the far side is told, once.
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        indexes = (
+            models.Index(fields=["poll_at"], condition=~Q(poll_at=None), name="tasks_to_ask_for"),
+            models.Index(
+                fields=["cancel_requested_at"], condition=~Q(cancel_requested_at=None), name="tasks_to_cancel"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Call {self.step_id} waits"
 
 
 def consent_in_force(at: Combinable | datetime | None = None) -> Q:

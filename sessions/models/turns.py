@@ -71,6 +71,8 @@ class TurnStatus(models.TextChoices):
     #: The same, for somebody to allow a call, or to answer a question.
     WAITING_APPROVAL = "waiting_approval", "Waiting for approval"
     WAITING_INPUT = "waiting_input", "Waiting for an answer"
+    #: The same, for a far side that works on a call.
+    WAITING_TASK = "waiting_task", "Waiting for a long task"
     #: It has its answer.
     DONE = "done", "Done"
     #: It ended without one; `error_code` says why.
@@ -82,7 +84,12 @@ class TurnStatus(models.TextChoices):
 
 
 #: A turn in one of these waits for others: nobody runs it, and its deadline stands still.
-WAITING_STATUSES = (TurnStatus.WAITING_CHILD, TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
+WAITING_STATUSES = (
+    TurnStatus.WAITING_CHILD,
+    TurnStatus.WAITING_APPROVAL,
+    TurnStatus.WAITING_INPUT,
+    TurnStatus.WAITING_TASK,
+)
 #: A turn in one of these may still move on.
 OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, *WAITING_STATUSES)
 #: The same turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
@@ -235,7 +242,7 @@ class Turn(TenantModel):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for other agents or for people."""
+        """Whether it waits for other agents, for people or for a far side."""
         return self.status in WAITING_STATUSES
 
     @property
@@ -270,6 +277,8 @@ class StepStatus(models.TextChoices):
     PENDING = "pending", "Waiting"
     #: The intent is written; the call may be under way, or may have happened.
     STARTED = "started", "Running"
+    #: It has begun, and goes on when its member, or a far side, has done something.
+    WAITING = "waiting", "Waiting to go on"
     DONE = "done", "Done"
     #: The call was made and answered with an error, or could not be made.
     FAILED = "failed", "Failed"
@@ -280,7 +289,7 @@ class StepStatus(models.TextChoices):
 
 
 #: A call in one of these has no answer yet.
-UNANSWERED = (StepStatus.PENDING, StepStatus.STARTED)
+UNANSWERED = (StepStatus.PENDING, StepStatus.STARTED, StepStatus.WAITING)
 
 
 class Step(TenantModel):
@@ -358,6 +367,8 @@ class Step(TenantModel):
     hooks = models.JSONField(default=list, blank=True)
     #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
     is_malformed = models.BooleanField(default=False)
+    #: The same result as data, where its tool sent some.
+    structured = models.JSONField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (

@@ -20,8 +20,8 @@ from sessions.chats.markdown import render_row
 from sessions.chats.queries import SHOWN_CHARS
 from sessions.loading.queries import Line
 from sessions.models import (
+    OF_MEMBER,
     Approval,
-    ApprovalKind,
     ApprovalStatus,
     Budget,
     BudgetScope,
@@ -53,6 +53,7 @@ TURN_STATES = {
     TurnStatus.WAITING_CHILD: "wait",
     TurnStatus.WAITING_APPROVAL: "wait",
     TurnStatus.WAITING_INPUT: "wait",
+    TurnStatus.WAITING_TASK: "wait",
     TurnStatus.DONE: "ok",
     TurnStatus.FAILED: "bad",
     TurnStatus.CANCELLED: "off",
@@ -61,6 +62,7 @@ TURN_STATES = {
 STEP_STATES = {
     StepStatus.PENDING: "wait",
     StepStatus.STARTED: "run",
+    StepStatus.WAITING: "wait",
     StepStatus.DONE: "ok",
     StepStatus.FAILED: "bad",
     StepStatus.REFUSED: "bad",
@@ -199,7 +201,7 @@ APPROVAL_STATES = {
 def approval_state(approval: Approval) -> tuple[str, str]:
     """The badge of an approval and its word; one whose time is over is expired, though no sweep has come by yet."""
     if approval.is_pending:
-        return "wait", "Waiting for you" if approval.kind == ApprovalKind.QUESTION else "Needs approval"
+        return "wait", "Waiting for you" if approval.kind in OF_MEMBER else "Needs approval"
     status = ApprovalStatus(approval.status)
     if status == ApprovalStatus.PENDING:
         status = ApprovalStatus.EXPIRED

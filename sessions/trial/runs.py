@@ -10,6 +10,8 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from capabilities.contract.context import LinkNeeded, ToolError
+from capabilities.credentials.signing import credential_for
 from capabilities.pipeline.runtime_layers import in_force, layers_for
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
@@ -111,7 +113,12 @@ def _outcome(run: TrialRun) -> Outcome:
         return execution.failure(why, status=StepStatus.REFUSED)
     context = execution.context_of(spec, run.organisation_id, member.pk)
     context = replace(context, idempotency_key=str(run.public_id))
-    credential = execution.credential_of(spec)
+    try:
+        credential = credential_for(spec, member.pk, at_most=context.timeout)
+    except ToolError as error:
+        return execution.failure(str(error))
+    except LinkNeeded as needed:
+        return execution.waiting_outcome(needed)
     release_connection()
     outcome = execution.run_tool(spec, credential, context, arguments, threading.Event())
     return execution.capped(outcome, spec, CONTEXT_WINDOW)

@@ -10,10 +10,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, Turn
+from capabilities.models import SecretStatus, StoredSecret
+from sessions.models import UNANSWERED, Approval, ApprovalKind, ApprovalStatus, CallWait, Step, StepStatus, Turn
 from sessions.turns.fencing import EVENT, Claim, LedgerError, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.sweeping import Backoff, each_item
 from sessions.turns.waiting import resume
@@ -22,10 +23,20 @@ from toolhub.tenants.authority import hold_organisation
 
 #: Rows that one sweep ends.
 AT_ONCE = 100
-#: Approvals whose end failed lately.
+#: What a member does with a form or a link.
+ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
+#: Approvals whose end failed lately, and links to accounts that are connected.
 expiry_backoff = Backoff("expiry of an approval")
+connected_backoff = Backoff("connected account")
 #: Set while a tool runs: what it calls answers nothing.
 is_tool_run: ContextVar[bool] = ContextVar("toolhub_is_tool_run", default=False)
+#: The event that says that somebody is asked.
+EVENTS = {
+    ApprovalKind.APPROVAL: "approval_requested",
+    ApprovalKind.QUESTION: "question_asked",
+    ApprovalKind.INPUT: "input_requested",
+    ApprovalKind.LINK: "link_requested",
+}
 #: Where an approval is read and answered, over REST.
 ADDRESS = "/api/v1/approvals/{}"
 
@@ -37,7 +48,6 @@ class ApprovalNotUsable(LedgerError):
 def ask(claim: Claim, approval: Approval, **fields: Any) -> None:
     """Store what somebody is asked of a pending call, with its event; `fields` are what the call's step says from now
     on. One transaction. Raises LeaseLost, and CancelRequested for a turn that was stopped."""
-    is_question = approval.kind == ApprovalKind.QUESTION
     with transaction.atomic():
         turn = fence(claim, EVENT)
         check_may_start(turn)
@@ -45,7 +55,25 @@ def ask(claim: Claim, approval: Approval, **fields: Any) -> None:
         approval.save(force_insert=True)
         if fields:
             Step.objects.filter(pk=approval.step_id).update(**fields)
-        add_event(claim, turn, "question_asked" if is_question else "approval_requested", _named(approval))
+        add_event(claim, turn, EVENTS[ApprovalKind(approval.kind)], _named(approval))
+
+
+def go_on_later(claim: Claim, wait: CallWait, approval: Approval | None) -> None:
+    """Store that a call that has begun waits, for what the member is asked or for its far side, with its event. One
+    transaction. Raises LeaseLost; and CancelRequested, behind it, for a turn that was stopped."""
+    with transaction.atomic():
+        turn = fence(claim, EVENT)
+        if approval is None:
+            kind, payload = "task_waits", {"step": wait.step.index, "polls": wait.polls}
+        else:
+            approval.registry_version = turn["registry"]
+            approval.save(force_insert=True)
+            kind, payload = EVENTS[ApprovalKind(approval.kind)], _named(approval)
+        wait.save()
+        Step.objects.filter(pk=wait.step_id, status__in=UNANSWERED).update(status=StepStatus.WAITING)
+        add_event(claim, turn, kind, payload)
+    wait.step.status = StepStatus.WAITING
+    check_may_start(turn)
 
 
 def settle(approval: Approval, status: ApprovalStatus, still: Q, **fields: Any) -> bool:
@@ -84,6 +112,26 @@ def _expire(approval_id: int) -> None:
     hold_organisation(approval.organisation_id)
     if settle(approval, ApprovalStatus.EXPIRED, Q(expires_at__lte=Now())):
         record("approval.expire", approval, actor=None, after={"digest": approval.digest})
+
+
+def accept_connected() -> None:
+    """Let each call go on that waits for an account which is connected by now, each by itself. In the scope of the
+    system, in any worker."""
+    usable = StoredSecret.objects.filter(
+        credential=OuterRef("credential"), membership=OuterRef("requester"), status=SecretStatus.CONNECTED
+    )
+    waiting = Approval.objects.filter(Exists(usable), status=ApprovalStatus.PENDING, kind=ApprovalKind.LINK)
+    waiting = waiting.exclude(pk__in=connected_backoff.paused()).order_by("pk")
+    each_item(connected_backoff, list(waiting.values_list("pk", "organisation_id")[:AT_ONCE]), _accept_connected)
+
+
+@transaction.atomic
+def _accept_connected(approval_id: int) -> None:
+    approval = Approval.objects.select_related("tool", "requester__user", "step").get(pk=approval_id)
+    hold_organisation(approval.organisation_id)
+    accepted = {"action": ACCEPT, "decided_by": approval.requester}
+    if settle(approval, ApprovalStatus.RESPONDED, Q(expires_at__gt=Now()), **accepted):
+        record("approval.answer", approval, actor=None, after={"action": ACCEPT, "digest": approval.digest})
 
 
 def _named(approval: Approval) -> dict[str, Any]:

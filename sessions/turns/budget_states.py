@@ -37,7 +37,7 @@ from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.money import rounded_dollars
 
 #: Statuses of a turn that takes a place under a limit of turns at once: one that waits for people takes none.
-TAKES_A_PLACE = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD)
+TAKES_A_PLACE = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD, TurnStatus.WAITING_TASK)
 #: Periods of one budget that a page shows: those of which the most is used.
 SHOWN = 20
 

@@ -21,6 +21,7 @@ from sessions.models import (
     WAITING_STATUSES,
     Approval,
     ApprovalStatus,
+    CallWait,
     Step,
     StepStatus,
     Turn,
@@ -35,6 +36,7 @@ from sessions.turns.waiting import open_children, resume
 UNHELD = (TurnStatus.QUEUED, *WAITING_STATUSES)
 #: What the model reads, in a later turn, of a call that never began.
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
+NOT_FINISHED = json.dumps({"success": False, "error": "Not finished: the turn ended while the call waited."})
 PARENT_ENDED = "The turn that asked for it has ended."
 
 
@@ -123,7 +125,14 @@ def stop_children(turn_id: UUID, why: str) -> None:
 
 def close_open_steps(turn_id: UUID) -> None:
     """Calls that a dead turn leaves behind: those that had begun may have happened, the others never will, and nobody
-    can allow them any more."""
+    can allow them any more. Far sides that work on one are told to stop, by a sweep."""
+    tasks = CallWait.objects.filter(turn_id=turn_id, is_task=True, step__status__in=UNANSWERED)
+    if tasks.update(cancel_requested_at=Now(), poll_at=None):
+        unknown = {"status": StepStatus.UNKNOWN, "ended_at": Now()}
+        Step.objects.filter(turn_id=turn_id, status=StepStatus.WAITING, wait__is_task=True).update(**unknown)
+    not_finished = {"status": StepStatus.FAILED, "result": NOT_FINISHED, "result_sent": NOT_FINISHED, "ended_at": Now()}
+    if Step.objects.filter(turn_id=turn_id, status=StepStatus.WAITING).update(**not_finished):
+        CallWait.objects.filter(turn_id=turn_id, is_task=False).delete()
     refused = {"status": StepStatus.REFUSED, "result": NOT_RUN, "result_sent": NOT_RUN, "ended_at": Now()}
     Step.objects.filter(turn_id=turn_id, status=StepStatus.PENDING).update(**refused)
     Step.objects.filter(turn_id=turn_id, status=StepStatus.STARTED).update(status=StepStatus.UNKNOWN, ended_at=Now())

@@ -37,8 +37,10 @@ from capabilities.common.text import storable
 from sessions.access import Ending, may_stop, turn_ending
 from sessions.models import (
     UNENDED,
+    CallWait,
     ChatSession,
     Step,
+    StepFile,
     StepKind,
     StepStatus,
     ToolSet,
@@ -251,7 +253,7 @@ _STEPS = Insert(Step, dict.fromkeys(_STEP))
 #: Steps that one statement inserts, at most.
 STEPS_AT_ONCE = 33
 _STARTED = Update(
-    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.PENDING),
+    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status__in=(StepStatus.PENDING, StepStatus.WAITING)),
     dict.fromkeys(
         (
             "status",
@@ -268,8 +270,9 @@ _STARTED = Update(
     ("id",),
 )
 _OUTCOME = Update(
-    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status=StepStatus.STARTED),
-    dict.fromkeys(("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks")) | {"ended_at": Now()},
+    lambda: Step.objects.filter(pk=param(Step, "id", "step"), status__in=(StepStatus.STARTED, StepStatus.WAITING)),
+    dict.fromkeys(("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks", "structured"))
+    | {"ended_at": Now()},
     ("id",),
 )
 _PROMPT = Update(
@@ -424,8 +427,8 @@ def _insert_steps(steps: Sequence[Step]) -> None:
 
 
 def start_step(claim: Claim, step: Step, *, approval_id: int | None = None, **fields: Any) -> None:
-    """Write down that a pending call begins now, with what is known of it only now: from here on a crash leaves its
-    outcome unknown. One transaction, in which the approval that lets it begin is used.
+    """Write down that a pending call begins now, with what is known of it only now, or that one that waited goes on:
+    from here on a crash leaves its outcome unknown. One transaction, in which the approval that lets it begin is used.
 
     Raises ApprovalNotUsable where that was used or is too old; and CancelRequested for a turn that was cancelled, or
     whose member or agent may not go on: what would begin after that never happens.
@@ -438,7 +441,7 @@ def start_step(claim: Claim, step: Step, *, approval_id: int | None = None, **fi
         begun = {"status": StepStatus.STARTED, "epoch": claim.epoch, "started_at": timezone.now(), **fields}
         columns = {name: begun.get(_STEP[name], getattr(step, _STEP[name])) for name in _STARTED.changes}
         if not _STARTED.rows(step=step.pk, **columns):
-            raise LedgerError(f"Step {step.index} was not pending.")
+            raise LedgerError(f"Step {step.index} could not begin.")
         add_event(claim, turn, "tool_started", {"step": step.index})
     for name, value in begun.items():
         setattr(step, name, value)
@@ -467,10 +470,16 @@ def finish_step(
     untrusted: bool = False,
     hooked_result: str = "",
     hooks: Sequence[Mapping[str, Any]] = (),
+    structured: Mapping[str, Any] | None = None,
+    files: Sequence[StepFile] = (),
+    waited: bool = False,
+    is_task_left: bool = False,
 ) -> Mapping[str, Any]:
     """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
 
     `hooked_result` is what hooks made of the result, `hooks` what each of them did, behind what the step has already.
+    `structured` and `files` came with the result. `waited` says that the call waited for something meanwhile, and
+    `is_task_left` that its far side still works on it: it is told to stop, by a sweep.
     With the first `untrusted` one, text from outside, the turn and its session hold such text from here on.
     """
     outcome = {
@@ -480,10 +489,17 @@ def finish_step(
         "is_malformed": malformed,
         "hooked_result": hooked_result,
         "hooks": [*step.hooks, *hooks],
+        "structured": None if structured is None else dict(structured),
     }
     with transaction.atomic():
         turn = fence(claim, _DONE_UNTRUSTED, untrusted_step=step.index) if untrusted else fence(claim, _DONE)
         is_first = bool(_OUTCOME.rows(step=step.pk, **outcome))
+        if is_first and files:
+            StepFile.objects.bulk_create(files)
+        if is_task_left:
+            CallWait.objects.filter(step=step).update(cancel_requested_at=Now(), poll_at=None)
+        elif waited:
+            CallWait.objects.filter(step=step).delete()
         payload: dict[str, Any] = {"step": step.index, "status": status}
         if untrusted and turn["untrusted_since"] == step.index:
             ChatSession.objects.filter(pk=turn["session_id"], is_untrusted=False).update(is_untrusted=True)

@@ -21,7 +21,7 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
-from sessions.turns.asked import expire_due
+from sessions.turns.asked import accept_connected, expire_due
 from sessions.turns.endings import end_unclaimed, stop_turn
 from sessions.turns.fencing import (
     hold,
@@ -47,7 +47,7 @@ def reap() -> None:
     itself. Safe in any worker."""
     with system_scope():
         ends = (_stop_disallowed, _end_stopped, _end_expired, _end_crashed)
-        each_step((*ends, expire_due, resume_forgotten, sweep_reservations, remove_turn_periods))
+        each_step((*ends, expire_due, accept_connected, resume_forgotten, sweep_reservations, remove_turn_periods))
 
 
 def _stop_disallowed() -> None:
@@ -75,8 +75,9 @@ def _end_stopped() -> None:
 
 
 def _end_expired() -> None:
-    # A message behind a turn that waits for people may be late by as much: its deadline moves when that turn goes on.
-    people = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
+    # A message behind a turn that waits for people or for a far side may be late by as much: its deadline moves when
+    # that turn goes on.
+    people = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT, TurnStatus.WAITING_TASK)
     ahead = Turn.objects.filter(UNENDED, session=OuterRef("session"), seq__lt=OuterRef("seq"), status__in=people)
     late = Turn.objects.filter(_unheld(), deadline_at__lt=Now()).exclude(Exists(ahead))
     _end_each(late, Ending(TurnStatus.EXPIRED, "deadline", "The turn ran out of time."))

@@ -1,5 +1,7 @@
-"""A turn that waits for others: the turns that it gave to other agents, and people who must allow a call or answer a
-question. No worker, no thread, no lease; and how it goes on.
+"""A turn that waits for others: the turns that it gave to other agents, people who must allow a call or answer
+something, and far sides that work on a long task. No worker, no thread, no lease; and how it goes on.
+
+A task is asked for again when its moment has come: then the turn goes on, whatever else is open, and waits again.
 
 Whoever ends a child or answers looks, in the same transaction and with the waiting turn's row held, whether anything
 else is still open; and whoever parks the turn holds the same row and looks for what ended before. So one of the two
@@ -14,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DateTimeField, Exists, F, OuterRef, QuerySet, Value
+from django.db.models import BooleanField, Case, DateTimeField, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from sessions.models import (
@@ -24,6 +26,8 @@ from sessions.models import (
     Approval,
     ApprovalKind,
     ApprovalStatus,
+    CallWait,
+    StepStatus,
     Turn,
     TurnStatus,
 )
@@ -35,19 +39,23 @@ from toolhub.tenants.statements import Update
 
 #: Turns that one sweep looks after.
 AT_ONCE = 100
+#: Calls that wait for a far side's work; and whether the moment has come to ask it again.
+OF_A_TASK = Q(poll_at__isnull=False, asked=None, step__status=StepStatus.WAITING)
+IS_DUE = Case(When(poll_at__lte=Now(), then=True), default=False, output_field=BooleanField())
 #: Waiting turns that could not be let go on lately.
 resume_backoff = Backoff("waiting turn")
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """What a turn waits for: turns of other agents, and what people are asked, by kind."""
+    """What a turn waits for: turns of other agents, what people are asked, by kind, and steps whose far side works."""
 
-    children: tuple[UUID, ...]
-    asked: tuple[tuple[UUID, str], ...]
+    children: tuple[UUID, ...] = ()
+    asked: tuple[tuple[UUID, str], ...] = ()
+    tasks: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.children or self.asked)
+        return bool(self.children or self.asked or self.tasks)
 
     @property
     def status(self) -> TurnStatus:
@@ -55,21 +63,36 @@ class Awaited:
         kinds = {kind for _, kind in self.asked}
         if ApprovalKind.APPROVAL in kinds:
             return TurnStatus.WAITING_APPROVAL
-        return TurnStatus.WAITING_INPUT if kinds else TurnStatus.WAITING_CHILD
+        if kinds:
+            return TurnStatus.WAITING_INPUT
+        return TurnStatus.WAITING_CHILD if self.children else TurnStatus.WAITING_TASK
 
     @property
     def payload(self) -> Mapping[str, Any]:
         """Of the event that says that the turn waits."""
         named = {"turns": [str(each) for each in self.children], "approvals": [str(each) for each, _ in self.asked]}
+        if self.tasks:
+            named["tasks"] = [str(each) for each in self.tasks]
         return {name: each for name, each in named.items() if each}
 
 
 def awaited_by(turn_id: UUID) -> Awaited:
-    """What this turn waits for now. Two queries."""
+    """What this turn waits for now; nothing where a far side is to be asked again. Three queries."""
+    tasks = tasks_of(turn_id)
+    if any(is_due for _, is_due in tasks):
+        return Awaited()
     pending = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).order_by("pk")
     return Awaited(
-        tuple(open_children(turn_id).values_list("pk", flat=True)), tuple(pending.values_list("public_id", "kind"))
+        tuple(open_children(turn_id).values_list("pk", flat=True)),
+        tuple(pending.values_list("public_id", "kind")),
+        tuple(step for step, _ in tasks),
     )
+
+
+def tasks_of(turn_id: UUID) -> list[tuple[int, bool]]:
+    """The steps of this turn whose far side works, each with whether it is to be asked again by now. One query."""
+    tasks = CallWait.objects.filter(OF_A_TASK, turn=turn_id).annotate(is_due=IS_DUE).order_by("step__index")
+    return list(tasks.values_list("step__index", "is_due"))
 
 
 def open_children(turn_id: UUID) -> QuerySet[Turn]:
@@ -136,10 +159,14 @@ def resume(turn_id: UUID) -> None:
 
 
 def resume_forgotten() -> None:
-    """Let every waiting turn go on that waits for nothing any more. In the scope of the system, in any worker."""
+    """Let every waiting turn go on that waits for nothing any more, or that has a task to ask for. In the scope of the
+    system, in any worker."""
     open_child = Turn.objects.filter(parent_step__turn=OuterRef("pk"), status__in=OPEN_STATUSES)
     asked = Approval.objects.filter(turn=OuterRef("pk"), status=ApprovalStatus.PENDING)
-    waiting = Turn.objects.filter(UNENDED, status__in=WAITING_STATUSES).exclude(Exists(open_child) | Exists(asked))
+    tasks = CallWait.objects.filter(OF_A_TASK, turn=OuterRef("pk"))
+    nothing_left = ~Exists(open_child) & ~Exists(asked) & ~Exists(tasks)
+    waiting = Turn.objects.filter(UNENDED, status__in=WAITING_STATUSES)
+    waiting = waiting.filter(nothing_left | Exists(tasks.filter(poll_at__lte=Now())))
     waiting = waiting.exclude(pk__in=resume_backoff.paused()).order_by("created_at", "pk")
     each_item(resume_backoff, list(waiting.values_list("pk", "organisation_id")[:AT_ONCE]), _resume_one)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from celery import signals
@@ -30,6 +31,7 @@ from capabilities.importers import runs as imports
 from capabilities.mcp_client import client as mcp_client
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
+from sessions.loop import task_cancels
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, Turn, TurnStatus
 from sessions.rollups.sweep import roll_up
@@ -43,6 +45,8 @@ from sessions.worker.servers import Listeners, ServerReader
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
+
+RowId = TypeVar("RowId", UUID, int)
 
 #: This process, among all that ever were.
 OWNER = f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
@@ -158,6 +162,18 @@ def work_on_import(public_id: UUID) -> None:
         connection.close()
 
 
+def stop_task(wait_id: int) -> None:
+    """Tell the far side of a task that nobody waits for it any more. One that falls over is not tried again."""
+    try:
+        task_cancels.cancel_task(wait_id)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The end of task %s waits for the database: %s", wait_id, error)
+    except Exception:
+        logger.exception("The far side of task %s was not told", wait_id)
+    finally:
+        connection.close()
+
+
 class Housekeeper:
     """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
 
@@ -167,7 +183,7 @@ class Housekeeper:
     def __init__(self) -> None:
         self.ending = threading.Event()
         self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
-        self._own_ids: set[UUID] = set()
+        self._own_ids: set[UUID | int] = set()
         self._renewed = 0.0
         self._servers = ServerReader()
         self._listeners = Listeners(OWNER)
@@ -208,7 +224,7 @@ class Housekeeper:
         ended turns used to the hourly sums, and remove what was deleted. MCP servers that are due are begun to read."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
-        servers = (self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
+        servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
         each_step((reaping.reap, *clock, *calls, *servers, roll_up, remove_deleted, schema_cache.pass_on))
 
     def call_workers(self) -> None:
@@ -227,6 +243,10 @@ class Housekeeper:
         """The same for each import of tools."""
         each_step(partial(self._call_worker_for_import, public_id) for public_id in imports.unrung(RING_AGAIN))
 
+    def stop_tasks(self) -> None:
+        """Tell far sides, in threads of this process, that nobody waits for a task of theirs any more."""
+        each_step(partial(self._run_here, wait_id, stop_task) for wait_id in task_cancels.asked_for())
+
     def _call_worker(self, turn_id: UUID) -> None:
         if not bell.ring(turn_id):
             self._run_here(turn_id, lambda _: take_turns())
@@ -243,8 +263,8 @@ class Housekeeper:
         if not bell.ring_for_import(public_id):
             self._run_here(public_id, work_on_import)
 
-    def _run_here(self, row_id: UUID, work_on_row: Callable[[UUID], None]) -> None:
-        """Nobody can be rung: do the work ourselves."""
+    def _run_here(self, row_id: RowId, work_on_row: Callable[[RowId], None]) -> None:
+        """Do the work ourselves, beside the sweep, unless there is too much of it: nobody can be rung for it."""
         if row_id in self._own_ids or len(self._own_ids) >= settings.WORKER_CONCURRENCY:
             return
         self._own_ids.add(row_id)

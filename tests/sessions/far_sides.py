@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from capabilities.catalogue.tools.writes import Origin
 from capabilities.contract.context import Credential, ToolContext
 from capabilities.contract.spec import ToolSpec
 from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind, ToolVersion
 from tests.cast import make_category, make_tool
 from toolhub.tenants.models import Organisation
+from toolhub.tenants.scope import organisation_scope
 
 #: What a test's far side does with a call: it returns a result, or raises.
 Answer = Callable[[ToolContext, dict[str, Any]], Any]
@@ -61,7 +61,7 @@ def book_with(monkeypatch: pytest.MonkeyPatch, far_side: FarSide) -> FarSide:
 
 
 def make_booking(organisation: Organisation, name: str = "book_seat", **fields: Any) -> Tool:
-    """A tool of kind Python, in a category of its own."""
+    """A tool of kind Python, in a category of its own; without code, because the test's far side runs it."""
     content = {
         "parameters": PARAMETERS,
         "effect": "external",
@@ -70,4 +70,8 @@ def make_booking(organisation: Organisation, name: str = "book_seat", **fields: 
         "untrusted_output": True,
     }
     category = make_category(organisation, "travel")
-    return make_tool(organisation, name, category=category, origin=Origin(ToolKind.PYTHON), **content | fields)
+    tool = make_tool(organisation, name, category=category, **content | fields)
+    with organisation_scope(organisation):
+        Tool.objects.filter(pk=tool.pk).update(kind=ToolKind.PYTHON)
+        tool.refresh_from_db()
+    return tool

@@ -13,6 +13,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from capabilities.access.grants import writes as grants
+from capabilities.models import StoredCredential, StoredSecret
 from sessions.chats import writes as chats
 from sessions.models import Approval, ChatSession, Notice, Reservation, Schedule, Step, Turn, TurnStatus
 from sessions.rollups import sweep as rollups
@@ -36,6 +37,7 @@ BACKOFFS = (
     chats.removal_backoff,
     parking.resume_backoff,
     asked.expiry_backoff,
+    asked.connected_backoff,
     periodic.reminders_backoff,
     periodic.schedules_backoff,
     periodic.grants_backoff,
@@ -193,6 +195,16 @@ def ask(session: ChatSession) -> Approval:
     return make_approval(step, expires_at=timezone.now() - AGO)
 
 
+def connected(session: ChatSession) -> None:
+    """A call that waits for an account, which is connected by now."""
+    turn = waiting(session)
+    own = {"organisation": turn.organisation}
+    credential = StoredCredential.objects.create(**own, name="far", title="Far", kind="bearer", scope="member")
+    StoredSecret.objects.create(**own, credential=credential, membership=session.membership)
+    step = Step.objects.create(**own, turn=turn, index=1, kind="tool", status="waiting")
+    make_approval(step, kind="link", credential=credential)
+
+
 def left(session: ChatSession) -> None:
     """Its member leaves, with an open turn and a schedule for later."""
     make_turn(session)
@@ -216,6 +228,7 @@ ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
     "stop of a turn": (reaping, "stop_disallowed", left),
     "waiting turn": (parking, "resume", waiting),
     "approval": (asked, "settle", ask),
+    "connected account": (asked, "settle", connected),
     "reminder": (periodic, "tell_reminder", remind),
     "schedule": (periodic, "run_schedule", schedule),
     "schedule of a member who left": (periodic, "switch_off_schedule", left),
@@ -234,7 +247,7 @@ def test_whatever_failed_is_left_alone_for_a_while_and_then_tried_again(
         make(attacker)
     tried = []
 
-    def fails(key: Any, *_: object) -> None:
+    def fails(key: Any, *_: object, **__: object) -> None:
         tried.append(key)
         raise RuntimeError("broken")
 
