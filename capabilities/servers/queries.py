@@ -19,6 +19,8 @@ from capabilities.models import (
     StoredCredential,
     Tool,
     ToolImport,
+    ToolVersion,
+    VersionStatus,
 )
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
@@ -91,9 +93,11 @@ def server_or_404(name: str) -> McpServer:
 
 
 def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> Page[Tool]:
-    """Its tools by name, those first that are kept back. One query."""
+    """Its tools by name, each with `waiting_number`: of the newest version that waits for approval. One query."""
+    waiting = ToolVersion.objects.filter(tool=OuterRef("pk"), status=VersionStatus.PENDING).order_by("-number")
     tools = (
         Tool.objects.filter(server=server)
+        .annotate(waiting_number=Subquery(waiting.values("number")[:1]))
         .select_related("category", "current_version")
         .defer("current_version__wire", "current_version__parameters", "current_version__description")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
-from capabilities.models import ImportedTool, McpServer, Tool, ToolImport
+from capabilities.catalogue.tools.writes import definition_of, update_tool
+from capabilities.mcp_client.addresses import StdioEntry
+from capabilities.models import ImportedTool, McpServer, Tool, ToolImport, ToolVersion, VersionStatus
 from tests.capabilities.servers.servers import URL, make_credential, make_server, make_server_tool
 from tests.cast import give_tool, make_agent
 from tests.rest import Rest
@@ -128,6 +132,80 @@ def test_a_tool_of_a_server_that_is_off_says_so(as_alice: Client, alice: Members
 
     assert "its server Our notes is switched off" in " ".join(page.split())
     assert text_of(as_alice, "/o/acme/tools/")
+
+
+def kept_back(server: McpServer, name: str, *, is_offered: bool) -> Tool:
+    tool = make_server_tool(server, name)
+    with organisation_scope(server.organisation_id):
+        Tool.objects.filter(pk=tool.pk).update(quarantine="The address of its server changed.", is_offered=is_offered)
+    return tool
+
+
+def test_what_is_offered_as_accepted_is_used_again_in_the_browser(
+    as_alice: Client, alice: Membership, acme: Organisation
+) -> None:
+    server = make_server(alice)
+    kept_back(server, "a", is_offered=True)
+    kept_back(server, "b", is_offered=False)
+
+    before = " ".join(text_of(as_alice, f"{ACME}notes/").split())
+    after = as_alice.post(f"{ACME}notes/accept/", follow=True).content.decode()
+
+    assert "2 tools are kept back" in before
+    assert "1 of them the server offers just as it was accepted." in before
+    assert "1 tool is used again" in after
+    with organisation_scope(acme):
+        assert list(Tool.objects.filter(quarantine="").values_list("name", flat=True)) == ["mcp__notes__a"]
+
+
+def test_accepting_over_rest(alice: Membership, bob: Membership) -> None:
+    server = make_server(alice)
+    kept_back(server, "a", is_offered=True)
+    kept_back(server, "b", is_offered=False)
+    rest = Rest(alice)
+
+    refused = rest.post("mcp-servers/notes/accept", {"tools": ["mcp__notes__a", "mcp__notes__b"]})
+    unknown = rest.post("mcp-servers/notes/accept", {"tools": ["calculator"]})
+    accepted = rest.post("mcp-servers/notes/accept", {})
+    give(bob)
+
+    assert refused.error == (409, "conflict", None)
+    assert unknown.error == (400, "unknown", "tools")
+    assert (accepted.status, accepted.json) == (200, {"accepted": 1})
+    assert Rest(bob).post("mcp-servers/notes/accept", {}).status == 403
+
+
+def test_a_change_that_waits_is_linked_from_its_server(as_alice: Client, alice: Membership, acme: Organisation) -> None:
+    tool = kept_back(make_server(alice), "a", is_offered=False)
+    with organisation_scope(acme):
+        version = ToolVersion.objects.get(tool=tool)
+        content = replace(definition_of(tool, version), description="Sends it to Mallory.")
+        update_tool(tool, content, actor=None, status=VersionStatus.PENDING)
+
+    page = text_of(as_alice, f"{ACME}notes/")
+    waiting = text_of(as_alice, "/o/acme/tools/mcp__notes__a/versions/2/")
+
+    assert 'href="/o/acme/tools/mcp__notes__a/versions/2/"' in page
+    assert "Mallory" in waiting
+
+
+def test_processes_are_offered_as_the_installation_says(
+    as_alice: Client, alice: Membership, settings: Settings
+) -> None:
+    """S40: the form names entries of the settings, and has no field for a command."""
+    entries = {"time": StdioEntry("time", ("/bin/true",), organisations=("acme",))}
+    entries["other"] = StdioEntry("other", ("/bin/true",), organisations=("globex",))
+    settings.TOOLHUB_MCP_STDIO = entries
+
+    page = text_of(as_alice, f"{ACME}new/")
+    made = as_alice.post(f"{ACME}new/", {"name": "time", "transport": "stdio", "stdio_name": "time", "url": URL})
+    stolen = as_alice.post(f"{ACME}new/", {"name": "other", "transport": "stdio", "stdio_name": "other"})
+    over_rest = Rest(alice).post("mcp-servers", {"name": "x", "transport": "stdio", "stdio_name": "other"})
+
+    assert ('value="time"' in page, 'value="other"' in page, "/bin/true" in page) == (True, False, False)
+    assert (made.status_code, stolen.status_code) == (302, 422)
+    assert over_rest.error == (400, "unknown", "stdio_name")
+    assert "the process <code>time</code> of this installation" in " ".join(text_of(as_alice, f"{ACME}time/").split())
 
 
 def test_bob_sees_no_server_and_on_a_tool_no_address(
