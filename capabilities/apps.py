@@ -11,6 +11,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
+        from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
         from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
         from capabilities.importers.readers import register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
@@ -19,7 +20,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.servers.queries import kept_back_told  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
-        from toolhub.tenants.members.writes import register_categories  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
@@ -29,6 +30,7 @@ class CapabilitiesConfig(AppConfig):
         register_waiting("request_list", count_waiting_for)
         register_waiting("server_list", kept_back_told)
         register_categories(category_names)
+        register_end(forget_accounts)
         register_reader(ImportSource.DEFINITIONS, definitions.read)
         register_reader(ImportSource.OPENAPI, openapi.read)
         register_reader(ImportSource.MCP, refresh.read_for_import)

@@ -111,6 +111,7 @@ NOT_IN_TABLE = {
     "capabilities.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
     "capabilities.credentials.oauth.ending.revoke_and_disconnect": "calls disconnect_account and clear_secret",
     "capabilities.credentials.writes.check_may_disconnect": "a check",
+    "capabilities.credentials.writes.forget_accounts": "called where a membership ends",
     "capabilities.credentials.writes.require_manager": "a check",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
     "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",

@@ -18,7 +18,7 @@ ABOUT = {
     CredentialKind.HEADER: "A header of another name, such as X-Api-Key.",
     CredentialKind.QUERY: "A parameter in the address, such as ?api_key=.",
     CredentialKind.BASIC: "HTTP basic authentication.",
-    CredentialKind.OAUTH: "People sign in at the service and agree there: MCP servers, Google, GitHub and others.",
+    CredentialKind.OAUTH: "People sign in at the service, and agree there. For MCP servers and others with OAuth.",
 }
 
 
@@ -42,7 +42,7 @@ class CredentialForm(forms.Form):
     name = forms.CharField(
         max_length=63,
         label="Short name",
-        help_text="Lower-case letters, digits and hyphens. It stays.",
+        help_text="Lower-case letters, digits and hyphens. It cannot be changed later.",
         widget=forms.TextInput(attrs=PLAIN),
     )
     scope = forms.ChoiceField(

@@ -394,6 +394,17 @@ def disconnect_account(secret: StoredSecret, *, actor: Membership) -> None:
         touch_registry(secret.organisation_id)
 
 
+def forget_accounts(member: Membership, actor: Membership | None) -> None:
+    """Delete the secrets of a member who leaves, inside the transaction of that. Their sign-ins are not revoked at the
+    services: nothing is asked of a far side while a membership ends."""
+    secrets = StoredSecret.objects.filter(membership=member).defer("values_json").select_related("credential")
+    for secret in secrets:
+        before = {"account": secret.account, "of": str(member)}
+        record("account.disconnect", secret.credential, actor=actor, before=before)
+    secrets.delete()
+    OAuthSignIn.objects.filter(membership=member).delete()
+
+
 def check_may_disconnect(secret: StoredSecret, *, actor: Membership) -> None:
     """Raise PermissionDenied for who may not remove this secret. At most one query."""
     if secret.membership_id != actor.pk:

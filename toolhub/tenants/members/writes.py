@@ -161,6 +161,17 @@ def end_made_links(member: Membership, actor: Membership | None) -> None:
     ResetLink.objects.filter(created_by=member, ended_at=None).update(ended_at=timezone.now())
 
 
+#: Called with a member who leaves and who removes them (None: the operator), inside the transaction of that.
+OnEnd = Callable[[Membership, "Membership | None"], None]
+_on_end: list[OnEnd] = []
+
+
+def register_end(forget: OnEnd) -> None:
+    """Have this called where a membership ends, to forget what an app keeps for the member alone. Called once."""
+    if forget not in _on_end:
+        _on_end.append(forget)
+
+
 def _end_membership(member: Membership, actor: Membership | None) -> None:
     _check_admin_stays(member)
     before = {"access": member.access, "rights": _told(held_rights(member))}
@@ -171,6 +182,8 @@ def _end_membership(member: Membership, actor: Membership | None) -> None:
     member.ended_at = now
     member.save(update_fields=["ended_at"])
     record("member.remove", member, actor=actor, before=before)
+    for forget in _on_end:
+        forget(member, actor)
     _end_links_beyond(Membership.objects.get(pk=member.pk), actor)
 
 
