@@ -90,7 +90,7 @@ def test_a_tool_without_a_credential_is_signed_with_nothing(acme: Organisation, 
         assert credential_for(specs(Tool.objects.filter(pk=tool.pk))[0], alice.pk, at_most=1) == Credential()
 
 
-def test_mr_40_each_member_signs_with_their_own(acme: Organisation, alice: Membership, bob: Membership) -> None:
+def test_each_member_signs_with_their_own(acme: Organisation, alice: Membership, bob: Membership) -> None:
     credential = make_credential(acme, scope="member")
     make_secret(credential, alice, values={"token": "of-alice"})
     make_secret(credential, bob, values={"token": "of-bob"})
