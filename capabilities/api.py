@@ -36,6 +36,14 @@ from capabilities.credentials.api import (
     CredentialSecret,
 )
 from capabilities.hooks.api import HookDetail, HookList
+from capabilities.importers.api import (
+    ImportAccept,
+    ImportDetail,
+    ImportDismiss,
+    ImportedToolDetail,
+    ImportedToolList,
+    ImportList,
+)
 from capabilities.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
 from capabilities.prices.api import ModelPriceDetail, ModelPriceList, PriceList
 from capabilities.providers.api import (
@@ -81,6 +89,12 @@ urlpatterns: list[URLPattern] = [
     path("http-tools/<str:name>", HttpToolDetail.as_view(), name="api-http-tool"),
     path("approval-rules", RuleList.as_view(), name="api-approval-rules"),
     path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
+    path("imports", ImportList.as_view(), name="api-imports"),
+    path("imports/<uuid:import_id>", ImportDetail.as_view(), name="api-import"),
+    path("imports/<uuid:import_id>/tools", ImportedToolList.as_view(), name="api-import-tools"),
+    path("imports/<uuid:import_id>/tools/<uuid:imported_id>", ImportedToolDetail.as_view(), name="api-import-tool"),
+    path("imports/<uuid:import_id>/accept", ImportAccept.as_view(), name="api-import-accept"),
+    path("imports/<uuid:import_id>/dismiss", ImportDismiss.as_view(), name="api-import-dismiss"),
     path("services", ServiceList.as_view(), name="api-services"),
     path("services/<str:service>", ServiceDetail.as_view(), name="api-service"),
     path("mcp-servers", ServerList.as_view(), name="api-mcp-servers"),

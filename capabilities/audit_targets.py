@@ -26,6 +26,7 @@ from capabilities.models import (
     ServiceSetting,
     StoredCredential,
     Tool,
+    ToolImport,
     Toolkit,
 )
 from toolhub.tenants.models import Membership, Right
@@ -79,6 +80,10 @@ def add_targets() -> None:
         rows_with_page(
             lambda reader: StoredCredential.objects.all(), "credential_detail", "name", right=Right.CATALOGUE
         ),
+    )
+    add_target(
+        "toolimport",
+        rows_with_page(lambda reader: ToolImport.objects.all(), "import_detail", "public_id", right=Right.CATALOGUE),
     )
     add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))
     add_target("runtimeconfig", _runtime_settings)

@@ -18,6 +18,7 @@ from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.versions import views as versions
 from capabilities.credentials import views as credentials
 from capabilities.hooks import views as hooks
+from capabilities.importers import views as importers
 from capabilities.policies import views as policies
 from capabilities.prices import views as prices
 from capabilities.providers import views as providers
@@ -85,6 +86,13 @@ urlpatterns = [
             ("remove/", "_remove", runtime_config.runtime_remove),
         )
     ),
+    path("imports/", importers.import_list, name="import_list"),
+    path("imports/new/", importers.import_create, name="import_create"),
+    path("imports/<uuid:import_id>/", importers.import_detail, name="import_detail"),
+    path("imports/<uuid:import_id>/decide/", importers.import_decide, name="import_decide"),
+    path("imports/<uuid:import_id>/address/", importers.import_address, name="import_address"),
+    path("imports/<uuid:import_id>/close/", importers.import_close, name="import_close"),
+    path("imports/<uuid:import_id>/tools/<uuid:imported_id>/", importers.import_tool, name="import_tool"),
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),
     path("services/<str:service>/clear/", services.service_clear, name="service_clear"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.catalogue.categories.writes import CategoryContent, create_category
 from capabilities.catalogue.tools.writes import Definition, Origin, add_tools, set_tools_enabled, write_versions
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.common.moments import from_now
@@ -159,21 +160,26 @@ def accept_imported(
     *,
     actor: Membership,
     credential: StoredCredential | None = None,
+    new_category: str = "",
 ) -> Accepted:
     """Make tools, or new versions of tools, of definitions of one import that wait for a decision. All or none.
 
-    New tools go into `category` and are signed with `credential`; a tool that is there keeps its own, unless it has no
-    credential. Rows that are decided, refused or unchanged are left out. A version is in force at once or waits, as
-    `status_of_new` says; a tool that is gone at its source is switched off. Raises ChangeRefused. A fixed number of
-    queries, and some for each hundred rows.
+    New tools go into `category`, or into a new one with the title `new_category`, and are signed with `credential`; a
+    tool that is there keeps its own, unless it has none. Rows that are decided, refused or unchanged are left out. A
+    version is in force at once or waits, as `status_of_new` says; a tool that is gone at its source is switched off.
+    Raises ChangeRefused. A fixed number of queries, and some for each hundred rows.
     """
     waiting = list(_undecided(rows))
     if not waiting:
         return Accepted()
     tool_import = _only_import(waiting)
+    new = [row for row in waiting if row.status == ImportedStatus.NEW]
+    if new_category.strip() and new:
+        if category is not None:
+            raise ChangeRefused("new_category", "Choose a category, or name a new one: one of the two.")
+        category = create_category("", CategoryContent(new_category.strip()[:100]), actor=actor)
     _check_acceptable(tool_import, waiting, category, credential)
     moved = {row.tool.category.name for row in waiting if row.tool is not None}
-    new = [row for row in waiting if row.status == ImportedStatus.NEW]
     require(actor, Right.CATALOGUE, moved | ({category.name} if new and category is not None else set()))
     created = _create(new, category, tool_import, credential, actor) if category is not None else {}
     updated = _update([row for row in waiting if row.status == ImportedStatus.CHANGED], tool_import, credential, actor)
@@ -466,7 +472,6 @@ def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
         record("import.close", tool_import, actor=actor, after={"title": tool_import.title})
 
 
-def import_rows(tool_import: ToolImport, keys: Collection[Any] | None = None) -> QuerySet[ImportedTool]:
-    """Its definitions, or those with these public ids."""
-    rows = ImportedTool.objects.filter(tool_import=tool_import)
-    return rows if keys is None else rows.filter(public_id__in=keys)
+def import_rows(tool_import: ToolImport) -> QuerySet[ImportedTool]:
+    """Its definitions."""
+    return ImportedTool.objects.filter(tool_import=tool_import)

@@ -106,6 +106,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Categories", "tags", "category_list", "category", None),
             ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
+            ("Imports", "archive", "import_list", "import", Right.CATALOGUE),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
             ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
             ("Credentials", "key", "credential_list", "credential", Right.CATALOGUE),
