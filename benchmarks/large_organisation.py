@@ -28,6 +28,7 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     Hook,
+    ImportedTool,
     LanguageModel,
     McpServer,
     ModelPrice,
@@ -39,6 +40,7 @@ from capabilities.models import (
     StoredCredential,
     StoredSecret,
     Tool,
+    ToolImport,
     ToolKind,
     Toolkit,
     ToolkitCategory,
@@ -167,6 +169,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _kept(member, size)
     _people(organisation, member, tools)
     _far_sides(members)
+    _imports(members[0])
     add_runtime_rows(member)
     add_usage_rows(members, agents, tools, size.hours)
 
@@ -463,6 +466,27 @@ def _far_sides(members: Sequence[Membership]) -> None:
     )  # fmt: skip
 
 
+def _imports(member: Membership) -> None:
+    """Imports to review, the first of a thousand definitions."""
+    own = {"organisation_id": member.organisation_id}
+    imports = ToolImport.objects.bulk_create(
+        ToolImport(
+            **own, source="openapi", title=f"API {n}", status="review", base_url=f"https://api{n}.example.org",
+            membership=member, deadline_at=timezone.now(), summary={"format": "OpenAPI 3.1.0"},
+        )
+        for n in range(200)
+    )  # fmt: skip
+    ImportedTool.objects.bulk_create(
+        ImportedTool(
+            **own, tool_import=imports[0 if n < 1_000 else n - 999], position=n, original_name=f"GET /things/{n}",
+            name=f"get_things_{n}", group=f"Group {n % 20}", description=f"Returns thing {n} by its number.",
+            parameters={"type": "object", "properties": {"id": {"type": "string"}}}, effect="read", tokens=60,
+            implementation={"method": "GET", "url": f"/things/{n}", "arguments": {}},
+        )
+        for n in range(1_190)
+    )  # fmt: skip
+
+
 def _records() -> dict[str, Any]:
     return {kind.name: _first(kind.model).public_id for kind in kinds()}
 
@@ -506,6 +530,8 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "own_credential": "own-1",
         "account_id": _first(StoredSecret).public_id,
         "http_tool": Tool.objects.filter(kind=ToolKind.HTTP).order_by("pk")[0].name,
+        "import_id": _first(ToolImport).public_id,
+        "imported_id": _first(ImportedTool).public_id,
     }
 
 

@@ -163,6 +163,14 @@ FORMS: dict[str, Form] = {
     "POST server_read": Form(shows="are being read"),
     "POST server_accept": Form(shows="used again"),
     "POST server_delete": Form(shows="is removed"),
+    # Imports
+    "GET import_list": Form({"status": "review"}, "word import"),
+    "POST import_create": Form({"url": "https://api.example.org/spec"}, "It waits for a worker"),
+    "GET import_detail": Form({"q": "word"}, "word_found"),
+    "POST import_decide": Form({"category": "{category}", "tools": ["{imported_id}"]}, "Accepted: 1 new tool"),
+    "POST import_address": Form({"base_url": "https://other.example.org"}, "The base address is saved"),
+    "POST import_close": Form(shows="is closed"),
+    "POST import_tool": Form({"effect": "external"}, "is saved"),
     # Credentials
     "GET credential_list": Form({"q": "word"}, "word own_credential"),
     "POST credential_create": Form(

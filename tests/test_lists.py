@@ -28,6 +28,7 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     GroceryItem,
+    ImportedTool,
     LanguageModel,
     McpServer,
     ModelPrice,
@@ -40,6 +41,7 @@ from capabilities.models import (
     StoredSecret,
     SyncedFile,
     Tool,
+    ToolImport,
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
@@ -274,6 +276,32 @@ def the_credential(member: Membership) -> StoredCredential:
     return StoredCredential.objects.get_or_create(**own, name="the-credential", defaults=fields)[0]
 
 
+def make_import(member: Membership, number: int) -> ToolImport:
+    """Of a server of its own, with a definition."""
+    own = {"organisation": member.organisation}
+    found = ToolImport.objects.create(
+        **own, source="mcp", title="I", status="review", server=make_server(member, number), deadline_at=timezone.now()
+    )
+    ImportedTool.objects.create(**own, tool_import=found, position=0, original_name="a", name="a")
+    return found
+
+
+def the_import(member: Membership) -> ToolImport:
+    own = {"organisation": member.organisation, "deadline_at": timezone.now()}
+    return ToolImport.objects.get_or_create(source="openapi", title="the import", status="review", defaults=own)[0]
+
+
+def make_imported(member: Membership, number: int) -> None:
+    ImportedTool.objects.create(
+        organisation=member.organisation,
+        tool_import=the_import(member),
+        position=number,
+        original_name=f"a{number}",
+        name=f"a{number}",
+        tool=make_tool(member.organisation, f"imported_{number}"),
+    )
+
+
 def make_account(member: Membership, number: int) -> None:
     """Of another member."""
     owner = make_member(member.organisation, f"owner{number}")
@@ -333,6 +361,8 @@ MAKERS: dict[str, Maker] = {
         path=f"tool_{number}.py",
         tool=make_tool(member.organisation, f"synced_{number}"),
     ),
+    "api-imports": make_import,
+    "api-import-tools": make_imported,
     "api-mcp-servers": make_server,
     "api-credentials": make_credential,
     "api-credential-accounts": make_account,
@@ -375,6 +405,7 @@ def url_of(name: str, member: Membership) -> str:
         "name": lambda: the_tool(member).name,
         "budget_id": lambda: the_budget(member).public_id,
         "credential": lambda: the_credential(member).name,
+        "import_id": lambda: the_import(member).public_id,
         "model_id": lambda: the_session(member).agent.model.public_id,
     }
 

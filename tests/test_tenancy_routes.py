@@ -42,6 +42,7 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     Hook,
+    ImportedTool,
     LanguageModel,
     McpServer,
     Memory,
@@ -60,6 +61,7 @@ from capabilities.models import (
     StoredSecret,
     Task,
     Tool,
+    ToolImport,
     ToolKind,
     Toolkit,
     ToolkitCategory,
@@ -219,6 +221,9 @@ class OrganisationRows:
     second: int = 2
     retired: int = 1
     other: int = 2
+    #: An import that waits for decisions, and one definition of it.
+    import_id: UUID = field(default_factory=uuid4)
+    imported_id: UUID = field(default_factory=uuid4)
 
 
 MISSING = OrganisationRows(
@@ -347,6 +352,11 @@ def rule_form(side: OrganisationRows) -> dict[str, Any]:
 def server_body(side: OrganisationRows) -> dict[str, Any]:
     """It names a credential."""
     return {"name": "fresh", "url": "https://mcp.example.org/mcp", "credential": side.credential}
+
+
+def accept_body(side: OrganisationRows) -> dict[str, Any]:
+    """It names a definition, a category and a credential."""
+    return {"tools": [str(side.imported_id)], "category": side.category, "credential": side.credential}
 
 
 def credential_body(side: OrganisationRows) -> dict[str, Any]:
@@ -644,6 +654,18 @@ ROUTES: dict[str, Route] = {
     "api-http-tool-preview": Route((Ask("POST", body=http_tool_body),), right=Right.CATALOGUE),
     "api-http-tool": Route(
         (Ask(), Ask("PUT", body=http_tool_content)), args={"name": "http_tool"}, right=Right.CATALOGUE
+    ),
+    "api-imports": Route(
+        (Ask(), Ask("POST", 202, body=lambda side: {"source": "openapi", "document": "{}"})), right=Right.CATALOGUE
+    ),
+    "api-import": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"base_url": "https://other.example.org"})), right=Right.CATALOGUE
+    ),
+    "api-import-tools": Route((Ask(), Ask(query=lambda side: {"status": "new"})), right=Right.CATALOGUE),
+    "api-import-tool": Route((Ask(), Ask("PATCH", body=lambda side: {"effect": "external"})), right=Right.CATALOGUE),
+    "api-import-accept": Route((Ask("POST", body=accept_body),), right=Right.CATALOGUE),
+    "api-import-dismiss": Route(
+        (Ask("POST", body=lambda side: {"tools": [str(side.imported_id)]}),), right=Right.CATALOGUE
     ),
     "api-mcp-servers": Route((Ask(), Ask("POST", 201, body=server_body)), right=Right.CATALOGUE),
     "api-mcp-server": Route(
@@ -1076,6 +1098,23 @@ ROUTES: dict[str, Route] = {
     "service_update": Route((Ask(), Ask("POST", 422)), right=Right.CATALOGUE),
     "service_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
     "service_clear": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    "import_list": Route(right=Right.CATALOGUE),
+    "import_create": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"source": "openapi", "url": "https://api.example.org/spec"})),
+        right=Right.CATALOGUE,
+    ),
+    "import_detail": Route(right=Right.CATALOGUE),
+    "import_decide": Route(
+        (Ask("POST", 302, body=lambda side: accept_body(side) | {"act": "accept"}, refused=422),),
+        right=Right.CATALOGUE,
+    ),
+    "import_address": Route(
+        (Ask("POST", 302, body=lambda side: {"base_url": "https://other.example.org"}),), right=Right.CATALOGUE
+    ),
+    "import_close": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    "import_tool": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "effect": "external"})), right=Right.CATALOGUE
+    ),
     "server_list": Route(right=Right.CATALOGUE),
     "server_create": Route((Ask(), Ask("POST", 302, body=server_body, refused=422)), right=Right.CATALOGUE),
     "server_detail": Route(args={"name": "server"}, right=Right.CATALOGUE),
@@ -1486,6 +1525,16 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             origin=Origin(ToolKind.HTTP, credential=credential),
             implementation={"method": "GET", "url": "https://mcp.example.org/"},
         )
+        tool_import = ToolImport.objects.create(
+            **own, source="openapi", title=f"{word} import", status="review", base_url="https://mcp.example.org",
+            url=f"https://{word}.example.org", document=word, summary={"format": word}, membership=member,
+            deadline_at=timezone.now(),
+        )  # fmt: skip
+        imported = ImportedTool.objects.create(
+            **own, tool_import=tool_import, position=0, original_name=f"GET /{word}", name=f"{word}_found", group=word,
+            description=word, parameters={"type": "object", "properties": {}}, effect="read",
+            implementation={"method": "GET", "url": f"/{word}", "arguments": {}},
+        )  # fmt: skip
         findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
         tests: list[dict[str, Any]] = [{"language_model": model_row}, {"service": word}, {"server": server}]
         for tested in (*tests, {"provider": provider, "findings": findings}):
@@ -1562,6 +1611,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         own_credential=own_credential.name,
         account_id=account.public_id,
         http_tool=http_tool.name,
+        import_id=tool_import.public_id,
+        imported_id=imported.public_id,
         credential=credential.name,
         profile=idle_profile.name,
         email=member.user.email,

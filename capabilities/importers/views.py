@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.catalogue.versions.queries import difference_between
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import visible_parts
@@ -34,6 +35,7 @@ from capabilities.importers.queries import (
     review_numbers,
     rows_named,
     suggested_credential,
+    versions_compared,
 )
 from capabilities.importers.writes import (
     Accepted,
@@ -112,6 +114,7 @@ def _review(
     page = found_page(tool_import, address.wanted(), **address.place)
     for row in page.rows:
         _mark(row, member)
+    compared = versions_compared(row)
     stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
     suggested = suggested_credential(tool_import, stored)
     numbers = review_numbers(tool_import)
@@ -272,6 +275,7 @@ def _definition_page(
     request: MemberRequest, member: Membership, tool_import: ToolImport, row: ImportedTool, form: ChangeForm
 ) -> HttpResponse:
     _mark(row, member)
+    compared = versions_compared(row)
     stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
     implementation = with_base_url(row.implementation, tool_import.base_url)
     context = {
@@ -285,7 +289,7 @@ def _definition_page(
         "annotations": json.dumps(row.annotations, indent=2, ensure_ascii=False) if row.annotations else "",
         "method": implementation.get("method", ""),
         "url": implementation.get("url", ""),
-        "difference": None,
+        "difference": difference_between(*compared) if compared else None,
         "decide": DecideForm(),
         "categories": categories_of(member),
         "credentials": stored,
