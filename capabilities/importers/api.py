@@ -52,7 +52,7 @@ MAX_NAMED = 2_000
 
 
 class ImportIn(serializers.Serializer[Any]):
-    source = serializers.ChoiceField(
+    source: Any = serializers.ChoiceField(
         [ImportSource.OPENAPI, ImportSource.DEFINITIONS],
         help_text="`openapi`: a document of 3.0 or 3.1; `definitions`: an answer of an MCP server to tools/list.",
     )
@@ -73,7 +73,7 @@ class ImportIn(serializers.Serializer[Any]):
 
 class ImportOut(serializers.Serializer[ToolImport]):
     id = serializers.UUIDField(source="public_id")
-    source = serializers.ChoiceField(ImportSource.choices)
+    source: Any = serializers.ChoiceField(ImportSource.choices)
     title = serializers.CharField(help_text="Text from outside, where nobody gave one.")
     url = serializers.CharField()
     server = serializers.CharField(source="server.name", default="", help_text="Name of the MCP server that was read.")
@@ -86,7 +86,7 @@ class ImportOut(serializers.Serializer[ToolImport]):
 
 class ImportDetailOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    source = serializers.CharField()
+    source: Any = serializers.CharField()
     title = serializers.CharField()
     url = serializers.CharField()
     base_url = serializers.CharField(help_text="Where calls go whose document gives only their path.")

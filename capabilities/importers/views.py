@@ -19,7 +19,15 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import visible_parts
 from capabilities.contract.parameters import parameter_rows
 from capabilities.contract.warnings import normalised
-from capabilities.importers.forms import BaseUrlForm, ChangeForm, DecideForm, FoundAddress, ImportsAddress, StartForm
+from capabilities.importers.forms import (
+    STATUSES,
+    BaseUrlForm,
+    ChangeForm,
+    DecideForm,
+    FoundAddress,
+    ImportsAddress,
+    StartForm,
+)
 from capabilities.importers.matching import KINDS, with_base_url
 from capabilities.importers.queries import (
     BADGES,
@@ -114,7 +122,6 @@ def _review(
     page = found_page(tool_import, address.wanted(), **address.place)
     for row in page.rows:
         _mark(row, member)
-    compared = versions_compared(row)
     stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
     suggested = suggested_credential(tool_import, stored)
     numbers = review_numbers(tool_import)
@@ -140,11 +147,7 @@ def _review(
         "may_accept": tool_import.source in KINDS,
         "decides": tool_import.status == ImportStatus.REVIEW and numbers.waiting > 0,
         "matching": found_rows(tool_import, address.wanted()).filter(status__in=UNDECIDED).count(),
-        "filter_statuses": [
-            (value, title)
-            for value, title in address.fields["status"].choices
-            if value  # type: ignore[attr-defined]
-        ],
+        "filter_statuses": STATUSES,
     }
     return render(request, "capabilities/importers/import_detail.html", context, status=status_of(form))
 

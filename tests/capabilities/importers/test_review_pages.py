@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from capabilities.importers.runs import run_import
-from capabilities.importers.writes import import_rows
+from capabilities.importers.writes import accept_imported, import_rows
 from capabilities.models import Category, ImportedStatus, StoredCredential, Tool, ToolImport
 from tests.capabilities.importers.conftest import pet
 from tests.cast import make_category, make_member, make_organisation, make_tool
@@ -191,6 +191,16 @@ def test_one_definition_shows_everything_and_takes_another_guess(alice: Membersh
     assert wrong.status_code == 422
 
 
+def test_what_changed_is_shown_word_by_word(alice: Membership, read: Read, pets: Category) -> None:
+    accept_imported(import_rows(read(alice, pet("a", description="Lists red pets."))), pets, actor=alice)
+    again = read(alice, pet("a", description="Lists blue pets.", parameters=pet().parameters | {"required": []}))
+    row = import_rows(again).get()
+
+    shown = signed_in(alice).get(reverse("import_tool", args=["acme", again.public_id, row.public_id]))
+
+    assert "Lists <del>red</del><ins>blue</ins> pets." in shown.content.decode()
+
+
 def test_while_it_is_read_the_page_asks_again_and_then_loads_whole(
     alice: Membership, offer: Callable[..., None]
 ) -> None:
@@ -321,7 +331,7 @@ def test_over_rest_an_import_is_asked_for_read_and_decided_on(
     accepted = rest.post(f"imports/{import_id}/accept", {"tools": [first["id"]], "category": "pets"})
     dismissed = rest.post(f"imports/{import_id}/dismiss", {})
 
-    assert (asked.status, asked.headers["location"]) == (202, f"/api/v1/imports/{import_id}")
+    assert (asked.status, asked.headers["Location"]) == (202, f"/api/v1/imports/{import_id}")
     assert (read["status"], read["statuses"]) == ("review", {"new": 3})
     assert [each["name"] for each in tools["results"]] == ["a", "b"]
     assert tools["next"]
