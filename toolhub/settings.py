@@ -366,6 +366,8 @@ SPECTACULAR_SETTINGS = {
         "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
         "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",
+        "GrantEffectEnum": "capabilities.models.permissions.Effect",
+        "VersionStatusEnum": "capabilities.models.catalogue.VersionStatus",
         "ToolEffectEnum": "capabilities.catalogue.http_tools.writes.EFFECTS",
         "AgentScopeEnum": "capabilities.models.agents.AgentScope",
         "CredentialKindEnum": "capabilities.models.credentials.CredentialKind",
