@@ -390,8 +390,13 @@ LOGGING = {
         "handlers": ["stderr"],
         "level": env.choice("TOOLHUB_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
     },
-    # A page or a stream that its reader left is no fault of ours.
-    "loggers": {"django.request": {"level": "ERROR"}, "httpx2": {"level": "WARNING"}},
+    "loggers": {
+        # A page or a stream that its reader left is no fault of ours.
+        "django.request": {"level": "ERROR"},
+        "httpx2": {"level": "WARNING"},
+        # At DEBUG it writes the headers of each request, and with them keys of providers and far sides.
+        "httpcore2": {"level": "WARNING"},
+    },
 }
 
 if PRODUCTION and os.environ.get("TOOLHUB_BUILD") != "1":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -415,6 +416,14 @@ def test_s37_a_secret_that_an_error_sends_back_is_masked_before_it_is_cut(server
     with pytest.raises(ToolError) as raised:
         call({"url": f"{server.url}/"}, credential(server.url))
     assert SECRET[:3] not in str(raised.value)
+
+
+def test_s37_no_log_holds_a_secret_whatever_its_level(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        call({"url": f"{server.url}/"}, credential(server.url, headers={"X-Api-Key": SECRET}))
+
+    assert server.requests[0][2]["x-api-key"] == SECRET
+    assert SECRET not in caplog.text
 
 
 def test_a_credential_whose_header_would_change_where_the_request_goes_is_refused(server: Server) -> None:
