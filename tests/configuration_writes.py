@@ -20,6 +20,7 @@ from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.http_tools import writes as http_tools
+from capabilities.catalogue.python_tools import writes as python_tools
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.versions import writes as versions
 from capabilities.credentials import writes as credentials
@@ -56,6 +57,7 @@ from capabilities.models import (
     ToolImport,
     ToolKind,
     Toolkit,
+    ToolTestCase,
     ToolVersion,
     VersionStatus,
 )
@@ -218,6 +220,10 @@ class Dice:
         )
         Tool.objects.filter(name=name).update(quarantine="it changed")
         return Tool.objects.get(name=name)
+
+    def test(self) -> ToolTestCase:
+        tool = self.row(Tool)
+        return ToolTestCase.objects.create(organisation_id=tool.organisation_id, tool=tool, name=self.name())
 
     def version(self) -> ToolVersion:
         """One that waits, of a tool that is there."""
@@ -453,6 +459,16 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
         [tool.name for tool in d.some_tools()], d.yes(), actor=a
+    ),
+    "capabilities.catalogue.python_tools.writes.save_python_version": lambda d, a: python_tools.save_python_version(
+        None, d.row(Category), d.definition(d.name()), submit=d.yes(), actor=a, agent=d.one([None, d.row(Agent)])
+    ),
+    "capabilities.catalogue.python_tools.writes.save_test": lambda d, a: python_tools.save_test(
+        d.row(Tool), d.name(), {"a": 1}, actor=a
+    ),
+    "capabilities.catalogue.python_tools.writes.delete_test": lambda d, a: python_tools.delete_test(d.test(), actor=a),
+    "capabilities.catalogue.python_tools.writes.let_agents_make_tools": lambda d, a: python_tools.let_agents_make_tools(
+        d.yes(), actor=a
     ),
     "capabilities.catalogue.versions.writes.decide_version": lambda d, a: versions.decide_version(
         d.version(), approve=d.yes(), reason="why", actor=a

@@ -13,6 +13,8 @@ UNLOAD_TOOLS = "unload_tools"
 LOAD_CATEGORY = "load_tool_category"
 SEARCH_TOOLS = "search_tools"
 CALL_TOOL = "call_tool"
+#: Makes a tool of an agent's own; it is there only where the organisation lets agents make tools.
+CREATE_TOOL = "create_dynamic_tool"
 #: Reads on in a result that was cut.
 READ_RESULT = "read_result"
 LOADING_TOOLS = frozenset({LIST_TOOLKITS, LOAD_TOOLS, UNLOAD_TOOLS, LOAD_CATEGORY, SEARCH_TOOLS, CALL_TOOL})

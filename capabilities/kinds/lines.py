@@ -24,12 +24,12 @@ def display(name: str, spec: ToolSpec | None, arguments: Mapping[str, Any]) -> s
     if spec is not None and spec.kind != BUILTIN:
         if not spec.human_format:
             return name
-        return _filled(spec.human_format, {**_defaults(spec), **arguments}) or name
+        return filled_line(spec.human_format, {**_defaults(spec), **arguments}) or name
     tool = registry.tools.get(name)
-    return name if tool is None else _filled(tool.human_format, {**tool.defaults, **arguments}) or name
+    return name if tool is None else filled_line(tool.human_format, {**tool.defaults, **arguments}) or name
 
 
-def _filled(line: str, arguments: Mapping[str, Any]) -> str:
+def filled_line(line: str, arguments: Mapping[str, Any]) -> str:
     """The line with the arguments in their places; empty where one is missing."""
 
     def put(place: re.Match[str]) -> str:

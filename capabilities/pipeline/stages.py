@@ -14,7 +14,7 @@ from typing import Any
 
 from capabilities.common.tokens import O200K
 from capabilities.contract.envelope import NO_OVERRIDES
-from capabilities.contract.loading import READ_RESULT
+from capabilities.contract.loading import CREATE_TOOL, READ_RESULT
 from capabilities.contract.policy import Layer
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
@@ -215,10 +215,16 @@ def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdi
 
 def ready(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     return [
-        Verdict(each.spec.name, "set-up", False, f"needs set-up: {set_up_title(each.spec.service)}")
+        Verdict(each.spec.name, "set-up", False, _why_not_ready(each.spec))
         for each in candidates
         if not each.spec.is_ready
     ]
+
+
+def _why_not_ready(spec: ToolSpec) -> str:
+    if spec.name == CREATE_TOOL:
+        return "the organisation does not let agents make tools"
+    return f"needs set-up: {set_up_title(spec.service)}"
 
 
 def in_scope(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:

@@ -17,6 +17,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.secrets import SecretUnreadable, decrypted, masked
+from capabilities.contract.loading import CREATE_TOOL
 from capabilities.models import (
     ConnectionTest,
     CredentialScope,
@@ -29,7 +30,7 @@ from capabilities.models import (
 )
 from capabilities.registry import Registry, ServiceField, ServiceSpec, registry
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Membership, Organisation, Right
 
 #: Characters of one value.
 MAX_VALUE = 4_000
@@ -37,7 +38,8 @@ MAX_VALUE = 4_000
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
-    or one that is there and switched on; and no credential of the organisation, or one whose secret can be used."""
+    or one that is there and switched on; and no credential of the organisation, or one whose secret can be used. The
+    one that makes tools needs an organisation that lets agents make some."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -46,6 +48,8 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     )
     ready = Q(service="") | Q(service__in=unset) | Q(complete)
     # With both conditions it is false, and not unknown, where there is no server.
+    makes = Organisation.objects.filter(pk=OuterRef("organisation"), agents_make_tools=True)
+    ready &= ~Q(name=CREATE_TOOL) | Q(Exists(makes))
     ready &= Q(server__isnull=False, server__is_enabled=True) | (Q(server=None) & ~Q(kind=ToolKind.MCP))
     usable = StoredSecret.objects.filter(credential=OuterRef("pk"), membership=None).exclude(
         status=SecretStatus.REFUSED

@@ -16,6 +16,8 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
 from capabilities.contract.result_cap import part
 from capabilities.models import Agent, LoadingMode
 from capabilities.registry import CategorySpec, tool
+from capabilities.sandbox import MAX_CODE, describe_runtime
+from sessions.builtin._making import Asked, make_tool
 from sessions.loading import writes as loading
 from sessions.loading.loadable import Loadable, LoadInputs, LoadResult, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
@@ -129,6 +131,42 @@ def read_result(context: ToolContext, step: str, offset: Annotated[int, Field(ge
     if offset >= len(found):
         raise ToolError(f"Result {step.strip()} has {len(found):,} characters: the offset must be less.")
     return part(found, offset, context.max_result_chars)
+
+
+def create_dynamic_tool(
+    context: ToolContext,
+    name: Annotated[str, Field(description="What to call it: letters, digits, _ and -", max_length=64)],
+    description: Annotated[str, Field(description="What it does, for the model that will call it", max_length=4_000)],
+    implementation: Annotated[str, Field(description="The Python code", max_length=MAX_CODE)],
+    input_schema: Annotated[
+        dict[str, Any], Field(description='JSON Schema of the arguments: {"type": "object", "properties": {...}}')
+    ] = {},  # noqa: B006
+    human_readable_format: Annotated[
+        str, Field(description="A call in one line for people: Adding {a} and {b}", max_length=300)
+    ] = "",
+    example: Annotated[
+        dict[str, Any] | None, Field(description="Arguments of one call; the tool is tried with them")
+    ] = None,
+    category: Annotated[str, Field(description="Where it belongs, if not here", max_length=64)] = "",
+    inputSchema: Annotated[dict[str, Any], Field(description="Same as input_schema")] = {},  # noqa: B006
+    humanReadableFormat: Annotated[str, Field(max_length=300)] = "",
+) -> dict[str, Any]:
+    schema = input_schema or inputSchema
+    line = human_readable_format or humanReadableFormat
+    return make_tool(Asked(name, description, schema, implementation, line, category, example), context)
+
+
+create_dynamic_tool.__doc__ = (
+    "Make a tool of your own, in Python. It is checked at once, and can be called after somebody has approved it. "
+    "To change one, make it again under its name. " + describe_runtime("monty")
+)
+tool(
+    category="dynamic",
+    effect="write",
+    on_crash="retry",
+    timeout=40.0,
+    human_format="Making the tool {name}",
+)(create_dynamic_tool)
 
 
 def place_of(context: ToolContext) -> LoadTarget:

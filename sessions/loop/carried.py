@@ -8,7 +8,8 @@ from typing import Any
 
 from django.conf import settings
 
-from capabilities.models import LoadingMode
+from capabilities.contract.loading import CREATE_TOOL
+from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.policies import policies_at
 from capabilities.pipeline.routing import Decided, integers
 from capabilities.pipeline.specs import remember_specs
@@ -64,13 +65,21 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     if turn.agent.loading_mode != LoadingMode.SAME_RUN:
         return frozen
     turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
-    if turn.session.load_count == last.load_count:
+    if turn.session.load_count == last.load_count and not _has_new_own_tool(turn, last.tool_set, steps.calls):
         return frozen
     if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
         _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
         return frozen
     turn.has_loads = True
     return _selected(turn, held, decided)
+
+
+def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
+    """Whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn alone."""
+    if not any(call.tool_name == CREATE_TOOL for call in calls):
+        return False
+    own = Tool.objects.filter(made_by_agent=turn.agent_id, current_version__isnull=False)
+    return own.exclude(current_version__in=tool_set.version_ids).exists()
 
 
 def _decided(replies: Sequence[Step], calls: Sequence[Step]) -> Decided | None:

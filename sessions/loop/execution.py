@@ -28,6 +28,7 @@ from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
+from capabilities.contract.loading import CREATE_TOOL
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
@@ -129,6 +130,8 @@ def refusal_to(
     looked at again. One query, that one, and those of `policies_for`."""
     if not spec.is_enabled or spec.quarantine:
         return switched_off(spec)
+    if not spec.is_ready and spec.name == CREATE_TOOL:
+        return failure("Agents may not make tools in this organisation: an admin switches it on.")
     if not spec.is_ready:
         title = set_up_title(spec.service)
         return failure(f"{spec.name} needs set-up: an administrator must configure {title} first.")

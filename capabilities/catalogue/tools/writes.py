@@ -198,7 +198,7 @@ def update_tool(
         raise ToolRefused("name", "A tool keeps its name: sessions and models know it by that.")
     tool.refresh_from_db(fields=["current_version"])
     current = tool.current_version
-    if current is not None and _same(current, definition):
+    if current is not None and same_content(current, definition):
         return current
     (version,) = write_versions([(tool, definition)], actor=actor, status=status, agent=agent)
     before = {"version": current.number, "sha256": current.sha256} if current else {}
@@ -346,7 +346,7 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
                 tool.save(update_fields=["service"])
             if tool.current_version:
                 definition = replace(definition, instructions=tool.current_version.instructions)
-                if _same(tool.current_version, definition):
+                if same_content(tool.current_version, definition):
                     continue
         to_write.append((tool, definition))
     if to_write:
@@ -441,7 +441,7 @@ def definition_of(tool: Tool, version: ToolVersion) -> Definition:
     return Definition(tool.name, version.description, version.parameters, *(getattr(version, each) for each in KNOBS))
 
 
-def _same(version: ToolVersion, content: Definition) -> bool:
+def same_content(version: ToolVersion, content: Definition) -> bool:
     wire = tool_wire(content.name, content.description, content.parameters)
     return version.wire == wire and all(getattr(version, each) == getattr(content, each) for each in KNOBS)
 

@@ -1,0 +1,1 @@
+"""Tools written in Python here, by people in an editor and by agents: checks, tests, versions."""

@@ -1,0 +1,156 @@
+"""What stands between Python and a version that somebody decides on: its form, what is wrong in the code, its tests.
+
+All of it runs in the sandbox, bounded, and before a transaction begins.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capabilities.catalogue.tools.writes import Definition
+from capabilities.common import confined
+from capabilities.common.refused import ChangeRefused
+from capabilities.contract.context import ToolError
+from capabilities.contract.warnings import normalised, normalised_value
+from capabilities.kinds.python import check_implementation as check_form
+from capabilities.kinds.python import failure_text, limits_of
+from capabilities.models import HelperVersion, ToolTestCase
+from capabilities.sandbox import HostFunctions, Problem, SandboxResult, check_python, run_python
+
+#: Seconds that one run by an editor may take, and all tests of a tool together.
+RUN_SECONDS = 10.0
+TESTS_SECONDS = 30.0
+#: Characters of an outcome that a test keeps.
+MAX_OUTCOME = 2_000
+
+
+@dataclass(frozen=True)
+class PythonContent:
+    """A Python tool as it is written, before it is a version. `timeout` is in seconds."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    code: str
+    runtime: str = "monty"
+    human_format: str = ""
+    instructions: str = ""
+    helpers: Mapping[str, int] = field(default_factory=dict)
+    effect: str = "external"
+    timeout: float = 20.0
+    max_result_chars: int = 40_000
+
+    def definition(self) -> Definition:
+        """The same as a version has it: what a model reads holds no hidden characters."""
+        return Definition(
+            self.name,
+            normalised(self.description),
+            normalised_value(self.parameters),
+            self.effect,
+            timeout=self.timeout,
+            max_result_chars=self.max_result_chars,
+            instructions=normalised(self.instructions),
+            implementation={
+                "runtime": self.runtime,
+                "code": self.code.replace("\r\n", "\n"),
+                "helpers": dict(self.helpers),
+            },
+            human_format=normalised(self.human_format),
+        )
+
+
+def check_definition(definition: Definition) -> None:
+    """Raise ChangeRefused with the field at fault unless it has the form of a Python tool. One query for helpers."""
+    definition.check()
+    if definition.parameters.get("type") != "object":
+        raise ChangeRefused("parameters", 'The schema of the arguments begins with {"type": "object", ...}.')
+    check_form(definition)
+
+
+def problems_of(definition: Definition, organisation_id: int) -> list[Problem]:
+    """What is wrong with the code, by line. Takes a child process and the sandbox; one query for helpers."""
+    implementation = definition.implementation
+    try:
+        return check_python(
+            str(implementation["code"]),
+            helpers=helper_codes(implementation.get("helpers") or {}),
+            runtime=str(implementation["runtime"]),
+            parameters=definition.parameters,
+            organisation_id=organisation_id,
+        )
+    except confined.ConfinedError as error:
+        return [Problem(None, None, str(error))]
+
+
+def helper_codes(wanted: Mapping[str, int]) -> dict[str, str]:
+    """The code of these versions of helper modules, approved or not. At most one query."""
+    if not wanted:
+        return {}
+    rows = HelperVersion.objects.filter(module__name__in=list(wanted)).values_list("module__name", "number", "code")
+    return {name: code for name, number, code in rows if wanted.get(name) == number}
+
+
+def run_once(
+    definition: Definition, arguments: Mapping[str, Any], organisation_id: int, *, seconds: float = RUN_SECONDS
+) -> SandboxResult:
+    """One run of the code with these arguments, without a way to the web. Never raises for what the code does."""
+    implementation = definition.implementation
+    return run_python(
+        str(implementation["code"]),
+        arguments,
+        helpers=helper_codes(implementation.get("helpers") or {}),
+        runtime=str(implementation["runtime"]),
+        limits=limits_of(min(definition.timeout, seconds)),
+        host=HostFunctions(),
+        organisation_id=organisation_id,
+        stopped=threading.Event(),
+    )
+
+
+def complaint_about_arguments(definition: Definition, arguments: Any, organisation_id: int) -> str:
+    """Why a call with these arguments does not fit the schema, or empty."""
+    wanted = {"schema_text": json.dumps(definition.parameters), "arguments": arguments}
+    try:
+        found = confined.run("schema", wanted, organisation_id)
+    except ToolError as error:
+        return str(error)
+    return "; ".join(map(str, found))
+
+
+@dataclass(frozen=True)
+class TestOutcome:
+    """What a saved test showed."""
+
+    case: ToolTestCase
+    has_passed: bool
+    outcome: str
+
+    __test__ = False
+
+
+def run_tests(definition: Definition, cases: Iterable[ToolTestCase], organisation_id: int) -> list[TestOutcome]:
+    """Run each saved test in the sandbox, all of them within TESTS_SECONDS."""
+    until = time.monotonic() + TESTS_SECONDS
+    found = []
+    for case in cases:
+        left = until - time.monotonic()
+        if left <= 0.1:
+            found.append(TestOutcome(case, False, "Not run: the tests before it took too long."))
+            continue
+        result = run_once(definition, case.arguments, organisation_id, seconds=min(RUN_SECONDS, left))
+        found.append(TestOutcome(case, *_judged(case, result)))
+    return found
+
+
+def _judged(case: ToolTestCase, result: SandboxResult) -> tuple[bool, str]:
+    if result.error is not None:
+        text = failure_text(result)
+        wanted = str(case.expected or "")
+        return case.expects_error and wanted in text, text[:MAX_OUTCOME]
+    shown = json.dumps(result.value, ensure_ascii=False)[:MAX_OUTCOME]
+    return not case.expects_error and (case.expected is None or result.value == case.expected), shown
