@@ -73,6 +73,7 @@ class ServerForm(forms.Form):
             self.fields["stdio_name"].choices = [("", "Choose one"), *((each, each) for each in names)]  # type: ignore[attr-defined]
         else:
             del self.fields["transport"], self.fields["stdio_name"]
+            self.fields["url"].required = True
 
     def content(self) -> ServerContent:
         data = self.cleaned_data

@@ -24,6 +24,7 @@ from capabilities.common.confined import ConfinedError
 from capabilities.common.moments import from_now
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.text import storable, storable_json
+from capabilities.contract.warnings import warnings_of
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.importers.definitions import read_text
 from capabilities.importers.found import FoundTool, ReadSource, SourceRefused
@@ -32,7 +33,9 @@ from capabilities.importers.matching import (
     content_at_source,
     content_of,
     contents_at_source,
+    known_tools,
     next_content,
+    speaks_of,
     tools_of_server,
 )
 from capabilities.importers.reading import store_found
@@ -323,7 +326,9 @@ def _note_changed(
     tools = [tool for tool, _ in changed]
     waiting = {each.tool_id: each for each in _waiting_by_service(tools)}
     decided = _rejected_by_people(tools)
+    others = speaks_of(known_tools(), tools_of_server(server.pk).values())
     to_write: list[tuple[Tool, Definition]] = []
+    told: dict[int, str] = {}
     for tool, offered in changed:
         content, flaw = _next_content(server, tool, offered)
         reason = _what_changed(accepted[tool.pk], offered)
@@ -340,11 +345,17 @@ def _note_changed(
         if wait is not None:
             _reject_waiting([tool], AGAIN)
         to_write.append((tool, content))
+        found = warnings_of(
+            offered.description, offered.parameters, other_names=others, annotations=offered.annotations
+        )
+        told[tool.pk] = " ".join(each.text for each in (*found, *offered.warnings))
     for tool, version in zip(
         [tool for tool, _ in to_write],
         write_versions(to_write, actor=None, status=VersionStatus.PENDING),
         strict=True,
     ):
+        if told[tool.pk]:
+            ToolVersion.objects.filter(pk=version.pk).update(status_reason=storable(told[tool.pk], 500))
         record("tool.update", tool, actor=None, after={"version": version.number, "sha256": version.sha256})
 
 
