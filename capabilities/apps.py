@@ -17,7 +17,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
-        from capabilities.servers.queries import kept_back_told  # noqa: PLC0415 -- app ready
+        from capabilities.servers.queries import servers_told  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
@@ -28,7 +28,7 @@ class CapabilitiesConfig(AppConfig):
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)
-        register_waiting("server_list", kept_back_told)
+        register_waiting("server_list", servers_told)
         register_categories(category_names)
         register_end(forget_accounts)
         register_reader(ImportSource.DEFINITIONS, definitions.read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
@@ -23,10 +24,8 @@ from capabilities.models import (
     VersionStatus,
 )
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Membership, Organisation, Right
 
-#: Kept back tools that the menu counts, at most.
-MOST_COUNTED = 100
 #: Imports of a server that its page lists, newest first.
 IMPORTS_SHOWN = 5
 KEPT_BACK = Q(current_version__isnull=False) & ~Q(quarantine="")
@@ -50,7 +49,7 @@ def shown_servers() -> QuerySet[McpServer]:
     )
 
 
-def _count(rows: QuerySet[Tool] | QuerySet[ImportedTool], by: str) -> Coalesce:
+def _count(rows: QuerySet[Any], by: str) -> Coalesce:
     counted = rows.order_by().values(by).annotate(count=Count("pk")).values("count")
     return Coalesce(Subquery(counted, output_field=IntegerField()), 0)
 
@@ -143,14 +142,20 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-def kept_back_told(member: Membership) -> tuple[int, str]:
-    """How many tools are kept back until somebody decides, and a sentence that says so; for those who see servers. One
-    query, none for others."""
+def servers_told(member: Membership) -> tuple[int, str]:
+    """How many tools are kept back until somebody decides, and imports of servers wait for review, and a sentence that
+    says so; for those who see servers. One query, none for others."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
-    count = Tool.objects.filter(KEPT_BACK)[:MOST_COUNTED].count()
-    if not count:
-        return 0, ""
-    shown = f"{count}" if count < MOST_COUNTED else f"{count} or more"
-    are = "tool is" if count == 1 else "tools are"
-    return count, f"{shown} {are} kept back until somebody decides about a change at the server"
+    kept_back = Tool.objects.filter(KEPT_BACK, organisation=OuterRef("pk"))
+    imports = ToolImport.objects.filter(organisation=OuterRef("pk"), status=ImportStatus.REVIEW, server__isnull=False)
+    organisation = Organisation.objects.filter(pk=member.organisation_id)
+    tools, reviews = organisation.values_list(_count(kept_back, "organisation"), _count(imports, "organisation")).get()
+    parts = []
+    if tools:
+        parts.append(
+            f"{tools:,} tool{' is' if tools == 1 else 's are'} kept back until somebody decides about a change"
+        )
+    if reviews:
+        parts.append(f"{reviews:,} import{' of a server waits' if reviews == 1 else 's of servers wait'} for review")
+    return tools + reviews, " and ".join(parts)

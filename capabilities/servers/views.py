@@ -116,11 +116,11 @@ def server_read(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     server = server_or_404(name)
     try:
-        read_tools(server, actor=member)
+        asked = read_tools(server, actor=member)
     except ChangeRefused as error:
         return refused(request, error, "server_detail", org, name)
     messages.success(request, f"The tools of {server} are being read. Nothing is used before somebody accepted it.")
-    return redirect("server_detail", org, name)
+    return redirect("import_detail", org, asked.public_id)
 
 
 @require_POST
