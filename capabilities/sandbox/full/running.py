@@ -196,7 +196,7 @@ class _Conversation:
         try:
             return {"value": self._calls.call(str(name), arguments, {})}
         except TooManyCalls as error:
-            raise Ended(RunError("HostCalls", str(error), advice="Ask for less, or for more at once.")) from None
+            raise Ended(RunError("HostCalls", str(error))) from None
         except OutOfTime:
             raise Ended(self._too_long()) from None
         except OSError as error:

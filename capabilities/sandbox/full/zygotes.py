@@ -180,6 +180,15 @@ def forget_locks() -> None:
 os.register_at_fork(after_in_child=forget_locks)
 
 
+def forget(organisation_id: int) -> None:
+    """The organisation's next call starts a new one."""
+    mine = _zygotes()
+    with mine.lock:
+        found = mine.of.pop(organisation_id, None)
+    if found is not None:
+        found.retire()
+
+
 def status(organisation_id: int) -> dict[str, Any]:
     """For tests and measurements: the zygote's process, where there is one."""
     found = _zygotes().of.get(organisation_id)

@@ -1,6 +1,7 @@
 """The processes that interpret code: one pool in each process of this service, made when it is first needed.
 
-A pool does not live through a fork: it is kept by process number, and a child makes its own.
+A pool does not live through a fork: it is kept by process number, and a child makes its own, unless its parent had one
+already. What the interpreter's library then holds of the parent hangs the child: there, code is refused.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ SESSIONS_PER_PROCESS = 2_000
 
 _lock = threading.Lock()
 _pools: dict[int, Monty] = {}
+_is_forked_too_late = False
 
 
 def pool() -> Monty:
-    """This process's pool. Raises what its start raises: where the interpreter is missing, nothing runs."""
+    """This process's pool. Raises OSError where it cannot start: then nothing runs."""
+    if _is_forked_too_late:
+        raise OSError("this process was forked from one that had run Python tools")
     pid = os.getpid()
     found = _pools.get(pid)
     if found is not None:
@@ -45,8 +49,9 @@ def pool() -> Monty:
 
 def forget_locks() -> None:
     """In a child after a fork: what the parent held at that moment must not hold the child."""
-    global _lock
+    global _lock, _is_forked_too_late
     _lock = threading.Lock()
+    _is_forked_too_late = bool(_pools)
 
 
 @atexit.register

@@ -250,7 +250,7 @@ class Loading:
         try:
             return {"return_value": self.calls.call(name, args, kwargs)}
         except TooManyCalls as error:
-            raise Ended(RunError("HostCalls", str(error), advice="Ask for less, or for more at once.")) from None
+            raise Ended(RunError("HostCalls", str(error))) from None
         except OutOfTime:
             raise Ended(self._too_long()) from None
         except (OSError, TypeError, ValueError, NameError) as error:
