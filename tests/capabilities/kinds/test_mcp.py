@@ -251,6 +251,7 @@ def test_s42_a_server_that_asks_for_more_than_forms_and_addresses_is_refused(acm
         {"mode": "url", "message": "m", "url": "https://user:pass@example.org/"},
         {"mode": "url", "message": "m", "url": "https://exämple.org/"},
         {"mode": "url", "message": "m", "url": "file:///etc/passwd"},
+        {"mode": "url", "message": "m", "url": "ftp://example.org/x"},
         {"mode": "url", "message": "m"},
         {"mode": "form", "message": "m", "requestedSchema": {"type": "array"}},
         {"message": "m", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}},
@@ -358,6 +359,28 @@ def test_s42_a_question_of_a_session_that_several_calls_share_is_put_to_nobody(a
         thread.join()
 
     assert came.text == "refused: Several calls run: nobody can be asked."
+
+
+def test_a_call_that_goes_on_with_answers_waits_until_it_is_alone(acme: Organisation) -> None:
+    begun = threading.Event()
+
+    async def ask(params: Any, context: Any) -> Any:
+        if params.arguments.get("text") == "hold":
+            begun.set()
+            await anyio.sleep(2)
+            return text_result("held")
+        seat = await context.session.elicit_form("Which seat?", SEATS)
+        return text_result(f"{seat.action}")
+
+    with far_with(acme, ask, old=True) as far:
+        waits = far.waits(InputNeeded)
+        thread = threading.Thread(target=lambda: far.call(text="hold"))
+        thread.start()
+        assert begun.wait(20)
+        came = far.go_on(waits, seat="4a")
+        thread.join()
+
+    assert came.text == "accept"
 
 
 def test_an_old_server_may_want_an_address_opened_first(acme: Organisation) -> None:

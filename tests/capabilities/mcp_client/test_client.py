@@ -122,7 +122,7 @@ def test_an_old_server_is_asked_in_its_own_protocol(old_address: ServerAddress) 
 def test_a_list_in_pages_is_read_whole_and_an_endless_one_is_cut(
     principal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = {"": (["a", "b"], "2"), "2": (["c"], "3"), "3": (["d"], "3")}
+    pages = {"": (["a", "b"], "2"), "2": (["c"], "3"), "3": (["d", "e", "f"], "3")}
 
     def page(message: dict[str, Any]) -> dict[str, Any]:
         names, cursor = pages[message.get("params", {}).get("cursor", "")]
@@ -135,7 +135,7 @@ def test_a_list_in_pages_is_read_whole_and_an_endless_one_is_cut(
     with raw_server({"tools/list": page}) as url:
         listing = client.list_tools(ServerAddress("http", principal, url=url))
 
-    assert [tool.name for tool in listing.tools] == ["a0", "b0", "c1", "d2", "d3"]
+    assert [tool.name for tool in listing.tools] == ["a0", "b0", "c1", "d2", "e2"]
     assert listing.is_cut
 
 
@@ -174,6 +174,20 @@ def test_a_known_modern_server_costs_one_request_a_call(address: ServerAddress, 
 
     assert [text_of(address, "a"), text_of(address, "b")] == ["a", "b"]
     assert methods(script) == ["tools/call", "tools/call"]
+
+
+def test_no_two_requests_have_the_same_number(principal: str) -> None:
+    numbers: list[Any] = []
+
+    def answer(message: dict[str, Any]) -> dict[str, Any]:
+        numbers.append(message["id"])
+        return {"content": [{"type": "text", "text": "a"}]}
+
+    with raw_server({"tools/call": answer}) as url:
+        address = ServerAddress("http", principal, url=url, protocol=MODERN)
+        assert [text_of(address, "a") for _ in range(3)] == ["a"] * 3
+
+    assert len(set(numbers)) == 3
 
 
 def test_the_protocol_that_a_row_remembers_saves_the_question(address: ServerAddress, script: Script) -> None:
@@ -266,7 +280,7 @@ def test_a_hanging_server_takes_only_its_own_places(
 ) -> None:
     def hang() -> None:
         with pytest.raises(McpError):
-            client.call_tool(address, "slow", {}, timeout=4)
+            client.call_tool(address, "slow", {}, timeout=8)
 
     threads = [threading.Thread(target=hang) for _ in range(8)]
     for thread in threads:
@@ -275,7 +289,7 @@ def test_a_hanging_server_takes_only_its_own_places(
     try:
         assert text_of(process, "a") == "a"
         assert text_of(other, "b") == "b"
-        with pytest.raises((ServerBusy, ServerSilent)):
+        with pytest.raises(ServerBusy, match="8 calls of The test server run already"):
             client.call_tool(address, "slow", {}, timeout=0.5)
     finally:
         for thread in threads:
@@ -360,6 +374,13 @@ def test_s35_an_answer_without_end_is_cut(principal: str) -> None:
     with raw_server({"tools/call": lambda _: {"content": [{"type": "text", "text": "x" * 9_000_000}]}}) as url:
         address = ServerAddress("http", principal, url=url, protocol=MODERN)
         with pytest.raises(ServerUnreachable, match="larger than is taken"):
+            client.call_tool(address, "echo", {}, timeout=20)
+
+
+def test_s35_an_answer_of_too_many_parts_is_cut(principal: str) -> None:
+    with raw_server({"tools/call": lambda _: {"content": [], "structuredContent": [[]] * 500_000}}) as url:
+        address = ServerAddress("http", principal, url=url, protocol=MODERN)
+        with pytest.raises(ServerUnreachable, match="more parts than are taken"):
             client.call_tool(address, "echo", {}, timeout=20)
 
 
@@ -469,7 +490,14 @@ def test_a_program_that_is_not_there_is_told_so(principal: str) -> None:
 def test_s35_a_line_without_end_ends_the_process(principal: str) -> None:
     program = "import sys\nwhile True: sys.stdout.write('x' * 1000000)"
 
-    with pytest.raises(McpError):
+    with pytest.raises(ServerLost):
+        client.list_tools(process_of("-c", program, principal=principal), timeout=30)
+
+
+def test_s35_a_line_of_too_many_parts_ends_the_process(principal: str) -> None:
+    program = "print('[' * 500000, flush=True); input()"
+
+    with pytest.raises(ServerLost):
         client.list_tools(process_of("-c", program, principal=principal), timeout=30)
 
 
