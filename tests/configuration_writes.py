@@ -86,6 +86,8 @@ ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
+    "capabilities.servers.writes.read_tools": "start_import, of a server",
+    "capabilities.catalogue.http_tools.writes.category_for": "a check",
     "capabilities.push.writes.add_browser": "one's own browsers",
     "capabilities.push.writes.remove_browser": "one's own browsers",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",

@@ -94,7 +94,7 @@ class Tool(PublicModel):
         constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),)
         indexes = (
             models.Index(
-                fields=["organisation"],
+                fields=["organisation", "name"],
                 condition=models.Q(current_version__isnull=False) & ~models.Q(quarantine=""),
                 name="tools_kept_back",
             ),
