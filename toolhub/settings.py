@@ -372,6 +372,10 @@ SPECTACULAR_SETTINGS = {
         "AgentScopeEnum": "capabilities.models.agents.AgentScope",
         "CredentialKindEnum": "capabilities.models.credentials.CredentialKind",
         "CredentialScopeEnum": "capabilities.models.credentials.CredentialScope",
+        "ImportStatusEnum": "capabilities.models.imports.ImportStatus",
+        "ImportSourceEnum": "capabilities.models.imports.ImportSource",
+        "ImportedFromEnum": ["openapi", "definitions"],
+        "ImportEndEnum": ["closed"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

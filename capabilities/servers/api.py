@@ -160,13 +160,13 @@ class ServerRead(APIView):
         return Response(ServerReadOut({"id": asked.public_id, "status": asked.status}).data, status.HTTP_202_ACCEPTED)
 
 
-class AcceptIn(serializers.Serializer[Any]):
+class ServerAcceptIn(serializers.Serializer[Any]):
     tools = serializers.ListField(
         child=serializers.CharField(max_length=64), max_length=1_000, required=False, help_text="Left out: all of them."
     )
 
 
-class AcceptedOut(serializers.Serializer[Any]):
+class ServerAcceptedOut(serializers.Serializer[Any]):
     accepted = serializers.IntegerField(help_text="Tools that are used again.")
 
 
@@ -174,8 +174,8 @@ class ServerAccept(APIView):
     @extend_schema(
         operation_id="mcp_servers_accept",
         summary="Use tools again as they were accepted",
-        request=AcceptIn,
-        responses={200: AcceptedOut, 404: ErrorOut, 409: ErrorOut},
+        request=ServerAcceptIn,
+        responses={200: ServerAcceptedOut, 404: ErrorOut, 409: ErrorOut},
     )
     def post(self, request: Request, name: str) -> Response:
         """Tools that are kept back although the server offers them as they were accepted, such as after it moved. 409
@@ -183,7 +183,7 @@ class ServerAccept(APIView):
         for their categories."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         server = server_or_404(name)
-        names = checked(AcceptIn, request).get("tools")
+        names = checked(ServerAcceptIn, request).get("tools")
         with refusals():
             count = use_as_offered(server, offered_tools(server) if names is None else names, actor=member)
-        return Response(AcceptedOut({"accepted": count}).data)
+        return Response(ServerAcceptedOut({"accepted": count}).data)
