@@ -161,7 +161,6 @@ FORMS: dict[str, Form] = {
     "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
     "POST server_test": Form(shows="Testing"),
     "POST server_read": Form(shows="are being read"),
-    "POST server_accept": Form(shows="used again"),
     "POST server_delete": Form(shows="is removed"),
     # Imports
     "GET import_list": Form({"status": "review"}, "word import"),

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, transaction
-from django.db.models import F, Q
+from django.db.models import Count, Exists, F, OuterRef, Q
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -62,13 +62,15 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two readings: bounds of what a server asks for, what is meant where it says nothing, and the least
 #: after it told of a change.
-SHORTEST, LONGEST, USUAL, AFTER_WORD = 300.0, 86_400.0, 3_600.0, 30.0
+SHORTEST, LONGEST, USUAL, AFTER_WORD = 300.0, 86_400.0, 3_600.0, 60.0
 #: Seconds that a reading is one worker's: longer than it may take.
 LEASE_SECONDS = LIST_SECONDS * 3 + 60.0
 #: Characters of what a server says of itself and of its use.
 MAX_INSTRUCTIONS, MAX_FACTS, MAX_ERROR = 20_000, 5_000, 500
 #: Tools that an audit entry names.
 RECORDED = 100
+#: Versions that readings make of one tool within a day: one that changes more often is kept back without another.
+MOST_A_DAY = 10
 GONE = "Its server does not offer it any more."
 BACK = "It changed at its server, and changed back."
 AGAIN = "The server changed it again."
@@ -325,7 +327,7 @@ def _note_changed(
         return
     tools = [tool for tool, _ in changed]
     waiting = {each.tool_id: each for each in _waiting_by_service(tools)}
-    decided = _rejected_by_people(tools)
+    decided, lately = _rejected_by_people(tools), _written_lately(tools)
     others = speaks_of(known_tools(), tools_of_server(server.pk).values())
     to_write: list[tuple[Tool, Definition]] = []
     told: dict[int, str] = {}
@@ -338,12 +340,14 @@ def _note_changed(
             _keep_back(tool, reason)
             changes.changed.append(tool.name)
         wait = waiting.get(tool.pk)
-        if content is None or (wait is not None and _same_content(wait, content)):
+        if wait is not None and content is not None and _same_content(wait, content):
+            continue
+        if wait is not None:
+            _reject_waiting([tool], AGAIN)
+        if content is None or lately.get(tool.pk, 0) >= MOST_A_DAY:
             continue
         if any(_same_content(each, content) for each in decided.get(tool.pk, ())):
             continue  # somebody said no to just this
-        if wait is not None:
-            _reject_waiting([tool], AGAIN)
         to_write.append((tool, content))
         found = warnings_of(
             offered.description, offered.parameters, other_names=others, annotations=offered.annotations
@@ -418,6 +422,12 @@ def _rejected_by_people(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
     return found
 
 
+def _written_lately(tools: Iterable[Tool]) -> dict[int, int]:
+    """How many versions readings made of each tool within a day."""
+    rows = ToolVersion.objects.filter(tool__in=list(tools), created_by=None, created_at__gt=from_now(-86_400.0))
+    return dict(rows.values_list("tool").annotate(count=Count("pk")))
+
+
 def _reject_waiting(tools: Iterable[Tool], reason: str) -> None:
     ToolVersion.objects.filter(pk__in=[each.pk for each in _waiting_by_service(tools)]).update(
         status=VersionStatus.REJECTED, status_reason=storable(reason, 500), decided_at=Now()
@@ -428,9 +438,11 @@ def _reject_waiting(tools: Iterable[Tool], reason: str) -> None:
 
 
 def _import_new(server: McpServer, source: ReadSource) -> None:
-    """An import with what the server offers, in place of the one that an earlier reading made. What somebody dismissed
-    before, and that says the same, is dismissed."""
+    """An import with what the server offers, in place of the one that an earlier reading made: that is closed, or
+    removed where nobody decided on any of it. What somebody dismissed before, and that says the same, is dismissed."""
     earlier = ToolImport.objects.filter(server=server, membership=None, status=ImportStatus.REVIEW)
+    decided = ImportedTool.objects.filter(tool_import=OuterRef("pk")).exclude(decided_by=None)
+    earlier.exclude(Exists(decided)).delete()
     earlier.update(status=ImportStatus.CLOSED, reason=READ_AGAIN)
     tool_import = ToolImport.objects.create(
         organisation_id=server.organisation_id,

@@ -210,6 +210,20 @@ def test_of_two_changes_the_last_one_waits(server: McpServer, script: Script) ->
     ]
 
 
+def test_a_tool_that_changes_all_the_time_fills_no_tables(
+    server: McpServer, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capabilities.servers.refresh.MOST_A_DAY", 2)
+    for number in range(4):
+        script.tools["echo"]["description"] = f"Says it {number} times."
+        script.tool(f"new-{number}", text_result("1"))
+        again(server)
+
+    assert (usable(), waiting()) == ([ADD], [])
+    assert ToolVersion.objects.filter(tool__name=ECHO, created_by=None).count() == 2
+    assert ToolImport.objects.filter(membership=None).count() == 1
+
+
 def test_what_changed_back_waits_for_a_person(server: McpServer, script: Script, alice: Membership) -> None:
     script.tools["echo"]["description"] = "Says it twice."
     again(server)
@@ -299,7 +313,7 @@ def test_new_tools_wait_in_one_import_for_review(server: McpServer, script: Scri
     imports = list(ToolImport.objects.filter(membership=None).order_by("pk"))
     (found,) = [each for each in imports if each.status == ImportStatus.REVIEW]
     new = import_rows(found).filter(status=ImportedStatus.NEW)
-    assert [each.status for each in imports] == [ImportStatus.CLOSED, ImportStatus.REVIEW]
+    assert imports == [found]
     assert sorted(new.values_list("name", flat=True)) == ["mcp__notes__multiply", "mcp__notes__subtract"]
     assert usable() == [ADD, ECHO]
 
@@ -438,13 +452,13 @@ def test_an_organisation_with_servers_enough_at_work_waits(server: McpServer) ->
 def test_a_word_of_a_change_brings_the_reading_forward_but_not_at_every_word(server: McpServer) -> None:
     note_word([server.pk])
     soon = McpServer.objects.get().refresh_at
-    McpServer.objects.update(refreshed_at=timezone.now() - timedelta(minutes=1))
+    McpServer.objects.update(refreshed_at=timezone.now() - timedelta(minutes=2))
     note_word([server.pk])
     now = McpServer.objects.get().refresh_at
 
     assert soon is not None
     assert now is not None
-    assert 20 < (soon - timezone.now()).total_seconds() <= 30
+    assert 50 < (soon - timezone.now()).total_seconds() <= 60
     assert now <= timezone.now()
 
 
