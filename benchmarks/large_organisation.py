@@ -206,6 +206,7 @@ def _tools(organisation: Organisation, categories: Sequence[Category], size: Siz
     for tool, version in zip(tools, versions, strict=True):
         tool.current_version = version
     tools[1].kind = ToolKind.HTTP
+    tools[2].kind = ToolKind.PYTHON
     Tool.objects.bulk_update(tools, ["current_version", "kind"], batch_size=500)
     return tools[: size.tools]
 
@@ -530,6 +531,8 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "own_credential": "own-1",
         "account_id": _first(StoredSecret).public_id,
         "http_tool": Tool.objects.filter(kind=ToolKind.HTTP).order_by("pk")[0].name,
+        "python_tool": Tool.objects.filter(kind=ToolKind.PYTHON).order_by("pk")[0].name,
+        **dict.fromkeys(("number", "first", "second", "other"), 1),
         "import_id": _first(ToolImport).public_id,
         "imported_id": _first(ImportedTool).public_id,
     }

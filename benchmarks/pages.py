@@ -65,6 +65,7 @@ ARGUMENTS = {
     "api-runtime-config-agent": {"slug": "agent"},
     "server_": {"name": "server"},
     "http_tool_update": {"name": "http_tool"},
+    "tool_python_update": {"name": "python_tool"},
     "api-http-tool": {"name": "http_tool"},
     "api-mcp-server": {"name": "server"},
     "accounts": {"credential": "own_credential"},

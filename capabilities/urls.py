@@ -13,6 +13,7 @@ from capabilities.agents import views as agents
 from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.http_tools import views as http_tools
+from capabilities.catalogue.python_tools import views as python_tools
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.versions import views as versions
@@ -45,6 +46,13 @@ urlpatterns = [
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
+    path("python-tools/new/", python_tools.tool_python_create, name="tool_python_create"),
+    path("python-tools/agents/", python_tools.tool_agents_switch, name="tool_agents_switch"),
+    re_path(TOOL + r"python/\Z", python_tools.tool_python_update, name="tool_python_update"),
+    re_path(TOOL + r"tests/\Z", python_tools.tool_test_save, name="tool_test_save"),
+    re_path(
+        TOOL + r"tests/(?P<test_id>[0-9a-f-]{36})/delete/\Z", python_tools.tool_test_delete, name="tool_test_delete"
+    ),
     re_path(TOOL + r"retire/\Z", versions.tool_retire, name="tool_retire"),
     re_path(TOOL + r"versions/\Z", versions.tool_versions, name="tool_versions"),
     re_path(VERSION + r"\Z", versions.tool_version, name="tool_version"),

@@ -76,6 +76,7 @@ class Form:
     writes: bool | None = None
 
 
+PYTHON_TOOL = {"name": "fresh", "description": "Writes in capitals."}
 #: "METHOD route", and the name of the button or field where it has one: what to fill in, and what the page then says.
 #: A later form for the same address without a field in common has the name of its first field behind it, or "alone".
 FORMS: dict[str, Form] = {
@@ -118,6 +119,20 @@ FORMS: dict[str, Form] = {
     # Categories, tools, services
     "GET tool_list": Form({"q": "word"}, "word_tool"),
     "GET tool_members": Form({"q": "alice"}, "Alice"),
+    "POST tool_version_decide decision=approve": Form(shows="is in force, from the next call on"),
+    "POST tool_version_decide decision=reject": Form({"reason": "Fresh."}, "is rejected"),
+    "POST tool_version_withdraw": Form(shows="is a draft"),
+    "POST tool_version_rollback": Form(shows="is in force again"),
+    "POST tool_retire": Form({"reason": "Fresh."}, "is out of use"),
+    "POST tool_agents_switch": Form(shows="Agents may make tools now"),
+    "POST tool_python_create do=submit": Form(PYTHON_TOOL, "waits for approval by somebody else"),
+    "POST tool_python_create do=draft": Form(PYTHON_TOOL, "is saved as a draft"),
+    "POST tool_python_create do=check": Form(PYTHON_TOOL, "Nothing is saved by a check.", writes=False),
+    "POST tool_python_update do=submit": Form({"code": "def run():\n    return 2"}, "It cannot be submitted while"),
+    "POST tool_python_update do=draft": Form({"code": "def run():\n    return 2"}, "is saved as a draft"),
+    "POST tool_python_update do=check": Form(shows="Nothing is saved by a check.", writes=False),
+    "POST tool_test_save": Form({"name": "Fresh", "arguments": "{}"}, "The test Fresh is saved."),
+    "POST tool_test_delete": Form(shows="is deleted"),
     "POST tool_switch": Form(),
     "POST tool_switch message": Form({"message": "Out of order."}, "Models and users read: “Out of order.”"),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),

@@ -66,6 +66,7 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolTestCase,
     ToolVersion,
     VersionStatus,
 )
@@ -216,6 +217,7 @@ class OrganisationRows:
     account_id: UUID = field(default_factory=uuid4)
     #: A Python tool that the colleague wrote: version 1 was in force, 2 is, 3 waits.
     python_tool: str = "no_python_tool"
+    test_id: UUID = field(default_factory=uuid4)
     number: int = 3
     first: int = 1
     second: int = 2
@@ -378,6 +380,21 @@ def http_tool_content(side: OrganisationRows) -> dict[str, Any]:
     """It names a credential."""
     request = {"method": "GET", "url": "https://mcp.example.org/"}
     return {"description": "Fresh.", "implementation": request, "credential": side.credential}
+
+
+def python_tool_form(side: OrganisationRows) -> dict[str, Any]:
+    return {
+        "name": "fresh",
+        "category": side.category,
+        "description": "Fresh.",
+        "parameters": '{"type": "object", "properties": {}}',
+        "code": "def run():\n    return 1",
+        "runtime": "monty",
+        "effect": "read",
+        "timeout": "5",
+        "max_result_chars": "1000",
+        "do": "draft",
+    }
 
 
 def http_tool_form(side: OrganisationRows) -> dict[str, Any]:
@@ -1001,6 +1018,17 @@ ROUTES: dict[str, Route] = {
     "tool_version_rollback": Route(
         (Ask("POST", 302),), {"name": "python_tool", "number": "retired"}, Right.APPROVE_CODE
     ),
+    "tool_python_create": Route((Ask(), Ask("POST", 302, body=python_tool_form, refused=422)), right=Right.CATALOGUE),
+    "tool_python_update": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: python_tool_form(MISSING))), {"name": "python_tool"}, Right.CATALOGUE
+    ),
+    "tool_test_save": Route(
+        (Ask("POST", 302, body=lambda side: {"name": "t", "arguments": "{}"}),),
+        {"name": "python_tool"},
+        Right.CATALOGUE,
+    ),
+    "tool_test_delete": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
+    "tool_agents_switch": Route((Ask("POST", 302, body=lambda side: {"allowed": "1"}),), right=Right.APPROVE_CODE),
     "tool_retire": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
     "approval_versions": Route(right=Right.APPROVE_CODE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
@@ -1561,6 +1589,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             approval=asked, granted_by=member,
         )  # fmt: skip
         python_tool = make_python_tool(category, colleague, word)
+        test_case = ToolTestCase.objects.create(**own, tool=python_tool, name=word, arguments={"a": word}, outcome=word)
         file = StepFile.objects.create(
             **own, step=Step.objects.get(turn=done), turn=done, name=word, media_type="image/png", size=1, content=b"x"
         )
@@ -1597,6 +1626,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         model_id=model_row.public_id,
         lesson=lesson.key,
         python_tool=python_tool.name,
+        test_id=test_case.public_id,
         hook_id=hook.public_id,
         rule_id=rule.public_id,
         approval_id=asked.public_id,

@@ -1,0 +1,193 @@
+"""The editor of a Python tool, and the form of a saved test."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django import forms
+
+from capabilities.catalogue.python_tools.checks import PythonContent
+from capabilities.models import Category, Tool, ToolVersion
+from capabilities.sandbox import MAX_CODE, RUNTIMES, isolation
+
+_MONO = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+_HELPER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s+v?(\d{1,6})\Z")
+BEGIN = 'def run(text):\n    return {"transformed": text.upper()}\n'
+SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "description": "What to write in capitals"}},
+    "required": ["text"],
+}
+RUNTIME_TITLES = {"monty": "A part of Python, started in milliseconds", "full": "Full Python"}
+
+
+def _is_object(text: str) -> None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise forms.ValidationError(f"This is not valid JSON: {str(error)[:200]}.") from error
+    if not isinstance(value, dict):
+        raise forms.ValidationError("Write one JSON object.")
+
+
+class PythonToolForm(forms.Form):
+    """`tool` is the one that gets a version; None for a new one, which is named and put into a category here."""
+
+    name = forms.CharField(max_length=64, help_text="Letters, digits, _ and -. The model calls it by this.")
+    category = forms.ChoiceField()
+    description = forms.CharField(
+        label="Description for the model", max_length=8_000, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    parameters = forms.CharField(
+        label="Arguments, as JSON Schema",
+        max_length=100_000,
+        validators=[_is_object],
+        widget=forms.Textarea(attrs=_MONO | {"rows": 9}),
+    )
+    code = forms.CharField(
+        label="Code",
+        max_length=MAX_CODE,
+        strip=False,
+        help_text="A function run, which takes the arguments by name and returns JSON.",
+        widget=forms.Textarea(attrs=_MONO | {"rows": 18, "wrap": "off"}),
+    )
+    runtime = forms.ChoiceField()
+    helpers = forms.CharField(
+        label="Modules",
+        required=False,
+        help_text="Modules of the organisation that the code imports: one a line, with its version, such as prices 2.",
+        widget=forms.Textarea(attrs=_MONO | {"rows": 2}),
+    )
+    human_format = forms.CharField(
+        label="A call in one line",
+        required=False,
+        max_length=300,
+        help_text="For people. Arguments stand in braces: Writing {text} in capitals",
+    )
+    instructions = forms.CharField(
+        label="Instructions for the model", required=False, max_length=4_000, widget=forms.Textarea(attrs={"rows": 2})
+    )
+    effect = forms.ChoiceField(
+        choices=[
+            ("read", "Reads: changes nothing"),
+            ("write", "Writes: changes data of this organisation"),
+            ("external", "External: may change something elsewhere"),
+        ]
+    )
+    timeout = forms.FloatField(label="Timeout in seconds", min_value=0.5, max_value=120)
+    max_result_chars = forms.IntegerField(label="Longest result in characters", min_value=200, max_value=200_000)
+    example = forms.CharField(
+        label="Arguments of one call to try",
+        required=False,
+        max_length=20_000,
+        help_text="One JSON object. Check runs the code with them; they are not saved.",
+        widget=forms.Textarea(attrs=_MONO | {"rows": 3}),
+    )
+
+    def __init__(self, *args: Any, tool: Tool | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ready = isolation()
+        choices = [
+            (each, f"{RUNTIME_TITLES[each]}{'' if ready.has(each) else ' (not available here)'}") for each in RUNTIMES
+        ]
+        self.fields["runtime"].choices = choices  # type: ignore[attr-defined]
+        self.fields["runtime"].help_text = " ".join(ready.reason(each) for each in RUNTIMES if not ready.has(each))
+        if tool is not None:
+            del self.fields["name"], self.fields["category"]
+        else:
+            names = Category.objects.order_by("title", "name").values_list("name", "title")
+            self.fields["category"].choices = list(names)  # type: ignore[attr-defined]
+
+    def clean_helpers(self) -> dict[str, int]:
+        found = {}
+        for line in self.cleaned_data["helpers"].splitlines():
+            if not line.strip():
+                continue
+            match = _HELPER.match(line.strip())
+            if match is None:
+                raise forms.ValidationError(f"“{line.strip()[:60]}” is no module with its version, such as prices 2.")
+            found[match[1]] = int(match[2])
+        return found
+
+    def clean_example(self) -> dict[str, Any] | None:
+        text = self.cleaned_data["example"].strip()
+        if not text:
+            return None
+        _is_object(text)
+        value: dict[str, Any] = json.loads(text)
+        return value
+
+    def content(self, tool: Tool | None) -> PythonContent:
+        """What the form says, once it is valid."""
+        said = self.cleaned_data
+        return PythonContent(
+            tool.name if tool else said["name"],
+            said["description"],
+            json.loads(said["parameters"]),
+            said["code"],
+            said["runtime"],
+            said["human_format"],
+            said["instructions"],
+            said["helpers"],
+            said["effect"],
+            said["timeout"],
+            said["max_result_chars"],
+        )
+
+
+def initial_of(version: ToolVersion | None) -> dict[str, Any]:
+    """What the editor begins with."""
+    if version is None:
+        return {
+            "parameters": json.dumps(SCHEMA, indent=2),
+            "code": BEGIN,
+            "runtime": "monty",
+            "effect": "read",
+            "timeout": 20,
+            "max_result_chars": 40_000,
+            "example": '{"text": "hello"}',
+        }
+    implementation = version.implementation
+    return {
+        "description": version.description,
+        "parameters": json.dumps(version.parameters, indent=2, ensure_ascii=False),
+        "code": implementation.get("code", ""),
+        "runtime": implementation.get("runtime", "monty"),
+        "helpers": "\n".join(f"{name} {number}" for name, number in (implementation.get("helpers") or {}).items()),
+        "human_format": version.human_format,
+        "instructions": version.instructions,
+        "effect": version.effect,
+        "timeout": version.timeout,
+        "max_result_chars": version.max_result_chars,
+    }
+
+
+class ToolTestForm(forms.Form):
+    """One call and what must come of it."""
+
+    name = forms.CharField(label="Name of the test", max_length=100)
+    arguments = forms.CharField(
+        initial="{}", max_length=20_000, validators=[_is_object], widget=forms.Textarea(attrs=_MONO | {"rows": 2})
+    )
+    expected = forms.CharField(
+        label="Expected",
+        required=False,
+        max_length=20_000,
+        help_text="The result as JSON, or a part of the error. Empty: any.",
+        widget=forms.Textarea(attrs=_MONO | {"rows": 2}),
+    )
+    expects_error = forms.BooleanField(label="It fails", required=False)
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean() or {}
+        text = said.get("expected", "").strip()
+        if not said.get("expects_error") and text:
+            try:
+                said["expected"] = json.loads(text)
+            except (ValueError, RecursionError):
+                self.add_error("expected", "This is not valid JSON. A text stands in quotes.")
+        else:
+            said["expected"] = text or None
+        return said

@@ -1,0 +1,36 @@
+"""Python tools, as the editor shows them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import Http404
+
+from capabilities.models import Tool, ToolKind, ToolTestCase, ToolVersion, VersionStatus
+
+
+def python_tool_or_404(name: str) -> Tool:
+    """One query."""
+    tools = Tool.objects.select_related("category", "current_version")
+    tool = tools.filter(name=name, kind=ToolKind.PYTHON).first()
+    if tool is None:
+        raise Http404("No such Python tool.")
+    return tool
+
+
+def newest_version(tool: Tool) -> ToolVersion | None:
+    """What the editor begins with: the newest one that was not rejected. One query."""
+    versions = ToolVersion.objects.filter(tool=tool).exclude(status=VersionStatus.REJECTED)
+    return versions.order_by("-number").first()
+
+
+def tests_of(tool: Tool) -> list[ToolTestCase]:
+    """One query."""
+    return list(ToolTestCase.objects.filter(tool=tool).select_related("version").order_by("name"))
+
+
+def test_or_404(tool: Tool, test_id: UUID) -> ToolTestCase:
+    case = ToolTestCase.objects.select_related("tool__category").filter(tool=tool, public_id=test_id).first()
+    if case is None:
+        raise Http404("No such test.")
+    return case
