@@ -178,10 +178,15 @@ FORMS: dict[str, Form] = {
     "POST server_read": Form(shows="are being read"),
     "POST server_delete": Form(shows="is removed"),
     # Imports
-    "GET import_list": Form({"status": "review"}, "word import"),
+    "GET import_list": Form({"q": "word"}, "word import"),
     "POST import_create": Form({"url": "https://api.example.org/spec"}, "It waits for a worker"),
     "GET import_detail": Form({"q": "word"}, "word_found"),
-    "POST import_decide": Form({"category": "{category}", "tools": ["{imported_id}"]}, "Accepted: 1 new tool"),
+    "POST import_decide act=accept": Form(
+        {"category": "{category}", "tools": ["{imported_id}"]}, "Accepted: 1 new tool"
+    ),
+    "POST import_decide act=accept_all": Form({"category": "{category}"}, "Accepted: 1 new tool"),
+    "POST import_decide act=dismiss": Form({"tools": ["{imported_id}"]}, "Dismissed: 1 definition"),
+    "POST import_decide act=dismiss_all": Form(shows="Dismissed: 1 definition"),
     "POST import_address": Form({"base_url": "https://other.example.org"}, "The base address is saved"),
     "POST import_close": Form(shows="is closed"),
     "POST import_tool": Form({"effect": "external"}, "is saved"),

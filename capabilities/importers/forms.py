@@ -23,6 +23,7 @@ EFFECT_TITLES = {
 class ImportsAddress(ListAddress):
     """The address of the list of imports."""
 
+    q = forms.CharField(required=False, max_length=100)
     status = forms.ChoiceField(required=False, choices=[("", "Any status"), *ImportStatus.choices])
 
 

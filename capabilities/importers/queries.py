@@ -64,9 +64,11 @@ def shown_imports() -> QuerySet[ToolImport]:
     )
 
 
-def imports_page(*, status: str = "", after: str = "", before: str = "") -> Page[ToolImport]:
-    """Newest first. One query."""
+def imports_page(*, q: str = "", status: str = "", after: str = "", before: str = "") -> Page[ToolImport]:
+    """Newest first. `q` is looked for in titles and addresses. One query."""
     rows = shown_imports()
+    if q:
+        rows = rows.filter(Q(title__icontains=q) | Q(url__icontains=q))
     if status:
         rows = rows.filter(status=status)
     return Keyset(rows, ("-pk",)).page(after, before)

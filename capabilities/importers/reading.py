@@ -11,6 +11,7 @@ from django.db import transaction
 from capabilities.catalogue.tools.writes import Definition, ToolRefused
 from capabilities.common.text import storable, storable_json, storable_value
 from capabilities.common.tokens import count_each
+from capabilities.contract.effects import READ
 from capabilities.contract.warnings import is_hidden, warnings_of
 from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
@@ -102,6 +103,8 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
     tool = own.get(row.original_name)
     if tool is not None:
         row.tool, row.name = tool, tool.name
+        if tool.current_version is not None and tool.current_version.effect != READ:
+            row.effect = tool.current_version.effect  # a person may have said so: a guess takes nothing back
     else:
         row.name, row.collision = names.give(wanted_name(found), row.original_name)
 

@@ -175,6 +175,33 @@ def test_what_people_set_beside_stays_with_the_next_version(alice: Membership, r
     assert (version.description, version.instructions) == ("Says more.", "Only for cats.")
 
 
+def test_a_guess_takes_nothing_back_that_a_person_said_of_the_tool(
+    alice: Membership, read: Read, pets: Category
+) -> None:
+    first = read(alice, pet("a"))
+    change_imported(rows_of(first)["a"], actor=alice, effect="external")
+    accept(first, pets, alice)
+
+    again = read(alice, pet("a", description="Says more.", effect="read"))
+
+    assert rows_of(again)["a"].effect == "external"
+
+
+def test_s49_accepting_the_change_of_a_tool_that_is_kept_back_gives_it_free(
+    alice: Membership, read: Read, pets: Category
+) -> None:
+    accept(read(alice, pet("a")), pets, alice)
+    Tool.objects.update(quarantine="It changed.")
+    olive = make_member(alice.organisation, "olive", Access.OPERATOR)
+    other = {"method": "POST", "url": "/a", "arguments": {}}
+
+    accept(read(olive, pet("a", implementation=other)), pets, olive)
+    assert Tool.objects.get().quarantine == "It changed."
+
+    accept(read(alice, pet("a", implementation=other | {"url": "/b"})), pets, alice)
+    assert Tool.objects.get().quarantine == ""
+
+
 def test_s50_text_for_the_model_is_normalised_and_the_original_kept(
     alice: Membership, read: Read, pets: Category
 ) -> None:
