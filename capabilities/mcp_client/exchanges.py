@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Milliseconds that a task of protocol 2025-11-25 is asked to be kept for.
 TASK_MILLISECONDS = 3_600_000
+#: Seconds between looks for whether a call opened a session that is listened to.
+LOOK_EVERY = 1.0
 
 _pool: Pool | None = None
 
@@ -247,7 +249,8 @@ async def cancel_task(address: ServerAddress, task_id: str, *, seconds: float) -
 
 async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
     """Call the function whenever the server says that its list changed, until cancelled. Ends by itself where the
-    server does not say such things. A connection that ends is made again, and counts as a change."""
+    server does not say such things. A connection that ends is made again, and counts as a change; a session that was
+    closed because no call used it is listened to again once a call opens it."""
     backoff, is_first = FIRST_BACKOFF, True
     while True:
         try:
@@ -255,6 +258,11 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
             return
         except _NotTold:
             return
+        except _WentIdle:
+            while not pool().is_open(address):
+                await asyncio.sleep(LOOK_EVERY)
+            is_first = True
+            continue
         except McpError as error:
             logger.info("Word of changes of %s: %s", address.title, error)
         except _StreamEnded:
@@ -266,6 +274,10 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
 
 class _NotTold(Exception):
     """The server does not tell changes."""
+
+
+class _WentIdle(Exception):
+    """The session was closed because no call used it."""
 
 
 class _StreamEnded(Exception):
@@ -291,4 +303,6 @@ async def _watch_once(address: ServerAddress, on_change: Callable[[], None], is_
             while await session.ended_or(talk.tools_changed):
                 talk.tools_changed = anyio.Event()
                 on_change()
+        if session.was_idle:
+            raise _WentIdle
     raise _StreamEnded

@@ -92,6 +92,8 @@ class Session:
         #: It is not closed before, such as for a task that lives in it.
         self.keep_until = 0.0
         self.watchers = 0
+        #: It was closed because nobody used it.
+        self.was_idle = False
         self._conversation: Conversation | None = None
         self._failure: McpError | None = None
         self._ending = asyncio.Event()
@@ -112,7 +114,13 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        return self._opened.done() and not self._running and not self.watchers and self.keep_until < time.monotonic()
+        return self._opened.done() and not self._running and not self.is_stream and self.keep_until < time.monotonic()
+
+    @property
+    def is_stream(self) -> bool:
+        """It is there to be listened to, and calls do not use it."""
+        is_modern = self._conversation is not None and self._conversation.is_modern
+        return bool(self.watchers) and self.address.transport == "http" and is_modern
 
     @property
     def conversation(self) -> Conversation:
@@ -164,7 +172,8 @@ class Session:
         finally:
             waiting.cancel()
 
-    def close(self) -> None:
+    def close(self, *, was_idle: bool = False) -> None:
+        self.was_idle = was_idle
         self._ending.set()
 
     async def closed(self) -> None:
@@ -330,12 +339,18 @@ class Pool:
 
     @asynccontextmanager
     async def held(self, address: ServerAddress) -> AsyncGenerator[Session]:
-        """A session to listen in; it is kept while it is held. Raises McpError."""
+        """A session to listen in. Raises McpError.
+
+        Of a modern server over HTTP it is kept for that, beside those for calls and at most half as many; any other is
+        closed when no call uses it.
+        """
         self._start_reaper()
         noted = Seen()
         token = seen.set(noted)
         session: Session | None = None
         try:
+            if sum(each.is_stream for each in self.sessions.values()) >= max(1, settings.TOOLHUB_MCP_SESSIONS // 2):
+                raise ServerBusy("As many servers are listened to as may be.")
             session = await self._session(address, "")
             session.watchers += 1
             yield session
@@ -351,21 +366,27 @@ class Pool:
     def _make_room(self, owner: str) -> None:
         """Close what is idle longest where there are as many as may be, or half of them are the owner's."""
         most = settings.TOOLHUB_MCP_SESSIONS
-        own = [each for each in self.sessions.values() if each.address.owner == owner]
-        for sessions, limit in ((own, max(1, most // 2)), (list(self.sessions.values()), most)):
+        for_calls = [each for each in self.sessions.values() if not each.is_stream]
+        own = [each for each in for_calls if each.address.owner == owner]
+        for sessions, limit in ((own, max(1, most // 2)), (for_calls, most)):
             if len(sessions) < limit:
                 continue
             idle = sorted((each for each in sessions if each.is_idle), key=lambda each: each.used_at)
             if not idle:
                 raise ServerBusy(f"All {limit} sessions with MCP servers are in use; try again in a moment.")
             self.forget(idle[0])
-            idle[0].close()
+            idle[0].close(was_idle=True)
 
     def forget(self, session: Session) -> None:
         """It is not given out again."""
         if self.sessions.get(session.address.key) is session:
             del self.sessions[session.address.key]
         self.ending.add(session)
+
+    def is_open(self, address: ServerAddress) -> bool:
+        """Whether there is a session of this principal that calls use."""
+        session = self.sessions.get(address.key)
+        return session is not None and session.is_usable
 
     def _note_failure(self, address: ServerAddress, error: McpError) -> None:
         if not isinstance(error, (ServerUnreachable, ServerSilent, ServerLost)):
@@ -447,7 +468,7 @@ class Pool:
         for session in list(self.sessions.values()):
             if session.is_idle and now - session.used_at > settings.TOOLHUB_MCP_IDLE_SECONDS:
                 self.forget(session)
-                session.close()
+                session.close(was_idle=True)
         for key, held in list(self._clients.items()):
             if not held.users and now - held.used_at > CLIENT_IDLE_SECONDS:
                 del self._clients[key]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from capabilities.mcp_client import client
+from capabilities.mcp_client import background, client, exchanges
 from capabilities.mcp_client.addresses import ServerAddress
 from tests.capabilities.mcp_client.scripted import changing, http_server, old_http_server, usual, wait_until
-from tests.capabilities.mcp_client.test_client import SCRIPT
+from tests.capabilities.mcp_client.test_client import SCRIPT, pid_of
 
 
 @pytest.fixture(params=["modern", "old", "process"])
@@ -104,3 +107,49 @@ def test_s49_a_connection_that_ends_is_made_again_and_counts_as_a_change(
     assert wait_until(lambda: told.times > times)
     assert watch.is_on
     watch.stop()
+
+
+def test_listening_keeps_no_process_alive_and_begins_again_with_it(
+    request: pytest.FixtureRequest, settings: Any
+) -> None:
+    address = ServerAddress("stdio", request.node.nodeid, argv=(sys.executable, str(SCRIPT), "changing"))
+    told = Told()
+    watch = client.watch(address, told)
+    assert wait_until(changed(address, told))
+    pid = pid_of(address)
+    settings.TOOLHUB_MCP_IDLE_SECONDS = 0
+    assert wait_until(lambda: let_go() and not Path(f"/proc/{pid}").exists())
+    settings.TOOLHUB_MCP_IDLE_SECONDS = 300
+
+    assert watch.is_on
+    assert wait_until(changed(address, told))
+    watch.stop()
+
+
+def let_go() -> bool:
+    async def work() -> None:
+        await exchanges.pool().let_go_of_idle()
+
+    background.run(work(), seconds=10)
+    return True
+
+
+def test_listening_takes_at_most_half_of_the_sessions(request: pytest.FixtureRequest, settings: Any) -> None:
+    settings.TOOLHUB_MCP_SESSIONS = 2
+    client.close()
+    with ExitStack() as stack:
+        urls = [stack.enter_context(http_server(changing())) for _ in range(2)]
+        told = [Told(), Told()]
+        addresses = [ServerAddress("http", request.node.nodeid, url=url) for url in urls]
+        first = client.watch(addresses[0], told[0])
+        assert wait_until(changed(addresses[0], told[0]))
+        second = client.watch(addresses[1], told[1])
+        for _ in range(3):
+            change(addresses[1])
+            time.sleep(0.1)
+
+        assert told[1].times == 0
+        assert second.is_on
+        first.stop()
+        assert wait_until(changed(addresses[1], told[1]))
+        second.stop()
