@@ -374,8 +374,8 @@ SPECTACULAR_SETTINGS = {
         "CredentialScopeEnum": "capabilities.models.credentials.CredentialScope",
         "ImportStatusEnum": "capabilities.models.imports.ImportStatus",
         "ImportSourceEnum": "capabilities.models.imports.ImportSource",
-        "ImportedFromEnum": ["openapi", "definitions"],
-        "ImportEndEnum": ["closed"],
+        "ImportedStatusEnum": "capabilities.models.imports.ImportedStatus",
+        "LoadSourceEnum": ["initial", "model", "person"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
