@@ -9,7 +9,19 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, TextField
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.functions import Cast
 from django.http import Http404
 
@@ -54,17 +66,33 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
     usable = StoredSecret.objects.filter(credential=OuterRef("pk"), membership=None).exclude(
         status=SecretStatus.REFUSED
     )
-    ready &= ~Q(_IS_SIGNED, Exists(_shared_credential().filter(~Exists(usable))))
+    ready &= ~Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.ORGANISATION).filter(~Exists(usable))))
     return ExpressionWrapper(ready, output_field=BooleanField())
+
+
+def acts_as_member() -> ExpressionWrapper[Q]:
+    """For a query of tools: whether the tool acts with an account that each member connects."""
+    return ExpressionWrapper(
+        Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.MEMBER))), output_field=BooleanField()
+    )
+
+
+def tool_scope() -> Case:
+    """For a query of tools: with whose credential the tool acts, `organisation` or `member`; empty for none."""
+    return Case(
+        When(acts_as_organisation(), then=Value(str(CredentialScope.ORGANISATION))),
+        When(acts_as_member(), then=Value(str(CredentialScope.MEMBER))),
+        default=Value(""),
+    )
 
 
 _IS_SIGNED = Q(credential__isnull=False) | Q(server__isnull=False)
 
 
-def _shared_credential() -> QuerySet[StoredCredential]:
-    """For a query of tools: the credential of the tool, or of its server, where it is the organisation's."""
+def _signing_credential(scope: CredentialScope) -> QuerySet[StoredCredential]:
+    """For a query of tools: the credential of the tool, or of its server, where it has this scope."""
     own = Q(pk=OuterRef("credential")) | Q(pk=OuterRef("server__credential"))
-    return StoredCredential.objects.filter(own, scope=CredentialScope.ORGANISATION)
+    return StoredCredential.objects.filter(own, scope=scope)
 
 
 def service_values(spec: ServiceSpec) -> dict[str, str]:
@@ -106,7 +134,7 @@ def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
         )
     )
     # Never unknown, as a comparison with the scope of no credential would be.
-    signed = Q(_IS_SIGNED, Exists(_shared_credential()))
+    signed = Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.ORGANISATION)))
     by_service = Q(service__in=needing) | (Q(service__in=allowing) & Q(held))
     return ExpressionWrapper(by_service | signed, output_field=BooleanField())
 

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Toolkit
-from capabilities.toolkits.queries import weigh, whole_toolkits
+from capabilities.toolkits.queries import note_scopes, weigh, whole_toolkits
 from capabilities.toolkits.writes import (
     MAX_CATEGORIES,
     MAX_DESCRIPTION,
@@ -53,6 +53,10 @@ class ToolkitOut(serializers.Serializer[Toolkit]):
     categories = serializers.SerializerMethodField(help_text="With all the tools that are in them.")
     used_by = serializers.SerializerMethodField(help_text="Short names of the agents that may load it.")
     tokens = serializers.IntegerField(help_text="Of all its tools, each once, as they are now.")
+    scope = serializers.CharField(
+        help_text="`organisation` where a tool of it acts with a credential that the organisation shares, else "
+        "`member` where one acts with the member's own account, else empty."
+    )
 
     def get_categories(self, toolkit: Toolkit) -> list[str]:
         return [line.category.name for line in toolkit.toolkit_categories.all()]
@@ -109,7 +113,7 @@ class ToolkitList(APIView):
         """What agents may be allowed to load."""
         api_member(request)
         rows = whole_toolkits()
-        return Response(page(request, rows, "name", _shown, complete=weigh, at_once=TOOLKITS_AT_ONCE))
+        return Response(page(request, rows, "name", _shown, complete=complete, at_once=TOOLKITS_AT_ONCE))
 
     @with_dry_run("toolkit")
     @extend_schema(
@@ -153,13 +157,19 @@ class ToolkitDetail(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+def complete(toolkits: list[Toolkit]) -> None:
+    """Give them their numbers and their scope. Two queries."""
+    weigh(toolkits)
+    note_scopes(toolkits)
+
+
 def _shown(toolkit: Toolkit) -> Any:
     return ToolkitOut(toolkit).data
 
 
 def _toolkit_out(name: str) -> Any:
     toolkit = get_object_or_404(whole_toolkits(), name=name)
-    weigh([toolkit])
+    complete([toolkit])
     return _shown(toolkit)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sum, Value
 from django.http import Http404
 
 from capabilities.catalogue.tools.queries import shown_tools
 from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLS
 from capabilities.models import AgentToolkit, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool
+from capabilities.services.writes import acts_as_member, acts_as_organisation
 
 
 def shown_toolkits() -> QuerySet[Toolkit]:
@@ -44,6 +46,22 @@ def weigh(toolkits: Collection[Toolkit]) -> None:
         weights[key] = (weights[key][0] + count, weights[key][1] + (tokens or 0))
     for toolkit in toolkits:
         toolkit.tool_count, toolkit.tokens = weights[toolkit.pk]  # type: ignore[attr-defined]
+
+
+def note_scopes(toolkits: Collection[Toolkit]) -> None:
+    """Give each of these its `scope`: `organisation` where a tool of it acts with a credential that the organisation
+    shares, else `member` where one acts with the member's own account, else empty. One query for all of them."""
+    keys = [toolkit.pk for toolkit in toolkits]
+    rows: list[Any] = []
+    for rank, tools in enumerate((Tool.objects.filter(acts_as_organisation()), Tool.objects.filter(acts_as_member()))):
+        lines = ToolkitTool.objects.filter(toolkit__in=keys, tool__in=tools.values("pk"))
+        whole = ToolkitCategory.objects.filter(toolkit__in=keys, category__in=tools.values("category"))
+        rows += [each.order_by().annotate(rank=Value(rank)).values_list("toolkit", "rank") for each in (lines, whole)]
+    ranks: dict[int, int] = {}
+    for key, rank in rows[0].union(*rows[1:]):
+        ranks[key] = min(rank, ranks.get(key, rank))
+    for toolkit in toolkits:
+        toolkit.scope = {0: "organisation", 1: "member"}.get(ranks.get(toolkit.pk, 2), "")  # type: ignore[attr-defined]
 
 
 def whole_toolkits() -> QuerySet[Toolkit]:
@@ -82,8 +100,9 @@ class ToolkitPage:
 
 
 def toolkit_page_or_404(name: str) -> ToolkitPage:
-    """Six queries."""
+    """Seven queries."""
     toolkit = toolkit_or_404(name)
+    note_scopes([toolkit])
     lines = ToolkitTool.objects.filter(toolkit=toolkit).order_by("position", "tool__name")
     categories = _counted(Category.objects.filter(toolkit_categories__toolkit=toolkit))
     return ToolkitPage(toolkit, list(lines.prefetch_related(Prefetch("tool", shown_tools()))), list(categories))

@@ -31,7 +31,7 @@ from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, Category, Tool
-from capabilities.services.writes import is_ready
+from capabilities.services.writes import is_ready, tool_scope
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Right
@@ -61,6 +61,10 @@ class ToolOut(serializers.Serializer[Tool]):
     off_message = serializers.CharField(help_text="While it is off: what models and users read of that, or empty.")
     service = serializers.CharField(help_text="What must be set up before it works, or empty.")
     is_ready = serializers.BooleanField(help_text="Whether that is set up.")
+    scope = serializers.CharField(
+        help_text="With whose credential it acts: `organisation`, or `member` for an account of the member's own; "
+        "empty for none."
+    )
     description = serializers.CharField(source="current_version.description", default="")
     parameters: Any = serializers.JSONField(source="current_version.parameters", default=dict)
     instructions = serializers.CharField(
@@ -100,7 +104,7 @@ class ToolBulkIn(serializers.Serializer[Any]):
 
 
 def shown_tools() -> QuerySet[Tool]:
-    return Tool.objects.select_related("category", "current_version").annotate(is_ready=is_ready())
+    return Tool.objects.select_related("category", "current_version").annotate(is_ready=is_ready(), scope=tool_scope())
 
 
 class ToolList(APIView):

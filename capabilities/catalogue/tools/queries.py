@@ -27,7 +27,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.tool_index import search_names
-from capabilities.services.writes import is_ready
+from capabilities.services.writes import is_ready, tool_scope
 from toolhub.tenants.keyset import PAGE, Page
 
 #: Versions of a tool that its page lists, newest first.
@@ -137,10 +137,12 @@ class ToolPage:
 
 def tool_page_or_404(name: str) -> ToolPage:
     """Three queries."""
-    tools = Tool.objects.select_related("category", "current_version__created_by__user", "server", "made_by_agent")
-    tools = tools.defer("server__instructions", "server__server_capabilities", "made_by_agent__prompt").annotate(
-        is_ready=is_ready()
+    tools = Tool.objects.select_related(
+        "category", "current_version__created_by__user", "server__credential", "credential", "made_by_agent"
     )
+    secrets = ("credential__client_secret", "server__credential__client_secret")
+    tools = tools.defer("server__instructions", "server__server_capabilities", "made_by_agent__prompt", *secrets)
+    tools = tools.annotate(is_ready=is_ready(), scope=tool_scope())
     tool = tools.filter(name=name).first()
     if tool is None:
         raise Http404("No such tool.")

@@ -66,6 +66,7 @@ def _tool_page(
         "agents": page.agents,
         "toolkits": toolkits_with(page.tool),
         "service": service_title(page.tool.service),
+        "signed_with": page.tool.credential or (page.tool.server.credential if page.tool.server else None),
         "parameters": parameter_rows(version.parameters) if version else [],
         "may_set_up": member.has_right(Right.CATALOGUE),
         "sees_members": member.has_right(Right.ROLES, page.tool.category.name),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
 from capabilities.contract.spec import ToolSpec
@@ -13,7 +14,8 @@ from capabilities.credentials.challenges import challenge_value
 from capabilities.credentials.signing import after_refusal, credential_for, stored_credential
 from capabilities.models import StoredCredential, StoredSecret, Tool
 from capabilities.pipeline.specs import specs
-from tests.cast import make_tool
+from tests.cast import make_agent, make_tool, make_toolkit
+from tests.rest import Rest
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -258,3 +260,56 @@ def test_a_members_secret_does_not_make_the_organisations_tools_ready(acme: Orga
     make_secret(credential, bob)
 
     assert spec_with(credential).is_ready is False
+
+
+# -- MR-35: with whose credential tools, toolkits and agents act ------------------------------------------------------
+
+
+def test_mr_35_tools_and_toolkits_say_with_whose_credential_they_act(acme: Organisation, alice: Membership) -> None:
+    own, shared = make_credential(acme, "own", scope="member"), make_credential(acme)
+    spec_with(own, "own_find")
+    spec_with(shared, "crm_find")
+    plain = make_tool(acme, "plain")
+    with organisation_scope(acme):
+        tools = {tool.name: tool for tool in Tool.objects.all()}
+    make_toolkit(acme, "mixed", tools["own_find"], tools["crm_find"], plain)
+    make_toolkit(acme, "own", tools["own_find"], plain)
+    make_toolkit(acme, "plain", plain)
+    make_toolkit(acme, "whole", categories=(plain.category,))
+    rest = Rest(alice)
+
+    scopes = {row["name"]: row["scope"] for row in rest.get("tools").json["results"]}
+    kits = {row["name"]: row["scope"] for row in rest.get("toolkits").json["results"]}
+
+    assert scopes == {"own_find": "member", "crm_find": "organisation", "plain": ""}
+    assert kits == {"mixed": "organisation", "own": "member", "plain": "", "whole": "organisation"}
+    assert rest.get("toolkits/own").json["scope"] == "member"
+
+
+def test_mr_35_an_agent_for_members_takes_own_accounts_and_refuses_shared_ones(
+    acme: Organisation, alice: Membership
+) -> None:
+    own, shared = make_credential(acme, "own", scope="member"), make_credential(acme)
+    spec_with(own, "own_find")
+    spec_with(shared, "crm_find")
+    agent = make_agent(acme, scope="member")
+    rest = Rest(alice)
+
+    refused = rest.patch(f"agents/{agent.slug}", {"tools": ["own_find", "crm_find"]})
+    taken = rest.patch(f"agents/{agent.slug}", {"tools": ["own_find"]})
+
+    assert refused.status == 400
+    assert "crm_find" in refused.text
+    assert "own_find" not in refused.text
+    assert (taken.status, taken.json["scope"]) == (200, "member")
+
+
+def test_a_tool_whose_secret_is_missing_says_so_on_its_page(acme: Organisation, alice: Membership) -> None:
+    spec_with(make_credential(acme))
+    client = Client()
+    client.force_login(alice.user)
+
+    page = client.get("/o/acme/tools/crm_find/").content.decode()
+
+    assert "the secret of its credential CRM is missing, or was refused" in page
+    assert "/o/acme/credentials/crm/" in page
