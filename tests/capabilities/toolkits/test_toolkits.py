@@ -584,7 +584,9 @@ def test_a_member_reads_toolkits_and_without_the_right_changes_none(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize(("page", "queries"), [("toolkits/", 11), ("toolkits/kit_0/", 15), ("toolkits/kit_0/edit/", 17)])
+@pytest.mark.parametrize(
+    ("page", "queries"), [("toolkits/", 11), ("toolkits/kit_0/", 15), ("toolkits/kit_0/edit/", 17)]
+)
 def test_the_pages_take_the_same_queries_for_one_and_three(
     as_alice: Client,
     acme: Organisation,
