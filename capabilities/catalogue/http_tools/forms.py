@@ -38,16 +38,16 @@ PLACE_TITLES = {
     "query": "Query",
     "header": "Header",
     "cookie": "Cookie",
-    "body": "Field of the JSON body",
-    WHOLE: "The whole body",
-    "form": "Form field",
+    "body": "JSON body",
+    WHOLE: "Whole body",
+    "form": "Form",
     "file": "File",
 }
 STYLES = sorted({style for styles in PLACES.values() for style in styles if style})
 EFFECT_TITLES = {
     "read": "It only reads",
     "write": "It changes data of this organisation",
-    "external": "It changes something outside toolhub",
+    "external": "It changes something outside",
 }
 ON_CRASH_TITLES = {
     "never": "Never send it again",
@@ -176,14 +176,14 @@ class HttpToolForm(forms.Form):
         min_value=KNOBS["timeout_sec"].minimum,
         max_value=KNOBS["timeout_sec"].maximum,
         initial=USUAL.timeout,
-        label="Seconds that a call may take",
+        label="Seconds for a call",
         widget=forms.NumberInput(attrs={"step": "any"}),
     )
     max_result_chars = forms.IntegerField(
         min_value=200,
         max_value=1_000_000,
         initial=USUAL.max_result_chars,
-        label="Characters of a result that the model reads",
+        label="Characters of a result",
     )
     sample = ObjectField(
         3, label="Arguments of the preview", help_text="A JSON object. Blank: some that fit are made up."
