@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -12,9 +13,9 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import Origin, update_tool
 from capabilities.catalogue.tools.writes import definition_of as content_of
-from capabilities.models import StoredCredential, Tool, ToolKind, VersionStatus
-from sessions.models import ChatSession, StepStatus
-from tests.capabilities.catalogue.http_tools.rows import PARAMETERS
+from capabilities.models import SecretStatus, StoredCredential, StoredSecret, Tool, ToolKind, VersionStatus
+from sessions.models import ChatSession, Step, StepStatus
+from tests.capabilities.catalogue.http_tools.rows import PARAMETERS, make_credential
 from tests.capabilities.egress.servers import Server, say, serve
 from tests.cast import make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -55,6 +56,45 @@ def make_http(session: ChatSession, server: Server, credential: StoredCredential
     }
     origin = Origin(ToolKind.HTTP, credential=credential)
     return make_tool(session.organisation, "read_user", origin=origin, **content | fields)
+
+
+def test_s37_the_credential_is_behind_the_models_arguments_and_seen_nowhere(
+    session: ChatSession, provider: ScriptedOpenAI, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_http(session, server, make_credential(session.membership, origins=[server.url]))
+    server.answers["/users/7?verbose=true"] = echo
+    provider.enqueue(Say(calls=[call("read_user", {"id": 7, "verbose": True})]), Say("Read."))
+
+    with caplog.at_level(logging.DEBUG):
+        turn = run(session)
+
+    ((_, path, headers, _),) = server.requests
+    (step,) = tool_steps_of(turn)
+    assert (turn.answer, step.status, step.display) == ("Read.", StepStatus.DONE, "Reading user 7")
+    assert (path, headers["authorization"]) == ("/users/7?verbose=true", f"Bearer {SECRET}")
+    assert headers["idempotency-key"]
+    assert json.loads(step.result)["headers"]["authorization"] == "Bearer ••••"
+    with organisation_scope(session.organisation_id):
+        assert SECRET not in str(list(Step.objects.values()))
+    assert SECRET not in str(provider.requests)
+    assert SECRET not in caplog.text
+
+
+def test_a_secret_that_is_not_valid_any_more_is_not_sent_again(
+    session: ChatSession, provider: ScriptedOpenAI, server: Server
+) -> None:
+    make_http(session, server, make_credential(session.membership, origins=[server.url]))
+    challenge = 'Bearer error="invalid_token"'
+    server.answers["/users/7"] = say(b"no", status=401, www_authenticate=challenge)
+    both = [call("read_user", {"id": 7})]
+    provider.enqueue(Say(calls=both), Say(calls=both), Say("Not read."))
+
+    turn = run(session)
+
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.FAILED] * 2
+    assert len(server.requests) == 1
+    with organisation_scope(session.organisation_id):
+        assert StoredSecret.objects.get().status == SecretStatus.REFUSED
 
 
 def test_s37_a_model_cannot_send_headers_of_its_own(
