@@ -8,6 +8,7 @@ from capabilities.urls import TOOL
 from sessions.approvals import views as approval_views
 from sessions.budgets import views as budget_views
 from sessions.chats import views
+from sessions.chats.files import file_download
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
 from sessions.hook_trials import views as hook_trials
@@ -37,6 +38,7 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
+    path("files/<uuid:file_id>/", file_download, name="file_download"),
     path("approvals/", approval_views.approval_list, name="approval_list"),
     path("approvals/remembered/", approval_views.approval_consents, name="approval_consents"),
     path(

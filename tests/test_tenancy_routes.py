@@ -591,6 +591,8 @@ ROUTES: dict[str, Route] = {
     ),
     "api-approval-deny": Route((Ask("POST", body=lambda side: {"proposal": "Ask again on Monday."}),)),
     "api-approval-respond": Route((Ask("POST", body=lambda side: {"response": "It is 4."}),)),
+    "api-turn-files": Route(),
+    "api-file": Route(),
     "api-approval-answer": Route(
         (Ask("POST", body=lambda side: {"action": "accept", "content": {"seat": "4a"}}),),
         args={"approval_id": "form_id"},
@@ -947,6 +949,7 @@ ROUTES: dict[str, Route] = {
     ),
     "approval_deny": Route((Ask("POST", 302, body=lambda side: {"proposal": "Ask again on Monday."}),)),
     "approval_respond": Route((Ask("POST", 302, body=lambda side: {"response": "It is 4."}),)),
+    "file_download": Route(),
     "approval_answer": Route(
         (Ask("POST", 302, body=lambda side: {"action": "accept", "field-0": "4a"}),), args={"approval_id": "form_id"}
     ),

@@ -18,8 +18,21 @@ from django.http import Http404
 from capabilities.models import Agent, Tool
 from capabilities.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
+from sessions.chats.files import share_files
 from sessions.chats.markdown import share_markdown
-from sessions.models import BY_MEMBERS, KEPT, Approval, ChatSession, Notice, Step, StepKind, StepStatus, Turn, TurnEvent
+from sessions.models import (
+    BY_MEMBERS,
+    KEPT,
+    Approval,
+    ChatSession,
+    Notice,
+    Step,
+    StepFile,
+    StepKind,
+    StepStatus,
+    Turn,
+    TurnEvent,
+)
 from sessions.turns.ledger import first_open_seq
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
@@ -43,6 +56,7 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
     if turn is None:
         raise Http404("No such turn.")
     share_markdown([turn])
+    share_files([turn])
     return turn
 
 
@@ -87,6 +101,7 @@ def shown_turns() -> QuerySet[Turn]:
         .annotate(
             waits_for_another=GreaterThan(F("seq"), first_open_seq()),
             has_other_agents=Exists(others),
+            has_files=Exists(StepFile.objects.filter(turn=OuterRef("pk"))),
             has_asked=Exists(Approval.objects.filter(turn=OuterRef("pk"))),
             loads_dropped=Subquery(_last_event("loads_dropped")),
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
@@ -128,6 +143,7 @@ def turns_page(session: ChatSession, *, before: int | None = None, limit: int = 
     found = list(turns[: limit + 1])
     page = found[:limit][::-1]
     share_markdown(page)
+    share_files(page)
     return TurnsPage(page, page[0].seq if len(found) > limit else None)
 
 
@@ -135,6 +151,7 @@ def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:
     """The session's turns behind a number, in order, as pages show them. One query where there are none, else two."""
     turns = list(shown_turns().filter(session=session, seq__gt=seq).order_by("seq")[:TURNS_A_PAGE])
     share_markdown(turns)
+    share_files(turns)
     return turns
 
 

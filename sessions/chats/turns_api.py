@@ -23,9 +23,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions.access import check_may_touch, visible_sessions, visible_to
+from sessions.chats.files import file_or_404, files_seen_by, sent
 from sessions.chats.readers import Reader, open_readers
 from sessions.chats.stream_limits import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, Turn
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, StepFile, Turn
 from sessions.turns import ledger
 from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
@@ -33,7 +34,7 @@ from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import ApiToken, Membership, Scope
 from toolhub.tenants.money import dollars
-from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters
+from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters, page
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.wire import Refused
 
@@ -114,6 +115,9 @@ class StepOut(serializers.Serializer[Any]):
     display = serializers.CharField()
     arguments = serializers.CharField()
     result = serializers.CharField(source="result_sent")
+    structured = serializers.JSONField(
+        allow_null=True, help_text="The result as data, where its tool sent some. The model does not read it."
+    )
     hooks = serializers.JSONField(help_text="What hooks did at the call: `[{hook, action, did}]`, or how they failed.")
     input_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField(help_text="Of the input: read from the provider's cache.")
@@ -187,6 +191,55 @@ class TurnSteps(APIView):
         return Response({"results": StepOut(found[:limit], many=True).data, "next": following})
 
 
+class AnyAccept(BaseContentNegotiation):
+    """A stream is an event stream, and an error JSON, whatever was asked for."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class FileOut(serializers.Serializer[StepFile]):
+    id = serializers.UUIDField(source="public_id")
+    step = serializers.IntegerField(source="step.index", help_text="The call that it came with.")
+    name = serializers.CharField()
+    media_type = serializers.CharField(help_text="As the far side of the tool says.")
+    size = serializers.IntegerField(help_text="Bytes.")
+    address = serializers.SerializerMethodField(help_text="Where it is downloaded.")
+
+    def get_address(self, file: StepFile) -> str:
+        return f"/api/v1/files/{file.public_id}"
+
+
+class TurnFiles(APIView):
+    @extend_schema(
+        operation_id="turn_files_list",
+        summary="Files of a turn",
+        parameters=PAGE_PARAMETERS,
+        responses={200: paged(FileOut), 404: ErrorOut},
+    )
+    def get(self, request: Request, turn_id: UUID) -> Response:
+        """Files that came with the results of its calls, the oldest first. The model does not read them."""
+        member = api_member(request)
+        files = files_seen_by(member).filter(turn=turn_or_404(member, turn_id)).select_related("step")
+        return Response(page(request, files, "pk", lambda file: FileOut(file).data))
+
+
+class FileContent(APIView):
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        operation_id="files_read",
+        summary="Download a file of a result",
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, 404: ErrorOut},
+    )
+    def get(self, request: Request, file_id: UUID) -> HttpResponseBase:
+        """What is in it. An image (PNG, JPEG, GIF, WebP) has its own type, all else that of unknown bytes."""
+        return sent(file_or_404(api_member(request), file_id))
+
+
 class TurnCancel(APIView):
     write_scope = Scope.CHAT
 
@@ -203,16 +256,6 @@ class TurnCancel(APIView):
         check_may_touch(request, member, turn.session.membership_id)
         ledger.cancel(turn, actor=member)
         return Response(TurnOut(turn).data)
-
-
-class AnyAccept(BaseContentNegotiation):
-    """A stream is an event stream, and an error JSON, whatever was asked for."""
-
-    def select_parser(self, request: Request, parsers: Any) -> Any:
-        return parsers[0]
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        return renderers[0], renderers[0].media_type
 
 
 class TurnEvents(APIView):
@@ -289,6 +332,8 @@ def _may_still_read(request: Request, turn: Turn) -> bool:
 urlpatterns: list[URLPattern] = [
     path("turns/<uuid:turn_id>", TurnDetail.as_view(), name="api-turn"),
     path("turns/<uuid:turn_id>/steps", TurnSteps.as_view(), name="api-turn-steps"),
+    path("turns/<uuid:turn_id>/files", TurnFiles.as_view(), name="api-turn-files"),
+    path("files/<uuid:file_id>", FileContent.as_view(), name="api-file"),
     path("turns/<uuid:turn_id>/events", TurnEvents.as_view(), name="api-turn-events"),
     path("turns/<uuid:turn_id>/cancel", TurnCancel.as_view(), name="api-turn-cancel"),
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -31,10 +31,11 @@ from sessions.loop.hooks import hooked_outcome
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.models.replies import Call
 from sessions.loop.preparing import Prepared, prepare
+from sessions.loop.result_files import with_files
 from sessions.loop.steps import Steps
 from sessions.loop.stored_results import number_of
 from sessions.loop.trust import keep_trust
-from sessions.models import Approval, ApprovalStatus, CallWait, Step, StepStatus, Turn
+from sessions.models import Approval, ApprovalStatus, CallWait, Step, StepFile, StepStatus, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
 from sessions.turns.held import Held
@@ -81,11 +82,12 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     if outcome is None:
         steps.was_asked = True
         return
+    outcome, files = with_files(outcome, step)
     if wanted.spec is not None:
         number = number_of(turn, step) if READ_RESULT in tools else ""
         outcome = execution.capped(outcome, wanted.spec, turn.model.context_window, step=number)
     is_left = call_waits.is_poll(wait) and not isinstance(ready, Prepared)
-    _finish(turn, held, step, outcome, wait, is_task_left=is_left)
+    _finish(turn, held, step, outcome, wait, files, is_task_left=is_left)
 
 
 def _call_of(reply: Step, step: Step) -> Call:
@@ -160,7 +162,16 @@ def _allowed(
     return refused or replace(ready, context=(asking.receipt_of(approval), *ready.context))
 
 
-def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome, wait: CallWait | None, *, is_task_left: bool) -> None:
+def _finish(
+    turn: Turn,
+    held: Held,
+    step: Step,
+    outcome: Outcome,
+    wait: CallWait | None,
+    files: Sequence[StepFile],
+    *,
+    is_task_left: bool,
+) -> None:
     """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
     counters = ledger.finish_step(
         held.claim,
@@ -173,6 +184,7 @@ def _finish(turn: Turn, held: Held, step: Step, outcome: Outcome, wait: CallWait
         hooked_result=outcome.hooked_result,
         hooks=outcome.hooks,
         structured=outcome.structured,
+        files=files,
         waited=wait is not None,
         is_task_left=is_task_left,
     )
