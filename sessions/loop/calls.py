@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db.models import F
+
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import LoadingMode, Tool
+from capabilities.models import LoadingMode, Tool, ToolVersion
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.runtime_layers import in_force
@@ -39,14 +41,19 @@ class ResolvedCall:
     answer: Outcome | None = None
 
 
-def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedCall:
-    """The tool with its envelope in force. No query for one that is at hand."""
-    wanted = _meant(turn, call, at_hand)
+def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int] = ()) -> ResolvedCall:
+    """The tool with its envelope in force. No query for one that is at hand.
+
+    `sent` are the keys of the versions that the model was shown: one that is not in force any more is not run.
+    """
+    wanted = _meant(turn, call, at_hand, sent)
     return wanted if wanted.spec is None else replace(wanted, spec=in_force(wanted.spec, layers_of(turn)))
 
 
-def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedCall:
+def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int]) -> ResolvedCall:
     spec = at_hand.get(call.name)
+    if spec is None and is_changed(call.name, sent):
+        return ResolvedCall(call, answer=changed(call.name))
     if spec is None:
         return ResolvedCall(call, answer=not_at_hand(turn, call.name))
     if not (spec.is_meta and spec.name == CALL_TOOL):
@@ -59,6 +66,17 @@ def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec]) -> ResolvedC
     if wanted is None:
         return ResolvedCall(inner, through=CALL_TOOL, answer=not_at_hand(turn, inner.name))
     return ResolvedCall(inner, wanted, CALL_TOOL)
+
+
+def is_changed(name: str, sent: Sequence[int]) -> bool:
+    """Whether the model was shown a version of this tool that is not the one in force now. One query."""
+    shown = ToolVersion.objects.filter(pk__in=sent, tool__name=name[:64]).exclude(tool__current_version=F("pk"))
+    return bool(sent) and shown.exists()
+
+
+def changed(name: str) -> Outcome:
+    message = f"Not run: {name} was changed while this turn ran. Ask again, if it is still wanted."
+    return execution.failure(message, status=StepStatus.REFUSED)
 
 
 def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
