@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 #: Lists and objects inside one another.
@@ -20,7 +21,9 @@ def limited_json(text: str | bytes, limit: int) -> Any:
     if len(text) > limit:
         raise NotJson(f"The result is longer than {limit:,} bytes: return less, such as a count or the first rows.")
     try:
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer)
+        value = json.loads(
+            text, parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer, parse_float=_finite
+        )
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotJson("The result is not JSON: return text, numbers, true or false, None, lists and dicts.") from error
     _check_size(value)
@@ -54,6 +57,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise NotJson("The result has the same name twice in one object.")
     return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise NotJson("The result holds a number that is too large: return it as text.")
+    return number
 
 
 def _integer(digits: str) -> int:
