@@ -173,7 +173,8 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
         yield DefinitionWarning("terminal_codes", "It holds codes that hide or move text in a terminal.")
     turned = sum(character in TURNING for character in text)
     if turned:
-        yield DefinitionWarning("turned_text", f"{_counted(turned, 'character')} show text in another order.")
+        verb = "shows" if turned == 1 else "show"
+        yield DefinitionWarning("turned_text", f"{_counted(turned, 'character')} {verb} text in another order.")
     plain = _ANSI.sub("", text)
     for old, new in _LINES.items():
         plain = plain.replace(old, new)
@@ -182,7 +183,8 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
         spelled = _spelled(plain)
         says = f" They spell: {spelled}" if spelled else ""
         yield DefinitionWarning(
-            "hidden_characters", f"{_counted(hidden, 'character')} cannot be seen; they are taken out.{says}"
+            "hidden_characters",
+            f"{_counted(hidden, 'character')} cannot be seen and {'is' if hidden == 1 else 'are'} taken out.{says}",
         )
 
 

@@ -223,7 +223,7 @@ def versions_compared(row: ImportedTool) -> tuple[ToolVersion, ToolVersion] | No
     """The tool's newest version and, not saved, the one that accepting would write; None where there is none before.
     One query."""
     tool = row.tool
-    if tool is None or row.status not in (ImportedStatus.CHANGED, ImportedStatus.UNCHANGED):
+    if tool is None or row.status != ImportedStatus.CHANGED:
         return None
     known = versions_at_hand([tool]).get(tool.pk, [])
     before = tool.current_version or (known[-1] if known else None)
