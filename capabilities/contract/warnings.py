@@ -215,8 +215,13 @@ def _is_spoken_of(name: str, text: str) -> bool:
 
 
 def _blob_warnings(text: str) -> Iterator[DefinitionWarning]:
-    if _BLOB.search(text):
+    if any(_is_blob(found[0]) for found in _BLOB.finditer(text)):
         yield DefinitionWarning("encoded_data", "It holds what looks like encoded data, which no reader can check.")
+
+
+def _is_blob(run: str) -> bool:
+    """Whether characters without a break are encoded bytes: a long path has a sign between its words."""
+    return ";base64," in run or sum(run.count(sign) for sign in "-_/") * 12 <= len(run)
 
 
 def _length_warnings(texts: Collection[str], description: str) -> Iterator[DefinitionWarning]:

@@ -56,6 +56,7 @@ def test_what_a_person_should_know_is_said(text: str, code: str) -> None:
         "Lists pets.\r\nOne a line.\tWith tabs.",
         "Grüße aus 東京, שלום, नमस्ते, می\u200cخواهم",
         "A family 👨\u200d👩\u200d👧 with a heart ❤\ufe0f",
+        "See /rest/using-the-rest-api/getting-started/rate-limits-for-the-rest-api/about-secondary/" + "a-b/" * 20,
         "a sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     ],
 )
