@@ -178,7 +178,9 @@ class ToolTestForm(forms.Form):
         help_text="The result as JSON, or a part of the error. Empty: any.",
         widget=forms.Textarea(attrs=_MONO | {"rows": 2}),
     )
-    expects_error = forms.BooleanField(label="It fails", required=False)
+    expects_error = forms.ChoiceField(
+        label="What comes of it", required=False, choices=[("", "a result"), ("1", "an error")]
+    )
 
     def clean(self) -> dict[str, Any]:
         said = super().clean() or {}

@@ -185,7 +185,7 @@ def tool_test_save(request: MemberRequest, org: str, name: str) -> HttpResponse:
                 said["name"],
                 json.loads(said["arguments"]),
                 expected=said["expected"],
-                expects_error=said["expects_error"],
+                expects_error=bool(said["expects_error"]),
                 actor=member,
             )
         except ChangeRefused as error:
