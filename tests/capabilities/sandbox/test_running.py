@@ -278,3 +278,12 @@ def test_tx_36_helpers_work_the_same_in_full_python(full_python: None) -> None:
 
     assert error is not None
     assert (error.kind, error.line) == ("ZeroDivisionError", 4)
+
+
+def test_s44_more_memory_than_the_limit_is_an_error_at_once(runtime: str) -> None:
+    error = ran(
+        "def run():\n    return len(b'x' * 2_000_000_000)\n", runtime=runtime, memory=64_000_000, seconds=20
+    ).error
+
+    assert error is not None
+    assert (error.kind, error.message) == ("Memory", "It held more than 64 MB.")
