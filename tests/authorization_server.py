@@ -134,6 +134,8 @@ class AuthorizationServer:
             return self.token(asked)
         if asked.path == "/revoke" and asked.method == "POST":
             return self.revoke(asked)
+        if asked.path == "/favicon.ico":
+            return 200, "", {}
         if asked.path in ("/mcp", "/files"):
             return self.protected(asked)
         return 404, {}, {}

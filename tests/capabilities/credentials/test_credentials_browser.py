@@ -41,7 +41,8 @@ def test_a_credential_is_typed_changed_and_deleted(page: Page) -> None:
 
     typed_walk(page)
 
-    assert wrong == []
+    # A form that is shown again with its errors comes with the status 422, which the console tells.
+    assert [each for each in wrong if "422" not in each] == []
 
 
 def test_a_member_signs_in_at_the_service_and_disconnects(page: Page, server: AuthorizationServer) -> None:
