@@ -151,7 +151,7 @@ FORMS: dict[str, Form] = {
     "POST service_test": Form(shows="Testing"),
     "POST service_clear": Form(shows="is forgotten"),
     # HTTP tools
-    "POST http_tool_create save": Form(
+    "POST http_tool_create do=save": Form(
         {
             "name": "fresh",
             "description": "Fresh.",
@@ -163,13 +163,13 @@ FORMS: dict[str, Form] = {
         },
         "fresh is added",
     ),
-    "POST http_tool_create preview": Form(
+    "POST http_tool_create do=preview": Form(
         {"name": "fresh", "description": "Fresh.", "url": "https://mcp.example.org/"}, "nothing is saved", writes=False
     ),
-    "POST http_tool_create rows": Form({"arguments-2-name": "third"}, "Argument 4", writes=False),
-    "POST http_tool_update save": Form({"description": "Fresh."}, "in force from the next call on"),
-    "POST http_tool_update preview": Form({"description": "Fresh."}, "nothing is saved", writes=False),
-    "POST http_tool_update rows": Form({"arguments-2-name": "third"}, "Argument 4", writes=False),
+    "POST http_tool_create do=rows": Form({"arguments-2-name": "third"}, "Argument 4", writes=False),
+    "POST http_tool_update do=save": Form({"description": "Fresh."}, "in force from the next call on"),
+    "POST http_tool_update do=preview": Form({"description": "Fresh."}, "nothing is saved", writes=False),
+    "POST http_tool_update do=rows": Form({"arguments-2-name": "third"}, "Argument 4", writes=False),
     # MCP servers
     "GET server_list": Form({"q": "word"}, "word server"),
     "POST server_create": Form({"name": "fresh", "url": "https://mcp.example.org/mcp"}, "fresh is saved"),
