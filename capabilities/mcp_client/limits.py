@@ -5,7 +5,7 @@ from __future__ import annotations
 #: Bytes of one message, and of one answer over HTTP. A file of 5 MB is 6.7 MB in base64.
 MAX_ANSWER = 8_000_000
 #: Commas and brackets of one message: what JSON becomes in memory goes by these, and not by its length.
-MAX_PARTS = 400_000
+MAX_PARTS = 150_000
 #: Tools of one list, and pages that it may come in.
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
