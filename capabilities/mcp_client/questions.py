@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from capabilities.mcp_client.words import readable
 
 #: Fields of one form, choices of one field, characters of what is asked.
-MAX_FIELDS = 50
+MAX_FIELDS = 40
 MAX_CHOICES = 200
 MAX_MESSAGE = 2_000
 MAX_LABEL = 300
