@@ -155,7 +155,7 @@ FORMS: dict[str, Form] = {
         {
             "name": "fresh",
             "description": "Fresh.",
-            "url": "https://mcp.example.org/users/{id}",
+            "url": "https://mcp.example.org/users/{{id}}",
             "credential": "{credential}",
             "arguments-0-name": "id",
             "arguments-0-place": "path",
