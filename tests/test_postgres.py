@@ -43,6 +43,7 @@ FILES = {
     "tests/sessions/turns/test_waiting.py": 7,
     "tests/sessions/approvals/test_answers.py": 45,
     "tests/sessions/approvals/test_asking.py": 40,
+    "tests/sessions/approvals/test_call_waits.py": 40,
     "tests/sessions/turns/test_lives_that_end.py": 25,
     "tests/capabilities/catalogue/test_search.py": 15,
     "tests/capabilities/records/test_records.py": 140,
