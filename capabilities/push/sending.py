@@ -25,6 +25,8 @@ SIGNED_SECONDS = 3_600
 MAX_BYTES = 3_900
 #: What a push service says of a subscription that is over.
 GONE = (404, 410)
+#: And of a signature that is not by the key of the subscription.
+REFUSED = (401, 403)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def send_to(membership_id: int, organisation_id: int, message: dict[str, str], *
             reasons.append(status)
         elif status in GONE:
             gone.append(row.pk)
+        elif status in REFUSED:
+            reasons.append(f"{row.label} has to be turned on again: {row.host} takes nothing more for it.")
         elif 200 <= status < 300:
             delivered.append(row.pk)
         else:

@@ -109,8 +109,8 @@ def remove_browser(row: PushSubscription, *, actor: Membership) -> None:
 def private_key(organisation_id: int) -> bytes:
     """The organisation's private key as PEM. One query, a few the first time.
 
-    It is made the first time, and anew where it cannot be read any more: subscriptions hold for one key only, so that
-    those of before go with it.
+    It is made the first time, and anew where it cannot be read any more. Subscriptions hold for one key only: those of
+    before are refused by their push services then, and the member turns notifications on there again.
     """
     return _readable_key() or _new_key(organisation_id)
 
@@ -131,8 +131,7 @@ def _new_key(organisation_id: int) -> bytes:
     Organisation.objects.select_for_update().get(pk=organisation_id)  # two at once make one key
     if made := _readable_key():
         return made
-    if PushKey.objects.all().delete()[0]:
-        PushSubscription.objects.all().delete()
+    PushKey.objects.all().delete()
     pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     PushKey.objects.create(organisation_id=organisation_id, private_pem=pem.decode())
     return pem

