@@ -460,7 +460,7 @@ def _far_sides(members: Sequence[Membership]) -> None:
     )
     McpServer.objects.bulk_create(
         McpServer(
-            **own, name=f"server-{n}", title=f"Server {n}", url=f"https://mcp{n}.example.org",
+            **own, name=f"signed-{n}", title=f"Signed server {n}", url=f"https://mcp{n}.example.org",
             credential=credentials[2 * n],
         )
         for n in range(100)

@@ -75,7 +75,7 @@ class ToolImport(PublicModel):
         indexes = (
             models.Index(fields=["organisation", "-id"], name="imports_newest_first"),
             models.Index(fields=["deadline_at"], condition=Q(ended_at=None), name="imports_unended"),
-            models.Index(fields=["organisation"], condition=Q(status="review"), name="imports_to_review"),
+            models.Index(fields=["organisation", "id"], condition=Q(status="review"), name="imports_to_review"),
         )
 
     def __str__(self) -> str:

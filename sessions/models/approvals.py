@@ -115,6 +115,7 @@ class Approval(PublicModel):
             models.Index(fields=["organisation", "-id"], name="approvals_newest_first"),
             models.Index(fields=["organisation", "id"], condition=Q(status="pending"), name="approvals_that_wait"),
             models.Index(fields=["expires_at"], condition=Q(status="pending"), name="approvals_that_expire"),
+            models.Index(fields=["kind", "status", "id"], name="approvals_by_kind_and_status"),
         )
 
     def __str__(self) -> str:
