@@ -12,7 +12,7 @@ from django.db import connection, models
 from django.db.models import OuterRef, Subquery
 
 from capabilities.models import Grant, GrantRequest
-from sessions.models import Approval, BudgetPeriod, ChatSession, LoadedToolkit, Reminder, Step, TrialRun, Turn
+from sessions.models import Approval, BudgetPeriod, ChatSession, LoadedToolkit, Reminder, Step, StepFile, TrialRun, Turn
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
@@ -94,7 +94,7 @@ def copy_table(model: type[TenantModel], members: Sequence[Membership]) -> None:
             changed[field.name] = "'copy ' || n.i"
     for name in {"number"} & names:
         changed[name] = f"{FIRST} + n.i"
-    if model is Approval:  # each names a turn and a step of its own
+    if model in (Approval, StepFile):  # each names a turn and a step of its own
         changed |= {"turn": uuid_of("n.i"), "step": f"(SELECT MAX(id) FROM {Step._meta.db_table}) - n.i"}
     if model is BudgetPeriod:  # a window each hour
         hours = "t.starts_at - n.i * interval '1 hour'"

@@ -22,6 +22,7 @@ from sessions.models import (
     Reservation,
     Schedule,
     Step,
+    StepFile,
     ToolSet,
     TrialRun,
     Turn,
@@ -46,7 +47,7 @@ ORGANISATIONS, MEMBERS = 8, 5
 #: Tables that grow with what is done, beside sessions, turns, steps and events.
 OTHERS: tuple[type[TenantModel], ...] = (
     Approval, AuditEntry, BudgetPeriod, CalendarEvent, FoodEntry, GrantRequest, LoadedToolkit, Memory, Message, Notice,
-    Reminder, Task, ToolSet, TrialRun,
+    Reminder, StepFile, Task, ToolSet, TrialRun,
 )  # fmt: skip
 OF_TURNS: tuple[type[TenantModel], ...] = (ChatSession, Turn, Step, TurnEvent, Reservation)
 GROWING = {model._meta.db_table for model in (*OF_TURNS, *OTHERS)}

@@ -1298,7 +1298,7 @@ class Address:
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
         one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
-        one_s_own |= {"approval_id", "consent_id", "own_browser"}
+        one_s_own |= {"approval_id", "consent_id", "own_browser", "file_id"}
         return bool(set(self.arguments) & one_s_own)
 
     def url(self, side: OrganisationRows, route: Route) -> str:
@@ -1594,7 +1594,13 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         python_tool = make_python_tool(category, colleague, word)
         test_case = ToolTestCase.objects.create(**own, tool=python_tool, name=word, arguments={"a": word}, outcome=word)
         file = StepFile.objects.create(
-            **own, step=Step.objects.get(turn=done), turn=done, name=word, media_type="image/png", size=1, content=b"x"
+            **own,
+            step=Step.objects.get(turn=done),
+            turn=done,
+            name=word,
+            media_type="image/png",
+            size=1,
+            content=word.encode(),
         )
         schema = {"type": "object", "properties": {"seat": {"type": "string", "title": word}}}
         form = ask_somebody(member, agent, tool, word, kind="input", form=schema, allows_consent=False)

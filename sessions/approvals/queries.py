@@ -112,7 +112,7 @@ def approval_or_404(member: Membership, approval_id: UUID) -> Approval:
 
 def approvals_of_turn(turn: Turn) -> QuerySet[Approval]:
     """What this turn asked, in its order. One query."""
-    return with_all_shown(Approval.objects.filter(turn=turn)).order_by("step__index")
+    return with_all_shown(Approval.objects.filter(turn=turn)).order_by("step__index", "pk")
 
 
 def waiting_in_session(session: ChatSession) -> QuerySet[Approval]:

@@ -160,8 +160,9 @@ class Schemas:
 
     def _types(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         kind = schema.get("type")
-        kinds = [ODD_TYPES.get(each, each) for each in (kind if isinstance(kind, list) else [kind]) if each]
-        known = list(dict.fromkeys(each for each in kinds if isinstance(each, str) and each in TYPES))
+        said = [each for each in (kind if isinstance(kind, list) else [kind]) if isinstance(each, str)]
+        kinds = [ODD_TYPES.get(each, each) for each in said]
+        known = list(dict.fromkeys(each for each in kinds if each in TYPES))
         if not known:
             if kind is None and isinstance(schema.get("properties"), Mapping):
                 return {"type": "object"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from toolhub.tenants.scope import organisation_scope
 
 #: Milliseconds without a change before a folder is read: an editor writes a file in pieces.
 QUIET_MS = 300
+#: Milliseconds after which it is read again though nothing was heard of a change.
+AGAIN_MS = 10_000
 SIGNS = {"new": "+", "changed": "~", "broken": "!", "gone": "-", "unchanged": "="}
 
 
 class Command(BaseCommand):
+    _told: Sequence[str] = ()
     help = "Bring the catalogue in step with a folder of Python tools: one file, one tool."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,13 +40,19 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = self._folder(options)
-        broken = self._sync(folder)
+        broken = self._sync(folder, tells_all=True)
         if not options["watch"]:
             if broken:
                 raise CommandError(f"{broken} of the files could not become tools.")
             return
         self.stdout.write(f"Watching {folder.path}. Ctrl+C ends it.")
-        for _ in watch(folder.path, step=QUIET_MS, debounce=10 * QUIET_MS, recursive=True, raise_interrupt=False):
+        # Now and then without a change as well: one may come before the watch begins, and some disks tell of none.
+        options_of_watch: dict[str, Any] = {
+            "rust_timeout": AGAIN_MS,
+            "yield_on_timeout": True,
+            "raise_interrupt": False,
+        }
+        for _ in watch(folder.path, step=QUIET_MS, debounce=10 * QUIET_MS, **options_of_watch):
             close_old_connections()
             self._sync(folder)
 
@@ -69,15 +79,15 @@ class Command(BaseCommand):
             raise CommandError(f"{email} does not have the right approve_code.")
         return member
 
-    def _sync(self, folder: Folder) -> int:
-        """How many files are broken."""
+    def _sync(self, folder: Folder, *, tells_all: bool = False) -> int:
+        """How many files are broken. What was said of a file before is not said again."""
         with organisation_scope(folder.organisation):
             found = sync_folder(folder)
-        for each in found:
-            if each.outcome != "unchanged":
-                self.stdout.write(self._line(each))
+        lines = [self._line(each) for each in found if each.outcome != "unchanged"]
         broken = sum(each.outcome == "broken" for each in found)
-        self.stdout.write(f"{len(found)} files, {broken} broken.")
+        if tells_all or lines != self._told:
+            self.stdout.write("\n".join([*lines, f"{len(found)} files, {broken} broken."]))
+        self._told = lines
         return broken
 
     def _line(self, each: Synced) -> str:

@@ -245,7 +245,7 @@ def test_the_page_takes_the_same_queries_for_one_and_three(
                 with organisation_scope(acme):
                     grant_request(asked, hours=1, actor=alice)
 
-    with django_assert_num_queries(11):  # three of them for the counts in the menu
+    with django_assert_num_queries(12):  # four of them for the counts in the menu
         as_alice.get(REQUESTS)
 
 

@@ -479,6 +479,7 @@ def test_the_steps_of_a_turn_are_told_in_order(rest: Rest, turn: Turn) -> None:
         "arguments": '{"expression": "2+2"}',
         "hooks": [],
         "result": "4",
+        "structured": None,
         "input_tokens": 0,
         "cached_tokens": 0,
         "cache_write_tokens": 0,

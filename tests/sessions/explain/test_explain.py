@@ -554,7 +554,7 @@ def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membershi
         page = client.get("/o/acme/explain/", address).content
 
     assert page.count(b'class="explain-verdicts"') == TOOLS_A_PAGE
-    assert (len(captured) <= 16, len(page) <= 200_000) == (True, True), (len(captured), len(page))
+    assert (len(captured) <= 17, len(page) <= 200_000) == (True, True), (len(captured), len(page))
 
 
 def test_of_several_stops_each_has_a_link_to_where_it_is_changed(

@@ -445,4 +445,5 @@ def test_every_tool_that_works_is_called_through_a_real_turn(
         for tool in registry.tools.values()
         if tool.service and not registry.services[tool.service].is_available
     }
-    assert called == set(registry.tools) - later
+    # It is off until an organisation allows it: tests/sessions/builtin/test_making.py.
+    assert called == set(registry.tools) - later - {"create_dynamic_tool"}

@@ -250,11 +250,11 @@ def test_the_page_takes_as_many_queries_for_three_as_for_one(
     client = browser(alice)
     schedule(session)
     client.get("/o/acme/schedules/?whose=all")
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get("/o/acme/schedules/?whose=all")
     for number in (2, 3):
         other = make_session(make_member(bob.organisation, f"m{number}"))
         schedule(other, agent=make_agent(bob.organisation, slug=f"a{number}"))
 
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get("/o/acme/schedules/?whose=all")

@@ -28,7 +28,6 @@ from capabilities.models import (
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
 from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
-from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus
 from sessions.selection.queries import selection_preview
 from tests.cast import allow_toolkit, give_tool, make_category, make_role, make_tool, make_toolkit
@@ -201,7 +200,7 @@ def test_a_secret_that_a_tool_sends_back_is_masked_in_results_and_errors(
     session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = 's3cret "of" Ärzte'
-    monkeypatch.setattr(execution, "secrets_of", lambda service, values: (secret,))
+    monkeypatch.setattr("capabilities.credentials.signing.secrets_of", lambda service, values: (secret,))
     make_shared(session.organisation, "calculator")
     answers: list[Any] = [{"echo": secret}, f"plain {secret}", ToolError(f"refused {secret}")]
 
