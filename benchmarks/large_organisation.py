@@ -518,6 +518,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "token_id": _first(ApiToken).public_id,
         "own_token": _first(ApiToken).public_id,
         "own_browser": uuid4(),
+        "test_id": uuid4(),
         "approval_id": _first(Approval).public_id,
         "consent_id": _first(Consent).public_id,
         "rule_id": _first(ApprovalRule).public_id,
