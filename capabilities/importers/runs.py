@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from capabilities.common.confined import ConfinedError
 from capabilities.common.moments import from_now
+from capabilities.common.queued_rows import claim_unrung
 from capabilities.common.text import storable
 from capabilities.contract.wire import sha256_hex
 from capabilities.egress import EgressError
@@ -112,11 +113,4 @@ def sweep() -> None:
 
 def unrung(after: float) -> list[UUID]:
     """Imports that no worker was called for in these last seconds; they count as called for from now on."""
-    quiet = Q(rang_at=None) | Q(rang_at__lt=from_now(-after))
-    with system_scope():
-        free = ToolImport.objects.filter(quiet, status=ImportStatus.QUEUED, ended_at=None).order_by("deadline_at", "pk")
-        found = list(free.values_list("public_id", flat=True)[:AT_ONCE])
-        if not found:
-            return []
-        with transaction.atomic():
-            return [each for each in found if ToolImport.objects.filter(quiet, public_id=each).update(rang_at=Now())]
+    return claim_unrung(ToolImport, ImportStatus.QUEUED, after, order="deadline_at", at_once=AT_ONCE)

@@ -9,11 +9,11 @@ from pathlib import Path
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.common.queued_rows import claim_unrung
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolContext
@@ -93,18 +93,7 @@ def sweep() -> None:
 
 def unrung(after: float) -> list[UUID]:
     """Tests that no worker was called for in these last seconds; they count as called for from now on."""
-    quiet = Q(rang_at=None) | Q(rang_at__lt=from_now(-after))
-    with system_scope():
-        free = ConnectionTest.objects.filter(quiet, status=ConnectionStatus.QUEUED, ended_at=None).order_by(
-            "created_at", "pk"
-        )
-        found = list(free.values_list("public_id", flat=True)[:AT_ONCE])
-        if not found:
-            return []
-        with transaction.atomic():
-            return [
-                each for each in found if ConnectionTest.objects.filter(quiet, public_id=each).update(rang_at=Now())
-            ]
+    return claim_unrung(ConnectionTest, ConnectionStatus.QUEUED, after, at_once=AT_ONCE)
 
 
 def _result_of(test: ConnectionTest) -> Result:

@@ -6,10 +6,10 @@ import threading
 from dataclasses import replace
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from capabilities.common.queued_rows import claim_unrung
 from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.credentials.signing import credential_for
 from capabilities.pipeline.runtime_layers import in_force, layers_for
@@ -70,14 +70,7 @@ def sweep() -> None:
 
 def unrung(after: float) -> list[UUID]:
     """Runs that no worker was called for in these last seconds; they count as called for from now on."""
-    quiet = Q(rang_at=None) | Q(rang_at__lt=from_now(-after))
-    with system_scope():
-        free = TrialRun.objects.filter(quiet, status=TrialStatus.QUEUED, ended_at=None).order_by("created_at", "pk")
-        found = list(free.values_list("public_id", flat=True)[:AT_ONCE])
-        if not found:
-            return []
-        with transaction.atomic():
-            return [each for each in found if TrialRun.objects.filter(quiet, public_id=each).update(rang_at=Now())]
+    return claim_unrung(TrialRun, TrialStatus.QUEUED, after, at_once=AT_ONCE)
 
 
 def _claim(public_id: UUID) -> TrialRun | None:

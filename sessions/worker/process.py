@@ -125,51 +125,35 @@ def _run(claim: ledger.Claim) -> bool:
 
 def work_on_trial(public_id: UUID) -> None:
     """Run a tool by hand, if the run is free. One that falls over is not taken up again: its outcome is unknown."""
-    try:
-        if not held_turns.draining:
-            trial_runs.run_trial(public_id)
-    except (DatabaseError, InterfaceError) as error:
-        logger.warning("The run by hand %s lost the database: %s", public_id, error)
-    except Exception:
-        logger.exception("The run by hand %s fell over", public_id)
-    finally:
-        connection.close()
+    if not held_turns.draining:
+        _work_on("run by hand", public_id, trial_runs.run_trial)
 
 
 def work_on_connection_test(public_id: UUID) -> None:
     """Test a service or a model, if the test is free. One that falls over has failed when its time is up."""
-    try:
-        if not held_turns.draining:
-            connection_tests.run_connection_test(public_id)
-    except (DatabaseError, InterfaceError) as error:
-        logger.warning("The connection test %s lost the database: %s", public_id, error)
-    except Exception:
-        logger.exception("The connection test %s fell over", public_id)
-    finally:
-        connection.close()
+    if not held_turns.draining:
+        _work_on("connection test", public_id, connection_tests.run_connection_test)
 
 
 def work_on_import(public_id: UUID) -> None:
     """Read what an import names, if it is free. One that falls over has failed when its time is up."""
-    try:
-        if not held_turns.draining:
-            imports.run_import(public_id)
-    except (DatabaseError, InterfaceError) as error:
-        logger.warning("The import %s lost the database: %s", public_id, error)
-    except Exception:
-        logger.exception("The import %s fell over", public_id)
-    finally:
-        connection.close()
+    if not held_turns.draining:
+        _work_on("import", public_id, imports.run_import)
 
 
 def stop_task(wait_id: int) -> None:
     """Tell the far side of a task that nobody waits for it any more. One that falls over is not tried again."""
+    _work_on("end of task", wait_id, task_cancels.cancel_task)
+
+
+def _work_on(what: str, row_id: RowId, work: Callable[[RowId], object]) -> None:
+    """Do a small work beside the turns. What it raises is logged, and stops nobody else's."""
     try:
-        task_cancels.cancel_task(wait_id)
+        work(row_id)
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("The end of task %s waits for the database: %s", wait_id, error)
+        logger.warning("The %s %s lost the database: %s", what, row_id, error)
     except Exception:
-        logger.exception("The far side of task %s was not told", wait_id)
+        logger.exception("The %s %s fell over", what, row_id)
     finally:
         connection.close()
 
