@@ -7,10 +7,10 @@ are those of the definition as it is sent, counted with the tokenizer that budge
 
 works        ready for a call as it is
 needs set-up listed and never sent until an administrator enters an address or a credential
-later        listed with its final text; the service behind it comes with a later version
+off here     listed and never sent until the operator switches on what it needs (TOOLHUB_SHELL)
 
 The last line of standard output is a JSON object: tools, categories, tokens (of all tools, if all were sent), works,
-needs_setup, later, and per_category with the tools and tokens of each.
+needs_setup, off_here, and per_category with the tools and tokens of each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKS, NEEDS_SETUP, LATER = "works", "needs set-up", "later"
+WORKS, NEEDS_SETUP, OFF_HERE = "works", "needs set-up", "off here"
 #: A provider takes that many tools in one call.
 LIMIT = 128
 
@@ -71,7 +71,7 @@ def rows_of_a_new_organisation() -> list[Row]:
         for tool in tools.order_by("category__name", "name"):
             assert tool.current_version is not None
             service = registry.services.get(tool.service)
-            waiting = NEEDS_SETUP if service is None or service.is_available else LATER
+            waiting = NEEDS_SETUP if service is None or service.is_available else OFF_HERE
             state = WORKS if tool.is_ready else waiting
             rows.append(Row(tool.name, tool.category.name, tool.category.is_core, tool.current_version.tokens, state))
     return rows
@@ -91,7 +91,7 @@ def summary(rows: list[Row]) -> dict[str, Any]:
         "core_tokens": sum(row.tokens for row in rows if row.is_core and row.state == WORKS),
         "works": states[WORKS],
         "needs_setup": states[NEEDS_SETUP],
-        "later": states[LATER],
+        "off_here": states[OFF_HERE],
         "per_category": per_category,
     }
 
@@ -107,7 +107,7 @@ def table(rows: list[Row], totals: dict[str, Any]) -> str:
     lines += [
         "",
         "{tools} tools in {categories} categories: {works} work as they are, {needs_setup} need set-up, "
-        "{later} come later.\nAll of them sent would cost {tokens:,} tokens a round; the core that works costs "
+        "{off_here} are off in this installation.\nAll of them sent would cost {tokens:,} tokens a round; the core that works costs "
         "{core_tokens:,}.".format(**totals),
     ]
     if len(rows) > LIMIT:

@@ -143,6 +143,23 @@ def test_compose_has_one_image_and_a_health_check_for_all_that_stays() -> None:
     assert found["setup"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
 
 
+def test_what_compose_passes_on_are_settings() -> None:
+    ours = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE))
+    given = {name for each in ("setup", "web", "worker") for name in services()[each]["environment"]}
+
+    assert given - ours == set()
+    assert {"TOOLHUB_FULL_PYTHON", "TOOLHUB_SHELL", "TOOLHUB_MCP_STDIO"} <= given
+
+
+def test_the_file_for_the_sandbox_opens_namespaces_for_web_and_worker_and_nothing_else() -> None:
+    more = yaml.safe_load((ROOT / "docker-compose.sandbox.yml").read_text())["services"]
+    opened = [f"{name}=unconfined" for name in ("seccomp", "apparmor", "systempaths")]
+
+    assert {name: set(each) for name, each in more.items()} == {"web": {"security_opt"}, "worker": {"security_opt"}}
+    for name, each in more.items():
+        assert each["security_opt"] == [*services()[name]["security_opt"], *opened]
+
+
 def test_web_and_worker_run_as_under_the_supervisor() -> None:
     web, worker = image_command()[-1], services()["worker"]["command"][-1]
     graceful = ["--timeout-graceful-shutdown", "3", "--lifespan", "off"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = (ROOT / "docs").glob("*.md")
 ROW = re.compile(r"^\| `(?P<name>[A-Z_]+)` \| (?P<unit>.+?) \| (?P<default>.+?) \| (?P<purpose>.+) \|$", re.MULTILINE)
 
 
@@ -77,7 +78,9 @@ def test_every_knob_says_what_it_does() -> None:
 
 # -- docs/requirements.md ---------------------------------------------------------------------------------------------
 
-REQUIREMENT = re.compile(r"(?<![a-zA-Z0-9])(ZK|ZS|TX|MR|CX)[-_](\d\d)(?!\d)", re.IGNORECASE)
+REQUIREMENT = re.compile(r"(?<![a-zA-Z0-9])(ZK|ZS|TX|MR|CX)[-_]?(\d\d)(?!\d)", re.IGNORECASE)
+#: In the name of a test.
+ATTACK = re.compile(r"(?<![a-z0-9])s(3[1-9]|4\d|5[0-2])(?=_)")
 
 
 def requirements_in(*folders: str) -> set[str]:
@@ -90,6 +93,15 @@ def test_every_requirement_that_a_test_names_is_told_in_one_line_and_no_other() 
 
     assert told == sorted(told, key=lambda each: ("ZK ZS TX MR CX".split().index(each[:2]), each))  # noqa: SIM905
     assert set(told) == requirements_in("tests")
+
+
+def test_every_attack_on_tools_is_told_in_one_line_and_made_by_a_test() -> None:
+    told = re.findall(r"^\| S(\d\d) \| .+ \|$", (ROOT / "docs" / "requirements.md").read_text(), re.MULTILINE)
+    texts = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    names = [name for text in texts for name in re.findall(r"def (test_\w+)", text)]
+
+    assert told == [str(number) for number in range(31, 53)]
+    assert set(told) == {number for name in names for number in ATTACK.findall(name)}
 
 
 def test_the_code_names_no_requirement() -> None:
@@ -108,3 +120,31 @@ def test_every_file_and_function_that_the_architecture_names_is_there() -> None:
         assert (ROOT / file).is_file(), file
         source = (ROOT / file).read_text()
         assert not function or re.search(rf"^(?:def|class) {function}\b", source, re.MULTILINE), (file, function)
+
+
+# -- Links ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    text = (ROOT / "README.md").read_text()
+
+    assert [path.name for path in sorted((ROOT / "docs").glob("*.md")) if f"](docs/{path.name})" not in text] == []
+
+
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in DOCS)])
+def test_links_between_documents_lead_somewhere(file: str) -> None:
+    text = (ROOT / file).read_text()
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    broken = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = ((ROOT / file).parent / path).resolve() if path else ROOT / file
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            broken.append(link)
+
+    assert broken == []
+
+
+def anchors_of(document: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -131,6 +131,8 @@ ROOMS = {
         "apps audit_targets builtin templatetags urls",
     ),
 }
+#: What docs/architecture.md does not list beside the rooms.
+NO_ROOMS = {"api", "apps", "audit_targets", "management", "templatetags", "urls"}
 #: The layers of a room, lowest first.
 LAYERS = {"models": 0, "writes": 1, "queries": 2, "forms": 3, "views": 4, "api": 4}
 #: Where an app is put together: what may see pages and routes.
@@ -153,6 +155,19 @@ def module_of(file: str) -> str:
 def layer_of(module: str) -> int | None:
     """The first name behind the room that is a layer's: `capabilities.agents.api.AgentOut` is of `api`."""
     return next((LAYERS[name] for name in module.split(".")[2:] if name in LAYERS), None)
+
+
+def test_the_architecture_lists_all_rooms_in_this_order() -> None:
+    house = (ROOT / "docs" / "architecture.md").read_text().partition("```")[2].partition("```")[0]
+    parts = re.split(r"^(\w+)/ .*$", house, flags=re.MULTILINE)
+    told = dict(zip(parts[1::2], parts[2::2], strict=True))
+
+    for app in ROOMS:
+        names = [re.split(r" {2,}", line.strip())[0] for line in told[app].splitlines() if line.startswith("  ")]
+        rooms = [name for line in names for name in re.findall(r"(?<![\w/])(\w+)(?:/|\.py)", line)]
+        rank = ranks(app)
+        assert [rank[room] for room in rooms] == sorted(rank[room] for room in rooms), app
+        assert set(rank) - set(rooms) == NO_ROOMS & set(rank)
 
 
 def test_no_room_imports_from_a_room_above_it() -> None:

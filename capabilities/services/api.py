@@ -38,7 +38,7 @@ class ServiceOut(serializers.Serializer[ShownService]):
     name = serializers.CharField()
     title = serializers.CharField()
     description = serializers.CharField()
-    state = serializers.ChoiceField(choices=["ready", "needs_set_up", "later", "unknown"])
+    state = serializers.ChoiceField(choices=["ready", "needs_set_up", "off_here", "unknown"])
     tools = serializers.IntegerField(help_text="How many need it.")
     fields = ServiceFieldOut(many=True)  # type: ignore[assignment]
 

@@ -153,7 +153,7 @@ class ShownService:
 
     spec: ServiceSpec
     fields: tuple[ShownField, ...]
-    #: ready, needs_set_up, later (not in this installation) or unknown (this version has no such service any more)
+    #: ready, needs_set_up, off_here (not switched on in this installation) or unknown (this version has no such service any more)
     state: str
     tools: int
     #: Whether anything is stored, and when it last was.
@@ -224,7 +224,7 @@ def _shown_service(spec: ServiceSpec, row: Any, tools: int, known: Mapping[str, 
     if spec.name not in known:
         state = "unknown"
     elif not spec.is_available:
-        state = "later"
+        state = "off_here"
     else:
         state = "ready" if spec.works_unset or (row is not None and row.is_complete) else "needs_set_up"
     return ShownService(spec, fields, state, tools, row is not None, row.updated_at if row else None, is_unreadable)
@@ -291,7 +291,7 @@ def _stored(spec: ServiceSpec) -> tuple[ServiceSetting | None, dict[str, str]]:
 
 def _check_values(spec: ServiceSpec, values: Mapping[str, str]) -> None:
     if not spec.is_available:
-        raise ChangeRefused("service", f"{spec.title} cannot be set up yet.")
+        raise ChangeRefused("service", f"{spec.title} is not switched on in this installation. Its operator does that.")
     known = {field.name: field for field in spec.fields}
     for name, value in values.items():
         if name not in known:

@@ -61,13 +61,13 @@ def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 
 
 def _mark(tool: Tool) -> None:
-    """`state`: off, later (this installation does not have what it needs), needs_set_up or ready."""
+    """`state`: off, off_here (the operator has not switched on what it needs), needs_set_up or ready."""
     spec = registry.services.get(tool.service)
     state = "ready"
     if not tool.is_enabled:
         state = "off"
     elif spec is not None and not spec.is_available:
-        state = "later"
+        state = "off_here"
     elif not tool.is_ready:  # type: ignore[attr-defined]
         state = "needs_set_up"
     tool.state, tool.needs = state, set_up_title(tool.service)  # type: ignore[attr-defined]

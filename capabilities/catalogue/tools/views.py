@@ -33,7 +33,7 @@ def mark_tool(tool: Tool, *, may_switch: bool) -> None:
     """What a row shows beside the row's own columns."""
     spec = registry.services.get(tool.service)
     tool.may_switch = may_switch  # type: ignore[attr-defined]
-    tool.comes_later = spec is not None and not spec.is_available  # type: ignore[attr-defined]
+    tool.is_off_here = spec is not None and not spec.is_available  # type: ignore[attr-defined]
 
 
 @require_GET

@@ -86,7 +86,8 @@ class Command(BaseCommand):
         lines = [self._line(each) for each in found if each.outcome != "unchanged"]
         broken = sum(each.outcome == "broken" for each in found)
         if tells_all or lines != self._told:
-            self.stdout.write("\n".join([*lines, f"{len(found)} files, {broken} broken."]))
+            files = "1 file" if len(found) == 1 else f"{len(found)} files"
+            self.stdout.write("\n".join([*lines, f"{files}, {broken} broken."]))
         self._told = lines
         return broken
 

@@ -49,7 +49,7 @@ def outcomes(found: list[Synced]) -> dict[str, str]:
     return {each.path: each.outcome for each in found}
 
 
-def test_tx_08_a_file_becomes_a_tool_that_waits_for_approval(folder: Folder) -> None:
+def test_tx_03_tx_08_a_file_becomes_a_tool_that_waits_for_approval(folder: Folder) -> None:
     (folder.path / "add.py").write_text(ADD)
 
     assert sync_folder(folder) == [Synced("add.py", "new")]
@@ -197,7 +197,7 @@ def test_tx_18_tx_21_a_broken_file_never_stops_the_others_and_its_error_is_kept(
     assert found["binary.py"].message == "The file is no UTF-8 text."
 
 
-def test_a_file_that_breaks_leaves_its_tool_as_it_was(folder: Folder, alice: Membership) -> None:
+def test_tx_23_a_file_that_breaks_leaves_its_tool_as_it_was(folder: Folder, alice: Membership) -> None:
     own = approved(folder, alice)
     (folder.path / "add.py").write_text(ADD)
     sync_folder(own)
@@ -257,7 +257,7 @@ def test_who_lost_the_right_approves_nothing_more(folder: Folder, alice: Members
     assert not Tool.objects.filter(name="add").exists()
 
 
-def test_hidden_files_and_files_that_begin_with_an_underscore_are_no_tools(folder: Folder) -> None:
+def test_tx_30_other_files_hidden_ones_and_those_that_begin_with_an_underscore_are_no_tools(folder: Folder) -> None:
     (folder.path / "more").mkdir()
     (folder.path / ".git").mkdir()
     for name in ("_shared.py", ".git/x.py", "notes.txt", "more/add.py"):
@@ -306,7 +306,7 @@ def test_the_command_says_what_became_of_each_file(
     arguments = [str(folder.path), "--organisation", "acme", "--approved-by", "alice@example.com"]
 
     call_command("sync_tools", *arguments)
-    assert capsys.readouterr().out == "+ add.py\n1 files, 0 broken.\n"
+    assert capsys.readouterr().out == "+ add.py\n1 file, 0 broken.\n"
 
     (folder.path / "bad.py").write_text("def")
     with pytest.raises(CommandError, match="1 of the files"):
@@ -357,7 +357,7 @@ def test_the_right_is_needed_for_the_page(client: Client, folder: Folder, bob: M
 
 
 @pytest.mark.processes
-def test_tx_14_tx_32_a_watched_folder_is_read_once_an_editor_is_done(tmp_path: Path) -> None:
+def test_tx_02_tx_14_tx_22_tx_25_tx_32_a_watched_folder_is_read_once_an_editor_is_done(tmp_path: Path) -> None:
     """The debounce of 300 ms: pieces written 100 ms apart are read once, as a whole."""
     data, tools = tmp_path / "data", tmp_path / "tools"
     tools.mkdir()
@@ -380,9 +380,9 @@ def test_tx_14_tx_32_a_watched_folder_is_read_once_an_editor_is_done(tmp_path: P
             (tools / "add.py").write_text(ADD[:half])
             time.sleep(0.1)
             (tools / "add.py").write_text(ADD)
-            assert [process.stdout.readline() for _ in range(2)] == ["+ add.py\n", "1 files, 0 broken.\n"]
+            assert [process.stdout.readline() for _ in range(2)] == ["+ add.py\n", "1 file, 0 broken.\n"]
             (tools / "add.py").unlink()
-            assert [process.stdout.readline() for _ in range(2)] == ["- add.py\n", "1 files, 0 broken.\n"]
+            assert [process.stdout.readline() for _ in range(2)] == ["- add.py\n", "1 file, 0 broken.\n"]
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            assert process.wait(timeout=60) == 0

@@ -153,7 +153,7 @@ def test_tx_06_tx_29_the_documents_own_names_of_the_arguments_are_taken(
     assert called["display"] == "Processing: hello"
 
 
-def test_tx_16_approved_while_the_turn_runs_it_is_callable_in_its_next_round(
+def test_tx_01_tx_16_approved_while_the_turn_runs_it_is_callable_in_its_next_round(
     provider: ScriptedOpenAI, bobs: ChatSession, agent: Agent, alice: Membership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with organisation_scope(alice.organisation):

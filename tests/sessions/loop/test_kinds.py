@@ -20,16 +20,19 @@ from capabilities.contract.context import (
 )
 from capabilities.contract.results import MAX_FILE, MOST_FILES, ResultFile, ToolResult, fitting, plain_media_type
 from capabilities.contract.spec import ToolSpec
+from capabilities.kinds import RUNNERS
 from capabilities.kinds.lines import display
+from capabilities.models import Agent, AgentTool, Tool, ToolKind
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.models import ChatSession, StepStatus, TrialStatus
+from tests.capabilities.servers.servers import make_server
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import run, tool_steps_of
 from tests.sessions.trials import run_trial
-from toolhub.tenants.models import Organisation
+from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -73,6 +76,40 @@ def test_tx27_a_line_of_a_tenants_tool_holds_its_arguments_and_does_nothing_else
     acme: Organisation, line: str, arguments: dict[str, Any], shown: str
 ) -> None:
     assert display("book_seat", spec_of_booking(acme, human_format=line), arguments) == shown
+
+
+def test_tx_04_tx_10_tx_11_tx_24_an_agent_names_tools_of_all_kinds_and_a_turn_calls_them_in_one_way(
+    session: ChatSession, alice: Membership, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    organisation = session.organisation
+    far_sides = {kind: FarSide({"seat": kind.value}) for kind in (ToolKind.HTTP, ToolKind.MCP, ToolKind.PYTHON)}
+    names = {ToolKind.HTTP: "http_seat", ToolKind.MCP: "mcp__travel__seat", ToolKind.PYTHON: "agent_starter__seat"}
+    for kind, far_side in far_sides.items():
+        monkeypatch.setitem(RUNNERS, kind, far_side.run)
+        tool = make_booking(organisation, names[kind])
+        server = make_server(alice) if kind == ToolKind.MCP else None
+        with organisation_scope(organisation):
+            Tool.objects.filter(pk=tool.pk).update(kind=kind, server=server)
+    with organisation_scope(organisation):
+        agent = Agent.objects.get()
+        Agent.objects.update(starts_with_core=False)
+        for position, name in enumerate(("calculator", *names.values())):
+            AgentTool.objects.create(
+                organisation=organisation, agent=agent, tool=Tool.objects.get(name=name), position=position
+            )
+    calls = [call("calculator", {"expression": "6 * 7"}), *(call(name, {"seat": "4a"}) for name in names.values())]
+    provider.enqueue(Say(calls=calls), Say("Booked."))
+
+    turn = run(session)
+
+    steps = tool_steps_of(turn)
+    sent = [each["function"]["name"] for each in provider.requests[0]["tools"]]
+    assert sent == ["calculator", *names.values()]
+    assert [step.status for step in steps] == [StepStatus.DONE] * 4
+    assert [step.display for step in steps[1:]] == ["Booking 4a"] * 3
+    for far_side, step in zip(far_sides.values(), steps[1:], strict=True):
+        (context,) = far_side.calls
+        assert (context.turn_id, context.step_id, context.organisation_id) == (turn.pk, step.pk, organisation.pk)
 
 
 def test_a_tool_of_another_kind_is_told_in_its_line_and_run(

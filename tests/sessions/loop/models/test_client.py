@@ -175,7 +175,7 @@ def test_a_request_has_its_output_limit_and_a_cache_key_where_the_vendor_takes_o
     assert sent.get("prompt_cache_key") == key
 
 
-def test_the_operators_own_account_is_not_told_to_other_providers(
+def test_s38_the_operators_own_account_is_not_told_to_other_providers(
     provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-operator")
