@@ -93,8 +93,8 @@ def test_what_is_no_field_and_what_is_too_long_is_refused(alice: Membership, in_
     assert (strange.value.field, long.value.field) == ("values.organisation", "values.room")
 
 
-def test_what_a_later_version_brings_cannot_be_set_up(alice: Membership, in_acme: Organisation) -> None:
-    with pytest.raises(ChangeRefused, match="cannot be set up yet"):
+def test_what_the_operator_has_not_switched_on_cannot_be_set_up(alice: Membership, in_acme: Organisation) -> None:
+    with pytest.raises(ChangeRefused, match="is not switched on in this installation"):
         save_service(ServiceSpec("later", "Later", "", (), is_available=False), {}, actor=alice)
 
 
