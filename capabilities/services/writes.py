@@ -153,7 +153,7 @@ class ShownService:
 
     spec: ServiceSpec
     fields: tuple[ShownField, ...]
-    #: ready, needs_set_up, off_here (not switched on in this installation) or unknown (this version has no such service any more)
+    #: ready, needs_set_up, off_here (the operator has not switched it on) or unknown (no such service any more)
     state: str
     tools: int
     #: Whether anything is stored, and when it last was.
