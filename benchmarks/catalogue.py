@@ -107,8 +107,8 @@ def table(rows: list[Row], totals: dict[str, Any]) -> str:
     lines += [
         "",
         "{tools} tools in {categories} categories: {works} work as they are, {needs_setup} need set-up, "
-        "{off_here} are off in this installation.\nAll of them sent would cost {tokens:,} tokens a round; the core that "
-        "works costs {core_tokens:,}.".format(**totals),
+        "{off_here} are off in this installation.\nAll of them sent would cost {tokens:,} tokens a round; the core "
+        "that works costs {core_tokens:,}.".format(**totals),
     ]
     if len(rows) > LIMIT:
         lines.append(f"That is {len(rows) - LIMIT} more than the {LIMIT} tools that a provider takes in one call.")
