@@ -64,9 +64,13 @@ class AuthorizationServer:
     delay: float = 0
     #: Permissions that /files wants beside those of the sign-in.
     files_scope: str = "files"
+    #: One permission that it gives to nobody, whatever they ask for.
+    withheld: str = ""
     #: The claim `aud` of tokens; empty for tokens that say nothing.
     audience: str = ""
     rotates: bool = True
+    #: What it answers to a revocation.
+    revoke_status: int = 200
     requests: list[Asked] = field(default_factory=list)
     #: By id; a secret or "".
     clients: dict[str, str] = field(default_factory=dict)
@@ -160,7 +164,7 @@ class AuthorizationServer:
             self.codes[code] = Grant(
                 given["client_id"],
                 given.get("resource", ""),
-                given.get("scope", ""),
+                " ".join(scope for scope in given.get("scope", "").split() if scope != self.withheld),
                 given.get("code_challenge", ""),
                 given["redirect_uri"],
             )
@@ -229,6 +233,10 @@ class AuthorizationServer:
         return {**body, "expires_in": self.life, "scope": grant.scope}
 
     def revoke(self, asked: Asked) -> tuple[int, Any, dict[str, str]]:
+        if not self.is_client(asked, dict(asked.form)):
+            return 401, {"error": "invalid_client"}, {}
+        if self.revoke_status != 200:
+            return self.revoke_status, {}, {}
         token = asked.form.get("token", "")
         self.revoked.append(token)
         grant = self.refresh_tokens.get(token) or self.tokens.get(token)

@@ -113,7 +113,7 @@ NOT_IN_TABLE = {
     "capabilities.access.roles_above.read_roles_above": "a read",
     "capabilities.credentials.oauth.sign_in.begin_sign_in": "asks an authorization server; it gives nobody anything",
     "capabilities.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
-    "capabilities.credentials.oauth.ending.revoke_and_disconnect": "calls disconnect_account and clear_secret",
+    "capabilities.credentials.writes.remove_secret": "calls disconnect_account and clear_secret",
     "capabilities.credentials.writes.check_may_disconnect": "a check",
     "capabilities.credentials.writes.forget_accounts": "called where a membership ends",
     "capabilities.credentials.writes.require_manager": "a check",

@@ -15,14 +15,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.common.api import SlugField, checked_part, refusals
-from capabilities.credentials.oauth.ending import revoke_and_disconnect
 from capabilities.credentials.queries import (
     accounts_of,
     credential_or_404,
     own_account_or_404,
     own_accounts,
     own_secret,
-    shared_secret,
     shown_credentials,
     state_of,
 )
@@ -38,6 +36,7 @@ from capabilities.credentials.writes import (
     delete_credential,
     may_manage,
     may_see,
+    remove_secret,
     set_secret,
     update_credential,
 )
@@ -252,12 +251,7 @@ class CredentialSecret(APIView):
     def delete(self, request: Request, credential: str) -> Response:
         """Tools that need it are not sent from then on. A sign-in is revoked at the service, where it can be."""
         member = manager(request)
-        row = credential_or_404(credential)
-        secret = shared_secret(row)
-        if secret is not None and row.kind == CredentialKind.OAUTH:
-            revoke_and_disconnect(secret, actor=member)
-        else:
-            clear_secret(row, actor=member)
+        clear_secret(credential_or_404(credential), actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -284,7 +278,7 @@ class CredentialAccount(APIView):
         if secret is None:
             raise Http404("No such account.")
         with refusals():
-            revoke_and_disconnect(secret, actor=member)
+            remove_secret(secret, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -321,5 +315,5 @@ class AccountDetail(APIView):
         member = api_member(request, at_least=Access.MEMBER)
         secret = own_secret(own_account_or_404(member, credential))
         if secret is not None:
-            revoke_and_disconnect(secret, actor=member)
+            remove_secret(secret, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -18,7 +18,6 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.credentials.forms import ABOUT, AccountForm, CredentialFilter, CredentialForm
 from capabilities.credentials.oauth.asking import OAuthRefused
 from capabilities.credentials.oauth.clients import client_document
-from capabilities.credentials.oauth.ending import revoke_and_disconnect
 from capabilities.credentials.oauth.sign_in import (
     Answer,
     Departure,
@@ -48,6 +47,7 @@ from capabilities.credentials.writes import (
     delete_credential,
     may_manage,
     may_see,
+    remove_secret,
     update_credential,
 )
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential
@@ -162,7 +162,7 @@ def credential_clear(request: MemberRequest, org: str, credential: str) -> HttpR
     if secret is None:
         messages.info(request, "There was no secret.")
     elif row.kind == CredentialKind.OAUTH:
-        _tell_end(request, revoke_and_disconnect(secret, actor=member))
+        _tell_end(request, row, remove_secret(secret, actor=member))
     else:
         clear_secret(row, actor=member)
         messages.success(request, "The secret is deleted.")
@@ -214,7 +214,7 @@ def credential_disconnect(request: MemberRequest, org: str, credential: str, acc
     secret = accounts_of(row).filter(public_id=account_id).first()
     if secret is None:
         raise Http404("No such account.")
-    _tell_end(request, revoke_and_disconnect(secret, actor=member))
+    _tell_end(request, row, remove_secret(secret, actor=member))
     return redirect("credential_detail", org, row.name)
 
 
@@ -272,9 +272,10 @@ def accounts_sign_in(request: MemberRequest, org: str, credential: str) -> HttpR
 def accounts_disconnect(request: MemberRequest, org: str, credential: str) -> HttpResponse:
     """Revoke one's own sign-in, and remove it."""
     member = member_or_404(request, at_least=Access.MEMBER)
-    secret = own_secret(own_account_or_404(member, credential))
+    row = own_account_or_404(member, credential)
+    secret = own_secret(row)
     if secret is not None:
-        _tell_end(request, revoke_and_disconnect(secret, actor=member))
+        _tell_end(request, row, remove_secret(secret, actor=member))
     return redirect("accounts", org)
 
 
@@ -284,15 +285,16 @@ def own_path(request: HttpRequest, path: str) -> str:
     return path if is_ours and len(path) <= 500 else ""
 
 
-def _tell_end(request: HttpRequest, revoked_at: str | None) -> None:
-    """`revoked_at`: as `revoke_and_disconnect` returns it."""
-    if revoked_at is None:
+def _tell_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> None:
+    """`hosts`: as `remove_secret` returns them."""
+    if row.kind != CredentialKind.OAUTH:
         messages.success(request, "The account is disconnected.")
-    elif revoked_at:
-        messages.success(request, f"The account is disconnected, and its sign-in at {revoked_at} is revoked.")
+    elif hosts:
+        messages.success(request, f"The account is disconnected, and its sign-in is being revoked at {hosts[0]}.")
     else:
         messages.warning(
-            request, "The account is disconnected here. The service did not revoke the sign-in: you can end it there."
+            request,
+            "The account is disconnected here. The sign-in cannot be revoked at the service from here: end it there.",
         )
 
 

@@ -20,6 +20,7 @@ from capabilities.common.refused import ChangeRefused, check_slug
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write
 from capabilities.common.secrets import SecretUnreadable
+from capabilities.credentials.oauth.revoking import queue_revocations
 from capabilities.egress import EgressError, check_url, is_listed, origin_of
 from capabilities.models import (
     CredentialKind,
@@ -154,8 +155,10 @@ def update_credential(
     content = checked(replace(content, kind=credential.kind, scope=credential.scope))
     if moves(before, content):
         _check_typed_again(credential, content, secret)
+        secrets = StoredSecret.objects.filter(credential=credential)
+        queue_revocations(secrets)
         _forget_client(credential)
-        dropped = StoredSecret.objects.filter(credential=credential).delete()[0]
+        dropped = secrets.delete()[0]
         OAuthSignIn.objects.filter(credential=credential).delete()
     else:
         dropped = 0
@@ -182,6 +185,7 @@ def delete_credential(credential: StoredCredential, *, actor: Membership) -> Non
     if ToolImport.objects.filter(credential=credential).exists():
         raise ChangeRefused("name", "An import uses it: remove that first.", code="in_use")
     record("credential.delete", credential, actor=actor, before=_shown(content_of(credential)))
+    queue_revocations(StoredSecret.objects.filter(credential=credential))
     credential.delete()
     touch_registry(actor.organisation_id)
 
@@ -365,12 +369,16 @@ def set_secret(credential: StoredCredential, values: Mapping[str, str], *, actor
 
 
 @configuration_write()
-def clear_secret(credential: StoredCredential, *, actor: Membership) -> None:
-    """Forget the organisation's secret: tools that need it are not sent from then on."""
+def clear_secret(credential: StoredCredential, *, actor: Membership) -> list[str]:
+    """Forget the organisation's secret: tools that need it are not sent from then on. Returns the host at which its
+    sign-in is ended, as far as there is one."""
     require_manager(actor)
-    if StoredSecret.objects.filter(credential=credential, membership=None).delete()[0]:
+    secrets = StoredSecret.objects.filter(credential=credential, membership=None)
+    hosts = queue_revocations(secrets)
+    if secrets.delete()[0]:
         record("credential.secret", credential, actor=actor, before={"secret": "set"})
         touch_registry(credential.organisation_id)
+    return hosts
 
 
 @configuration_write()
@@ -384,23 +392,35 @@ def connect_account(credential: StoredCredential, values: Mapping[str, str], *, 
 
 
 @configuration_write()
-def disconnect_account(secret: StoredSecret, *, actor: Membership) -> None:
+def disconnect_account(secret: StoredSecret, *, actor: Membership) -> list[str]:
     """Remove a member's secret: one's own, or another member's for who manages credentials. What it says is not shown
-    to anybody. Raises PermissionDenied, also for an account of a member of higher access."""
+    to anybody. Returns the host at which its sign-in is ended, as far as there is one. Raises PermissionDenied, also
+    for an account of a member of higher access."""
     check_may_disconnect(secret, actor=actor)
-    if StoredSecret.objects.filter(pk=secret.pk).delete()[0]:
+    secrets = StoredSecret.objects.filter(pk=secret.pk)
+    hosts = queue_revocations(secrets)
+    if secrets.delete()[0]:
         whose = "" if secret.membership_id == actor.pk else str(secret.membership)
         record("account.disconnect", secret.credential, actor=actor, before={"account": secret.account, "of": whose})
         touch_registry(secret.organisation_id)
+    return hosts
+
+
+def remove_secret(secret: StoredSecret, *, actor: Membership) -> list[str]:
+    """Remove a secret, a member's or the organisation's, as `disconnect_account` and `clear_secret` do."""
+    if secret.membership_id is None:
+        return clear_secret(secret.credential, actor=actor)
+    return disconnect_account(secret, actor=actor)
 
 
 def forget_accounts(member: Membership, actor: Membership | None) -> None:
-    """Delete the secrets of a member who leaves, inside the transaction of that. Their sign-ins are not revoked at the
-    services: nothing is asked of a far side while a membership ends."""
+    """Delete the secrets of a member who leaves, inside the transaction of that; their sign-ins are ended at the
+    services afterwards."""
     secrets = StoredSecret.objects.filter(membership=member).defer("values_json").select_related("credential")
     for secret in secrets:
         before = {"account": secret.account, "of": str(member)}
         record("account.disconnect", secret.credential, actor=actor, before=before)
+    queue_revocations(StoredSecret.objects.filter(membership=member))
     secrets.delete()
     OAuthSignIn.objects.filter(membership=member).delete()
 

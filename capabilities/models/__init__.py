@@ -22,6 +22,7 @@ from capabilities.models.credentials import (
     SecretStatus,
     StoredCredential,
     StoredSecret,
+    TokenRevocation,
 )
 from capabilities.models.helpers import HelperModule, HelperVersion, ToolTestCase
 from capabilities.models.hooks import Hook
@@ -131,6 +132,7 @@ __all__ = [
     "StoredSecret",
     "SyncedFile",
     "Task",
+    "TokenRevocation",
     "Tool",
     "ToolImport",
     "ToolKind",

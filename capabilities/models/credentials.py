@@ -150,3 +150,30 @@ class OAuthSignIn(PublicModel):
 
     def __str__(self) -> str:
         return f"{self.membership}: {self.credential}"
+
+
+class TokenRevocation(PublicModel):
+    """A token that is to be ended at its authorization server (RFC 7009): what it was kept for is gone here. The row
+    goes when that is done, or given up."""
+
+    #: What it was a token of, where that is still there; and its title in any case.
+    credential = models.ForeignKey(
+        StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="revocations"
+    )
+    title = models.CharField(max_length=100)
+    #: Whose account it was, for the audit; empty for the organisation's.
+    owner = models.CharField(max_length=300, blank=True, default="")
+    #: Of the authorization server.
+    host = models.CharField(max_length=300)
+    #: JSON: {"endpoint", "token", "hint", "client_id", "client_secret", "client_auth"}.
+    values_json = EncryptedTextField()
+    #: How often a worker began to ask, and when the next one may.
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_at = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(PublicModel.Meta):
+        indexes = (models.Index(fields=["next_at"], name="revocations_by_moment"),)
+
+    def __str__(self) -> str:
+        return self.title

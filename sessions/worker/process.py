@@ -41,6 +41,7 @@ from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
+from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -171,6 +172,7 @@ class Housekeeper:
         self._renewed = 0.0
         self._servers = ServerReader()
         self._listeners = Listeners(OWNER)
+        self._revoker = Revoker()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -205,11 +207,13 @@ class Housekeeper:
 
     def sweep(self) -> None:
         """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, add what
-        ended turns used to the hourly sums, and remove what was deleted. MCP servers that are due are begun to read."""
+        ended turns used to the hourly sums, and remove what was deleted. MCP servers that are due are begun to read,
+        and sign-ins that nobody keeps are begun to be ended."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
         servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
-        each_step((reaping.reap, *clock, *calls, *servers, roll_up, remove_deleted, schema_cache.pass_on))
+        ends = (self._revoker.sweep, roll_up, remove_deleted, schema_cache.pass_on)
+        each_step((reaping.reap, *clock, *calls, *servers, *ends))
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
@@ -273,9 +277,11 @@ class Housekeeper:
         """End both threads, without a word to the turns."""
         self.ending.set()
         self._servers.stopped.set()
+        self._revoker.stopped.set()
         for thread in self._threads:
             thread.join()
         self._servers.end()
+        self._revoker.end()
         with suppress(DatabaseError, InterfaceError):
             self._listeners.end()
 

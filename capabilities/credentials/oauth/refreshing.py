@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from capabilities.contract.context import ToolError
 from capabilities.credentials.oauth.asking import SECONDS, OAuthRefused
+from capabilities.credentials.oauth.revoking import queue_unkept
 from capabilities.credentials.oauth.tokens import Tokens, refreshed
 from capabilities.credentials.refusals import mark_refused, refused_now
 from capabilities.models import SecretStatus, StoredSecret
@@ -92,7 +93,8 @@ def _refresh(secret: StoredSecret, until: datetime, not_this: str, *, seconds: f
 
 
 def _store(secret: StoredSecret, until: datetime, tokens: Tokens) -> None:
-    """Unless another worker took over: then what that one stored holds."""
+    """Unless another worker took over: then what that one stored holds. Where the secret was removed meanwhile, what
+    came too late is ended at the server."""
     fresh_values: dict[str, Any] = {
         "values_json": json.dumps(tokens.values),
         "expires_at": tokens.expires_at,
@@ -100,7 +102,10 @@ def _store(secret: StoredSecret, until: datetime, tokens: Tokens) -> None:
         "refreshing_until": None,
         "updated_at": timezone.now(),
     }
-    StoredSecret.objects.filter(pk=secret.pk, refreshing_until=until).update(**fresh_values)
+    if StoredSecret.objects.filter(pk=secret.pk, refreshing_until=until).update(**fresh_values):
+        return
+    if not StoredSecret.objects.filter(pk=secret.pk).exists():
+        queue_unkept(secret.credential, tokens.values, secret.membership)
 
 
 def _failed(secret: StoredSecret, error: OAuthRefused, not_this: str) -> StoredSecret:

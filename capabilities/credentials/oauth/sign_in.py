@@ -22,6 +22,7 @@ from capabilities.common.rights import configuration_write
 from capabilities.credentials.oauth.asking import OAuthRefused, check_endpoint, host_of
 from capabilities.credentials.oauth.clients import MANUAL, become_client
 from capabilities.credentials.oauth.discovery import discover
+from capabilities.credentials.oauth.revoking import queue_unkept
 from capabilities.credentials.oauth.tokens import Tokens, exchange_code
 from capabilities.credentials.writes import as_it_is, may_manage, require_manager, store_secret
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential, StoredSecret
@@ -278,7 +279,13 @@ def end_sign_in(sign_in: OAuthSignIn, answer: Answer, *, actor: Membership) -> S
     if not answer.code:
         raise OAuthRefused(f"{host} sent you back without a code.")
     tokens = exchange_code(credential, answer.code, verifier=sign_in.verifier, redirect_uri=sign_in.redirect_uri)
-    return keep_tokens(credential, tokens, sign_in, actor=actor)
+    try:
+        return keep_tokens(credential, tokens, sign_in, actor=actor)
+    except Exception as error:
+        queue_unkept(credential, tokens.values, actor)
+        if isinstance(error, StoredCredential.DoesNotExist):
+            raise OAuthRefused("The credential was deleted meanwhile: nothing was kept.") from error
+        raise
 
 
 def _check_same_client(credential: StoredCredential, sign_in: OAuthSignIn) -> None:

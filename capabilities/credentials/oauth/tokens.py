@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.credentials.oauth.asking import SECONDS, OAuthRefused, ask, host_of
+from capabilities.credentials.oauth.clients import OAuthClient
 from capabilities.egress import EgressError, origin_of
 from capabilities.models import StoredCredential
 
@@ -72,19 +73,21 @@ def refreshed(credential: StoredCredential, refresh_token: str, scopes: Sequence
     )
 
 
-def revoke(credential: StoredCredential, values: Mapping[str, str], *, seconds: float = 5.0) -> bool:
-    """End tokens at the authorization server (RFC 7009); whether it did. False where it has no address for that."""
-    endpoint = credential.server_metadata.get("revocation_endpoint")
-    token, hint = values.get("refresh_token"), "refresh_token"
-    if not token:
-        token, hint = values.get("access_token"), "access_token"
-    if not endpoint or not token:
-        return False
-    try:
-        status, _ = _post(credential, str(endpoint), {"token": token, "token_type_hint": hint}, seconds=seconds)
-    except OAuthRefused:
-        return False
-    return status == 200
+def token_to_revoke(values: Mapping[str, str]) -> tuple[str, str]:
+    """The token that ends a sign-in, and which of the two it is, as RFC 7009 calls it; ("", "") where there is none.
+
+    With a refresh token, the server ends the access tokens too.
+    """
+    found = ((values.get(name), name) for name in ("refresh_token", "access_token"))
+    return next(((token, name) for token, name in found if token), ("", ""))
+
+
+def revoke(client: OAuthClient, endpoint: str, token: str, hint: str, *, seconds: float = SECONDS) -> None:
+    """End a token at its authorization server (RFC 7009). Raises OAuthRefused."""
+    status, _ = _post(client, endpoint, {"token": token, "token_type_hint": hint}, seconds=seconds)
+    if not 200 <= status < 300:
+        is_lasting = 400 <= status < 500 and status not in (408, 429)
+        raise OAuthRefused(f"{host_of(endpoint)} answered with status {status}.", is_lasting=is_lasting)
 
 
 def _asked(credential: StoredCredential, form: Mapping[str, str], *, seconds: float) -> Tokens:
@@ -93,7 +96,7 @@ def _asked(credential: StoredCredential, form: Mapping[str, str], *, seconds: fl
         raise OAuthRefused("The authorization server is not known any more: sign in again.")
     if credential.resource_indicator:
         form = {**form, "resource": credential.resource_indicator}
-    status, body = _post(credential, endpoint, form, seconds=seconds)
+    status, body = _post(client_of(credential), endpoint, form, seconds=seconds)
     if status == 200 and isinstance(body, dict):
         return _tokens(credential, body)
     code = str(body.get("error", ""))[:60] if isinstance(body, dict) else ""
@@ -101,16 +104,23 @@ def _asked(credential: StoredCredential, form: Mapping[str, str], *, seconds: fl
     raise OAuthRefused(f"{host_of(endpoint)} gave no token: {reason}.", code=code, is_lasting=400 <= status < 500)
 
 
-def _post(credential: StoredCredential, endpoint: str, form: Mapping[str, str], *, seconds: float) -> tuple[int, Any]:
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    fields = {**form, "client_id": credential.client_id}
+def client_of(credential: StoredCredential) -> OAuthClient:
+    """We, as the authorization server of this credential knows us. Raises OAuthRefused where our secret cannot be
+    read. At most one query, for that."""
     method = _client_auth(credential)
-    if method == "client_secret_basic":
+    secret = _client_secret(credential) if method in SECRET_METHODS else ""
+    return OAuthClient(credential.registration, credential.client_id, secret, method)
+
+
+def _post(client: OAuthClient, endpoint: str, form: Mapping[str, str], *, seconds: float) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    fields = {**form, "client_id": client.client_id}
+    if client.client_auth == "client_secret_basic":
         del fields["client_id"]
-        pair = f"{quote(credential.client_id, safe='')}:{quote(_client_secret(credential), safe='')}"
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    elif method == "client_secret_post":
-        fields["client_secret"] = _client_secret(credential)
+    elif client.client_auth == "client_secret_post":
+        fields["client_secret"] = client.client_secret
     status, _, body = ask("POST", endpoint, headers=headers, content=urlencode(fields).encode(), seconds=seconds)
     return status, body
 

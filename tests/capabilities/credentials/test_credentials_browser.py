@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,9 @@ def test_a_member_signs_in_at_the_service_and_disconnects(page: Page, server: Au
     wrong = complaints(page)
 
     sign_in_walk(page, server)
+    until = time.monotonic() + 60
+    while not server.revoked and time.monotonic() < until:
+        time.sleep(0.1)
 
     assert [each.path for each in server.requests if each.method == "POST"] == [
         "/register",
@@ -136,4 +140,4 @@ def sign_in_walk(page: Page, server: AuthorizationServer, seen: Callable[[str], 
     seen("detail_oauth")
     page.goto("/o/acme/accounts/")
     page.get_by_role("button", name="Disconnect").click()
-    page.get_by_text("its sign-in at").wait_for()
+    page.get_by_text("its sign-in is being revoked at").wait_for()

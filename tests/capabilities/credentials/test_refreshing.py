@@ -12,7 +12,6 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
-from capabilities.credentials.oauth.ending import revoke_and_disconnect
 from capabilities.credentials.signing import after_refusal, stored_credential
 from capabilities.models import StoredCredential, StoredSecret
 from tests.authorization_server import AuthorizationServer
@@ -203,30 +202,6 @@ def test_step_up_goes_on_after_the_member_agreed(
 
     assert server.asked("/authorize")[-1].query["scope"] == "mail files"
     assert server.tokens[token_of(sign(far, bob))].scope == "mail files"
-
-
-def test_disconnect_revokes_at_the_server_then_removes(
-    far: StoredCredential, bob: Membership, server: AuthorizationServer
-) -> None:
-    secret = connect(far, bob)
-
-    with organisation_scope(far.organisation_id):
-        host = revoke_and_disconnect(now_of(secret), actor=bob)
-
-    assert (f"http://{host}", server.revoked) == (server.url, [values_of(secret)["refresh_token"]])
-    with pytest.raises(LinkNeeded, match="connect your account first"):
-        sign(far, bob)
-
-
-def test_disconnect_removes_where_the_server_does_not_answer(
-    far: StoredCredential, bob: Membership, server: AuthorizationServer
-) -> None:
-    server.metadata["revocation_endpoint"] = "http://127.0.0.1:9/revoke"
-    secret = connect(far, bob)
-
-    with organisation_scope(far.organisation_id):
-        assert revoke_and_disconnect(now_of(secret), actor=bob) == ""
-        assert not StoredSecret.objects.exists()
 
 
 def test_s39_nobodys_call_uses_another_members_token(
