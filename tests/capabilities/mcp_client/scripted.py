@@ -33,6 +33,7 @@ MODERN, OLD = "2026-07-28", "2025-11-25"
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 NONE: dict[str, Any] = {"type": "object", "properties": {}}
+Refusal = tuple[int, dict[str, str], bytes]
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Script:
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
-    #: Answer each HTTP request so instead: (status, headers, body).
-    refuse: tuple[int, dict[str, str], bytes] | None = None
+    #: Answer each HTTP request so instead: (status, headers, body); or a function of its headers that says so, or None.
+    refuse: Refusal | Callable[[dict[str, str]], Refusal | None] | None = None
     #: Sessions that it knows nothing of any more.
     forgotten: set[str] = field(default_factory=set)
     ttl_ms: int = 0
@@ -143,7 +144,7 @@ class Recorder:
         if scope["type"] == "http":
             headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
             self.script.requests.append((scope["method"], headers | {":query": scope["query_string"].decode()}))
-            refuse = self.script.refuse
+            refuse = self.script.refuse(headers) if callable(self.script.refuse) else self.script.refuse
             if headers.get("mcp-session-id") in self.script.forgotten:
                 refuse = (404, {}, b"")
             if refuse is not None:
