@@ -355,7 +355,7 @@ def test_a_sign_in_that_ends_when_the_credential_is_another_by_then_is_revoked(
         return found
 
     monkeypatch.setattr("capabilities.credentials.oauth.sign_in.exchange_code", meanwhile)
-    with pytest.raises(OAuthRefused, match="(changed|deleted) meanwhile"):
+    with pytest.raises(OAuthRefused, match=r"(changed|deleted) meanwhile"):
         come_back(bob, back)
     work()
 
