@@ -7,6 +7,7 @@ import selectors
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,6 +115,7 @@ class _Conversation:
         self._deadline = deadline
         self._stopped = stopped
         self._held = bytearray()
+        self._lines = deque[bytearray]()
         self._left = 2 * limits.output + SLACK
         self._printable = limits.output
         self.printed: list[str] = []
@@ -134,7 +136,9 @@ class _Conversation:
                     self._send(json.dumps(self._answer(message)).encode() + b"\n")
                 elif "result" in message:
                     self.is_over = True
-                    return str(message["result"])
+                    if not isinstance(message["result"], str):
+                        raise Ended(_broken_off())
+                    return message["result"]
                 elif "error" in message:
                     raise Ended(self._error(message["error"]))
                 else:
@@ -151,7 +155,7 @@ class _Conversation:
                 self._selector.modify(self._channel, selectors.EVENT_READ)
 
     def _message(self) -> dict[str, Any]:
-        while b"\n" not in self._held:
+        while not self._lines:
             self._wait()
             try:
                 chunk = self._channel.recv(262_144)
@@ -163,14 +167,18 @@ class _Conversation:
             if self._left < 0:
                 raise Ended(RunError("Output", f"It wrote more than {self._limits.output:,} bytes."))
             self._held += chunk
-        line, _, rest = bytes(self._held).partition(b"\n")
-        self._held = bytearray(rest)
+            if b"\n" in chunk:
+                *lines, rest = self._held.split(b"\n")
+                self._lines += lines
+                self._held = rest
+        if time.monotonic() >= self._deadline:
+            raise Ended(self._too_long())
         try:
-            message = json.loads(line)
+            message = json.loads(self._lines.popleft())
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            raise Ended(RunError("Crashed", "The code broke off the conversation with the service."))
+            raise Ended(_broken_off())
         return message
 
     def _wait(self) -> None:
@@ -210,15 +218,14 @@ class _Conversation:
     def _error(self, error: Any) -> RunError:
         """What the code raised, as it says itself: text from outside."""
         self.is_over = True
-        if not isinstance(error, dict):
-            return RunError("Crashed", "The code broke off the conversation with the service.")
-        kind = str(error.get("kind", ""))[:100]
-        line = error.get("line")
+        told = {name: error.get(name, "") for name in ("kind", "message", "module")} if isinstance(error, dict) else {}
+        if not told or not all(isinstance(each, str) for each in told.values()):
+            return _broken_off()
+        kind, line = told["kind"][:100], error.get("line")
         place = line if isinstance(line, int) and 0 < line < 1_000_000 else None
         if kind == "MemoryError":
             return RunError("Memory", f"It held more than {self._limits.memory // 1_000_000:,} MB.", place)
-        module = str(error.get("module", ""))[:64]
-        return RunError(kind, str(error.get("message", ""))[:2_000], place, module=module)
+        return RunError(kind, told["message"][:2_000], place, module=told["module"][:64])
 
     def _exit(self, status: Any) -> RunError:
         if time.monotonic() >= self._deadline:
@@ -230,4 +237,9 @@ class _Conversation:
             -11: "it read or wrote where nothing is",
             -24: "it took too much processor time",
         }
-        return RunError("Crashed", f"The code's process ended: {signals.get(status, 'it crashed')}.")
+        why = signals.get(status, "it crashed") if isinstance(status, int) else "it crashed"
+        return RunError("Crashed", f"The code's process ended: {why}.")
+
+
+def _broken_off() -> RunError:
+    return RunError("Crashed", "The code broke off the conversation with the service.")

@@ -74,11 +74,12 @@ class Zygote:
         return number, ours
 
     def end_call(self, number: int, *, is_clean: bool) -> None:
-        """The call is over. One that was not clean leaves a zygote that gets no more calls, and ends with its last."""
+        """The call is over, and its process ends: the code may have sent a result and gone on. One that was not clean
+        leaves a zygote that gets no more calls, and ends with its last."""
         with self._lock:
+            with suppress(OSError):
+                self._control.send(json.dumps({"kill": number}).encode())
             if not is_clean:
-                with suppress(OSError):
-                    self._control.send(json.dumps({"kill": number}).encode())
                 self.is_retired = True
             self.calls.discard(number)
             is_over = self.is_retired and not self.calls
