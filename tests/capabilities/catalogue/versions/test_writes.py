@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
+from capabilities.catalogue.python_tools.writes import save_python_version
 from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
 from capabilities.catalogue.versions.rules import changes_code, differing, status_of_new
 from capabilities.catalogue.versions.writes import (
@@ -307,6 +308,19 @@ def test_tx_34_rolling_back_puts_the_older_version_itself_in_force(two: Tool, al
 
     roll_back(two, 2, actor=alice)
     assert statuses(two) == [X, A, P]
+
+
+def test_s52_code_that_was_taken_back_while_its_tests_ran_waits_again(
+    two: Tool, alice: Membership, dora: Membership
+) -> None:
+    as_the_editor_read_it = Tool.objects.select_related("category", "current_version").get(pk=two.pk)
+    roll_back(two, 1, actor=dora)
+
+    words = definition("def run(a): return 2 * a", description="In other words.")
+    saved = save_python_version(as_the_editor_read_it, two.category, words, submit=True, actor=alice)
+
+    assert saved.status == P
+    assert Tool.objects.get(pk=two.pk).current_version == version(two, 1)
 
 
 @pytest.mark.parametrize(
