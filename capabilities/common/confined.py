@@ -49,6 +49,7 @@ Job = Literal[
     "sqlite",
     "syntax",
     "tool_file",
+    "toolkit_file",
     "versions",
 ]
 
