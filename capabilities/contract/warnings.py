@@ -181,7 +181,7 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
     hidden = len(plain) - len(normalised(plain)) - turned
     if hidden > 0:
         spelled = _spelled(plain)
-        says = f" They spell: {spelled}" if spelled else ""
+        says = f" They spell: {spelled}." if spelled else ""
         yield DefinitionWarning(
             "hidden_characters",
             f"{_counted(hidden, 'character')} cannot be seen and {'is' if hidden == 1 else 'are'} taken out.{says}",

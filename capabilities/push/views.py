@@ -19,7 +19,11 @@ from capabilities.push.queries import browsers_of
 from capabilities.push.writes import add_browser, application_server_key, remove_browser
 from capabilities.services.writes import shown_service
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
+
+#: Of the tool that notifies.
+SERVICE = "web_push"
 
 
 @require_http_methods(["GET", "POST"])
@@ -36,12 +40,14 @@ def browser_list(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"Notifications for you are shown in {row.label} from now on.")
             return redirect("browser_list", org)
-    service = shown_service("web_push")
+    service = shown_service(SERVICE)
     context = {
         "form": form,
         "browsers": browsers_of(member),
         "server_key": application_server_key(member.organisation_id),
         "is_set_up": service is not None and service.state == "ready",
+        "may_set_up": member.has_right(Right.CATALOGUE),
+        "service": SERVICE,
     }
     return render(request, "capabilities/push/browser_list.html", context, status=status_of(form))
 

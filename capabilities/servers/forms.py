@@ -46,13 +46,13 @@ class ServerForm(forms.Form):
         required=False,
         max_length=MAX_URL,
         label="Address",
-        help_text="For example https://mcp.example.org/mcp. Keys do not belong here: choose a credential.",
+        help_text="Of a server over HTTP, such as https://mcp.example.org/mcp. Put no key here: choose a credential.",
         widget=forms.TextInput(attrs=PLAIN | {"inputmode": "url"}),
     )
     stdio_name = forms.ChoiceField(
         required=False,
         label="Process",
-        help_text="Whoever runs this installation says which there are, in TOOLHUB_MCP_STDIO.",
+        help_text="Of a process of this installation. The operator lists them in TOOLHUB_MCP_STDIO.",
     )
     credential = CredentialChoice(
         StoredCredential.objects.none(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -88,7 +88,7 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-#: Heading, then (title, icon, view, first word of the views that belong to it, right that its page asks for).
+#: Heading, then (title, icon, view, first words of the views that belong to it, right that its page asks for).
 MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...] = (
     (
         "",
@@ -102,7 +102,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
     (
         "Catalogue",
         (
-            ("Tools", "tools", "tool_list", "tool", None),
+            ("Tools", "tools", "tool_list", "tool http", None),
             ("Categories", "tags", "category_list", "category", None),
             ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
@@ -163,9 +163,14 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "member": member,
         "organisation": member.organisation if member else None,
         "menu": menu,
-        "waiting_entries": SimpleLazyObject(lambda: [each for part in menu for each in part.entries if each.waiting]),
+        "waiting_entries": SimpleLazyObject(lambda: waiting_in(menu)),
+        "waiting_in_all": SimpleLazyObject(lambda: sum(each.waiting for each in waiting_in(menu))),
         "memberships": SimpleLazyObject(lambda: _memberships(request)),
     }
+
+
+def waiting_in(menu: Sequence[Section]) -> list[Entry]:
+    return [each for part in menu for each in part.entries if each.waiting]
 
 
 def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
@@ -180,7 +185,7 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
                 title,
                 icon,
                 reverse(view, args=[slug]),
-                here.partition("_")[0] == word,
+                here.partition("_")[0] in word.split(),
                 *((*_waiting[view](member), f"waiting-{word}") if view in _waiting else ()),
             )
             for title, icon, view, word, right in lines

@@ -213,7 +213,8 @@ def _description(summary: str, operation: Mapping[str, Any], item: Mapping[str, 
     """What a model chooses the tool by, and whether it was cut."""
     said = text(operation.get("description")).strip() or text(item.get("description")).strip()
     summary = summary or " ".join(text(item.get("summary")).split())
-    whole = said if not summary or said.startswith(summary) else f"{summary}\n\n{said}".strip()
+    repeats = not summary or " ".join(said.split()).casefold().startswith(summary.rstrip(".").casefold())
+    whole = said if repeats else f"{summary}\n\n{said}".strip()
     if len(whole) <= MAX_DESCRIPTION:
         return whole, False
     head = whole[: MAX_DESCRIPTION - 2]

@@ -402,6 +402,20 @@ def test_what_a_call_needs_to_be_signed_is_said_and_no_argument() -> None:
     assert kinds == [("key", "header", "X-Key"), ("token", "bearer", "")]
 
 
+@pytest.mark.parametrize(
+    ("summary", "description", "told"),
+    [
+        ("Get Assets", "Get assets.", "Get assets."),
+        ("Get assets.", "Get assets of a page.", "Get assets of a page."),
+        ("Get Asset", "Reads one.", "Get Asset\n\nReads one."),
+        ("Get Asset", "", "Get Asset"),
+        ("", "Reads one.", "Reads one."),
+    ],
+)
+def test_a_summary_that_the_description_repeats_is_told_once(summary: str, description: str, told: str) -> None:
+    assert one({"summary": summary, "description": description})["description"] == told
+
+
 def test_deprecated_ones_are_marked_and_long_text_is_cut_at_its_end() -> None:
     found = one({"deprecated": True, "summary": "Lists.", "description": "It lists. " * 1_000, "tags": ["Pets"]})
 
