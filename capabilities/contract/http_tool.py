@@ -428,17 +428,21 @@ def _path(implementation: HttpImplementation, given: Mapping[str, Any]) -> str:
         written = _path_value(implementation.arguments[name], value)
         if not written:
             raise _wrong(name, "it is a part of the address and cannot be empty")
-        plain = written
-        for _ in range(5):  # servers and what stands before them decode more than once
-            if _has_dots(plain) or re.search(r"[\x00-\x1f\x7f]", plain):
-                raise _wrong(name, "it has . or .. as a part of a path, or a control character, which no server gets")
-            plain = unquote(plain)
+        if any(_has_dots(each) or re.search(r"[\x00-\x1f\x7f]", each) for each in _decoded(written)):
+            raise _wrong(name, "it has . or .. as a part of a path, or a control character, which no server gets")
         return written
 
     filled = PLACEHOLDER.sub(fill, path)
-    if _has_dots(unquote(filled)):  # two values that make dots together
+    if any(map(_has_dots, _decoded(filled))):  # a value beside another, or beside what the address has itself
         raise ToolError("Not sent: the values make a path with . or .. in it.", nothing_came=True)
     return origin + (filled or "/")
+
+
+def _decoded(path: str) -> Iterator[str]:
+    """As it is written, and as it is read: servers and what stands before them decode more than once."""
+    for _ in range(5):
+        yield path
+        path = unquote(path)
 
 
 def _has_dots(path: str) -> bool:

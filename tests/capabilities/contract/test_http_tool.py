@@ -206,10 +206,21 @@ def test_s34_a_value_of_the_path_is_one_encoded_part(value: str) -> None:
     assert [unquote(part) for part in parts.path.split("/")] == ["", "users", value, "posts"]
 
 
-def test_s34_two_values_that_make_dots_together_are_not_sent() -> None:
-    arguments = {"a": {"in": "path"}, "b": {"in": "path"}}
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("{a}{b}", {"a": ".", "b": "."}),
+        ("{a}{b}", {"a": "%2", "b": "e"}),
+        ("{a}{b}/x", {"a": "%252", "b": "e%2e"}),
+        (".{a}", {"a": "/x"}),
+        ("..{a}", {"a": "%2fx"}),
+        ("{a}..", {"a": "x/"}),
+    ],
+)
+def test_s34_values_that_make_dots_with_what_is_beside_them_are_not_sent(path: str, values: dict[str, str]) -> None:
+    arguments = {name: {"in": "path"} for name in values}
     with pytest.raises(ToolError, match="Not sent"):
-        request({"url": f"{BASE}/x/{{a}}{{b}}", "arguments": {**arguments}}, a=".", b=".")
+        request({"url": f"{BASE}/x/{path}", "arguments": arguments}, **values)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
