@@ -52,6 +52,7 @@ class CountedBody(httpx2.AsyncByteStream):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         self._inner = response.stream
         self._host = response.request.url.host
+        self._is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         parts = 0
@@ -60,7 +61,7 @@ class CountedBody(httpx2.AsyncByteStream):
             if too_many:
                 raise EgressFailed(f"The answer of {self._host} has more parts than are taken.")
             yield piece
-            if piece.endswith((b"\n\n", b"\r\n\r\n")):
+            if self._is_stream and piece.endswith((b"\n\n", b"\r\n\r\n")):
                 parts = 0
 
     async def aclose(self) -> None:

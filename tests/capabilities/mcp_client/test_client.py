@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -380,6 +381,25 @@ def test_s35_an_answer_without_end_is_cut(principal: str) -> None:
 def test_s35_an_answer_of_too_many_parts_is_cut(principal: str) -> None:
     with raw_server({"tools/call": lambda _: {"content": [], "structuredContent": [[]] * 500_000}}) as url:
         address = ServerAddress("http", principal, url=url, protocol=MODERN)
+        with pytest.raises(ServerUnreachable, match="more parts than are taken"):
+            client.call_tool(address, "echo", {}, timeout=20)
+
+
+def test_s35_white_space_hides_no_parts_of_an_answer(principal: str) -> None:
+    """Between the events of a stream an empty line begins anew; within JSON it says nothing."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for _ in range(6):
+                piece = b"[" + b"[]," * 40_000 + b"[]],\n\n"
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await asyncio.sleep(0.05)
+            await send({"type": "http.response.body", "body": b"[]"})
+
+    with serving(app) as origin:
+        address = ServerAddress("http", principal, url=f"{origin}/mcp", protocol=MODERN)
         with pytest.raises(ServerUnreachable, match="more parts than are taken"):
             client.call_tool(address, "echo", {}, timeout=20)
 
