@@ -17,7 +17,7 @@ from django.utils import timezone
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.importers.runs import run_import
 from capabilities.importers.writes import accept_imported, import_rows
-from capabilities.models import ConnectionTest, McpServer, Tool, ToolImport, ToolVersion, VersionStatus
+from capabilities.models import ConnectionTest, McpServer, StoredSecret, Tool, ToolImport, ToolVersion, VersionStatus
 from capabilities.servers import refresh
 from capabilities.servers.asking import LIST_SECONDS, ask_for_tools
 from capabilities.servers.listening import renew_listening, take_to_listen
@@ -27,7 +27,7 @@ from sessions.models import StepStatus
 from sessions.worker.servers import PER_ORGANISATION, PLACES, Listeners, ServerReader
 from tests.capabilities.mcp_client.scripted import Script, http_server, text_result, wait_until
 from tests.capabilities.servers.servers import make_credential, make_server
-from tests.cast import make_agent, make_category, make_member, make_role, make_session
+from tests.cast import make_agent, make_category, make_member, make_organisation, make_role, make_session
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
@@ -169,6 +169,33 @@ def test_rule_13_servers_of_one_organisation_that_hang_do_not_delay_anothers(
 
     assert (answered, held) == (True, PER_ORGANISATION)
     assert PER_ORGANISATION < PLACES
+
+
+def test_organisations_take_turns_however_many_servers_of_one_are_due(
+    alice: Membership, charlie: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two organisations with a queue of hours, and one with a server that is due just now."""
+    dora = make_member(make_organisation("initech"), "dora", Access.ADMIN)
+    order: list[int] = []
+    monkeypatch.setattr("sessions.worker.servers.PLACES", 1)
+    monkeypatch.setattr(
+        "sessions.worker.servers.refresh_server", lambda key, organisation_id, stopped: order.append(organisation_id)
+    )
+    for actor, hours in ((alice, 8), (charlie, 7)):
+        for number in range(4):
+            server = make_server(actor, f"old-{number}", url="https://mcp.example.org/mcp")
+            due(server, refresh_at=timezone.now() - timedelta(hours=hours))
+    due(make_server(dora, "late", url="https://mcp.example.org/mcp"))
+    reader = ServerReader()
+
+    def swept() -> bool:
+        reader.sweep()
+        return len(order) >= 9
+
+    assert wait_until(swept)
+    reader.end()
+    a, c, d = alice.organisation_id, charlie.organisation_id, dora.organisation_id
+    assert order == [a, c, d, a, c, a, c, a, c]
 
 
 def test_a_server_that_hangs_gives_way_when_the_worker_ends(alice: Membership) -> None:
@@ -324,6 +351,73 @@ def test_a_lease_that_another_took_is_not_renewed(alice: Membership, url: str) -
     assert taken[0] == server.pk
     assert renew_listening("one", [server.pk]) == {}
     assert list(renew_listening("other", [server.pk])) == [server.pk]
+
+
+def test_a_sweep_waits_for_no_authorization_server(
+    acme: Organisation,
+    alice: Membership,
+    charlie: Membership,
+    url: str,
+    watches: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To listen, a token is renewed where the tenant says: one that never answers stops nobody's sweep."""
+    hangs, asked = threading.Event(), []
+
+    def renew(secret: StoredSecret, **_: Any) -> StoredSecret:
+        asked.append(secret.organisation_id)
+        hangs.wait(60)
+        return secret
+
+    monkeypatch.setattr("capabilities.credentials.signing.fresh", renew)
+    origin = url.removesuffix("/mcp")
+    account = make_credential(acme, kind="oauth", origins=[origin], resource=url, issuer=origin)
+    with organisation_scope(acme):
+        StoredSecret.objects.create(organisation=acme, credential=account, values_json='{"access_token": "abcd1234"}')
+    slow = [make_server(alice, f"slow-{number}", url=f"{url}?{number}", credential=account.name) for number in range(6)]
+    lively = make_server(charlie, "lively", url=url)
+    for server in (*slow, lively):
+        listens(server)
+    listeners = Listeners("one")
+
+    swept = threading.Thread(target=lambda: (listeners.sweep(), connection.close()))
+    swept.start()
+    swept.join(20)
+    was_free, meanwhile = not swept.is_alive(), list(listeners.heard)
+    hangs.set()
+    swept.join(20)
+
+    assert (was_free, meanwhile, asked) == (True, [lively.pk], [acme.pk])
+    assert now(slow[0]).listener == "one"
+
+    def look() -> bool:
+        listeners._looked = float("-inf")
+        listeners.sweep()
+        return len(listeners.heard) == 7
+
+    assert wait_until(look)
+    listeners.end()
+    assert {now(each).listener for each in (*slow, lively)} == {""}
+
+
+def test_one_whose_account_cannot_be_used_is_left_alone(
+    acme: Organisation, alice: Membership, url: str, watches: dict[str, Any]
+) -> None:
+    origin = url.removesuffix("/mcp")
+    account = make_credential(acme, kind="oauth", origins=[origin], resource=url, issuer=origin)
+    server = make_server(alice, url=url, credential=account.name)
+    listens(server)
+    listeners = Listeners("one")
+    listeners.sweep()
+
+    def look() -> bool:
+        listeners._looked = float("-inf")
+        listeners.sweep()
+        return server.pk in listeners._left_alone
+
+    assert wait_until(look)
+    assert (listeners.heard, now(server).listener) == ({}, "")
+    listeners.end()
 
 
 # -- The Test button --------------------------------------------------------------------------------------------------
