@@ -59,6 +59,9 @@ SECONDS = 5.0
 ANSWER_BYTES = 4_000_000
 #: Seconds between looks at whether the caller was stopped.
 LOOK_EVERY = 0.1
+#: Calls of one organisation that wait for a free child at once where people wait for them: each holds a thread that
+#: answers everybody's pages.
+PEOPLE_WAITING = 4
 
 CHILD = Path(__file__).with_name("confined_jobs") / "child.py"
 #: Where a child imports from: this code, and the installed packages.
@@ -94,19 +97,19 @@ def run(
     organisation_id: int,
     *,
     seconds: float = SECONDS,
-    wait: float = 2 * SECONDS,
+    wait: float | None = None,
     stopped: threading.Event | None = None,
     most: int = ANSWER_BYTES,
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
     `seconds` is what the child may take, `wait` what all may take, a wait for a free child included. `most` is in bytes
-    of its answer.
+    of its answer. None as `wait`: a person waits, for twice the usual time, and only so many of one organisation do.
     """
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + (2 * SECONDS if wait is None else wait)
     stopped = stopped or threading.Event()
     places = _places_of_queries if job == "sqlite" else _places
-    with places.taken(organisation_id, deadline, stopped):
+    with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if wait is None else None):
         until = min(deadline, time.monotonic() + seconds)
         return _answer(job, arguments, until, stopped, most)
 
@@ -201,16 +204,17 @@ class Places:
         self._of_one = of_one
         self._free = threading.Condition()
         self._running: Counter[int] = Counter()
+        self._waiting: Counter[int] = Counter()
 
     @contextmanager
-    def taken(self, organisation_id: int, deadline: float, stopped: threading.Event) -> Iterator[None]:
-        """Hold a place. Raises Busy when none is free by the deadline, or when stopped."""
+    def taken(
+        self, organisation_id: int, deadline: float, stopped: threading.Event, *, most_waiting: int | None = None
+    ) -> Iterator[None]:
+        """Hold a place. Raises Busy when none is free by the deadline, when stopped, and at once where so many of the
+        organisation wait already."""
         with self._free:
-            while not self._has_room(organisation_id):
-                left = deadline - time.monotonic()
-                if left <= 0 or stopped.is_set():
-                    raise Busy(str(Busy.__doc__))
-                self._free.wait(min(LOOK_EVERY, left))
+            if not self._has_room(organisation_id):
+                self._wait(organisation_id, deadline, stopped, most_waiting)
             self._running[organisation_id] += 1
         try:
             yield
@@ -219,6 +223,20 @@ class Places:
                 self._running[organisation_id] -= 1
                 self._running += Counter()  # drops those at zero
                 self._free.notify_all()
+
+    def _wait(self, organisation_id: int, deadline: float, stopped: threading.Event, most_waiting: int | None) -> None:
+        if most_waiting is not None and self._waiting[organisation_id] >= most_waiting:
+            raise Busy(str(Busy.__doc__))
+        self._waiting[organisation_id] += 1
+        try:
+            while not self._has_room(organisation_id):
+                left = deadline - time.monotonic()
+                if left <= 0 or stopped.is_set():
+                    raise Busy(str(Busy.__doc__))
+                self._free.wait(min(LOOK_EVERY, left))
+        finally:
+            self._waiting[organisation_id] -= 1
+            self._waiting += Counter()  # drops those at zero
 
     def _has_room(self, organisation_id: int) -> bool:
         of_one, in_all = int(getattr(settings, self._of_one)), int(getattr(settings, self._in_all))

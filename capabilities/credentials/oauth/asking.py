@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -14,6 +17,7 @@ from capabilities.egress.placing import USUAL_PORTS
 #: Bytes of an answer that are read, and seconds for one.
 MAX_ANSWER = 200_000
 SECONDS = 10.0
+TOO_MANY = "Several accounts are being connected just now: try again in a moment."
 
 
 class OAuthRefused(Exception):
@@ -27,6 +31,33 @@ class OAuthRefused(Exception):
         super().__init__(message)
         self.code = code
         self.is_lasting = is_lasting
+
+
+class FarSides:
+    """The requests of people that wait for far sides: each holds a thread that answers everybody's pages."""
+
+    def __init__(self, *, in_all: int, of_one: int) -> None:
+        self._in_all, self._of_one = in_all, of_one
+        self._lock = threading.Lock()
+        self._waiting: Counter[int] = Counter()
+
+    @contextmanager
+    def asked_for(self, organisation_id: int) -> Iterator[None]:
+        """While a far side is asked. Raises OAuthRefused where as many of the organisation wait as may."""
+        with self._lock:
+            if self._waiting[organisation_id] >= self._of_one or self._waiting.total() >= self._in_all:
+                raise OAuthRefused(TOO_MANY, is_lasting=False)
+            self._waiting[organisation_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[organisation_id] -= 1
+                self._waiting += Counter()  # drops those at zero
+
+
+#: Of the threads of a web server, see toolhub/handler.py.
+far_sides = FarSides(in_all=16, of_one=4)
 
 
 def host_of(url: str) -> str:

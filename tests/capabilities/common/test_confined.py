@@ -220,3 +220,32 @@ def test_places_are_bounded_for_one_organisation_and_for_all(settings: Any) -> N
             pass
     with taken(ACME), taken(ACME), taken(GLOBEX):
         pass
+
+
+def test_where_people_wait_only_so_many_of_one_organisation_do(settings: Any) -> None:
+    """Each holds a thread that answers everybody's pages."""
+    settings.TOOLHUB_CHILD_PROCESSES = 4
+    settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 1
+    places, nobody, said = confined.Places(*confined._OF_CHILDREN), threading.Event(), list[str]()
+
+    def wait(organisation_id: int) -> None:
+        try:
+            with places.taken(organisation_id, time.monotonic() + 30, nobody, most_waiting=2):
+                said.append("taken")
+        except Busy:
+            said.append("busy")
+
+    with places.taken(ACME, time.monotonic() + 30, nobody, most_waiting=2):
+        threads = [threading.Thread(target=wait, args=(ACME,)) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for _ in range(400):
+            if len(said) == 3:
+                break
+            time.sleep(0.05)
+        while_full = list(said)
+        wait(GLOBEX)
+    for thread in threads:
+        thread.join()
+
+    assert (while_full, said[3:]) == (["busy"] * 3, ["taken"] * 3)

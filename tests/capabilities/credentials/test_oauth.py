@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 import pytest
+from django.db import connection
 
-from capabilities.credentials.oauth.asking import OAuthRefused
+from capabilities.credentials.oauth.asking import TOO_MANY, OAuthRefused
 from capabilities.credentials.oauth.clients import client_document
 from capabilities.credentials.oauth.discovery import discover
 from capabilities.credentials.oauth.sign_in import (
@@ -295,3 +298,54 @@ def test_a_credential_that_was_changed_meanwhile_gets_no_token(
         come_back(bob, back)
 
     assert server.asked("/token") == []
+
+
+# -- What stops nobody else -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sign_ins_at_a_server_that_never_answers_hold_few_threads(
+    server: AuthorizationServer,
+    far: StoredCredential,
+    bob: Membership,
+    charlie: Membership,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each holds a thread that answers everybody's pages."""
+    hangs, hanging = threading.Event(), threading.Semaphore(0)
+    other = oauth_credential(charlie.organisation, server)
+
+    def never(*_: Any, **__: Any) -> Any:
+        hanging.release()
+        hangs.wait(60)
+        raise OAuthRefused("It did not answer.")
+
+    monkeypatch.setattr("capabilities.credentials.oauth.sign_in.discover", never)
+    said: list[str] = []
+
+    def connect(credential: StoredCredential, member: Membership) -> None:
+        try:
+            begin(credential, member)
+        except OAuthRefused as error:
+            said.append(str(error))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=connect, args=(far, bob)) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    held = sum(hanging.acquire(timeout=20) for _ in range(4))
+    for _ in range(400):
+        if len(said) == 8:
+            break
+        time.sleep(0.05)
+    refused = list(said)
+    threads.append(threading.Thread(target=connect, args=(other, charlie)))
+    threads[-1].start()
+    another = hanging.acquire(timeout=20)
+    hangs.set()
+    for thread in threads:
+        thread.join()
+
+    assert (held, another, refused) == (4, True, [TOO_MANY] * 8)
+    assert said[8:] == ["It did not answer."] * 5
