@@ -12,6 +12,7 @@ from capabilities.services.writes import ShownService
 from sessions.turns.bell import ring_for_connection_test
 from sessions.turns.fencing import from_now
 from toolhub.tenants.audit.writes import record
+from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership, Right
 
 #: Seconds that a test waits for a worker.
@@ -56,6 +57,7 @@ def request_server_test(server: McpServer, *, actor: Membership) -> ConnectionTe
 
 @transaction.atomic
 def _request(test: ConnectionTest, *, actor: Membership) -> ConnectionTest:
+    hold_organisation(actor.organisation_id)
     same = ConnectionTest.objects.filter(
         service=test.service, language_model=test.language_model, provider=test.provider, server=test.server
     )

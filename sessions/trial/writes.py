@@ -27,12 +27,18 @@ from sessions.models import OPEN_TRIALS, StepStatus, TrialRun
 from sessions.turns.bell import ring_for_trial
 from sessions.turns.fencing import from_now
 from toolhub.tenants.audit.writes import record
+from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership
 
 #: Seconds that a run waits for a worker, and runs of one member that are open at the same time.
 QUEUE_SECONDS = 60.0
 MAX_OPEN = 5
 TOO_MANY = f"Not run: {MAX_OPEN} of your runs have not ended yet. Wait for one of them."
+#: The same of one organisation.
+MAX_OPEN_OF_ORGANISATION = 30
+TOO_MANY_OF_ORGANISATION = (
+    f"Not run: {MAX_OPEN_OF_ORGANISATION} runs of your organisation have not ended yet. Try again in a moment."
+)
 #: Seconds that a page waits for what signs the call.
 SIGNING_SECONDS = 2.0
 #: Characters of the arguments that the audit keeps.
@@ -75,9 +81,12 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     text = json.dumps(arguments, ensure_ascii=False)
     told = execution.masked_in(text, _secrets_of(spec, actor))
     with transaction.atomic():
-        open_runs = TrialRun.objects.filter(membership=actor, status__in=OPEN_TRIALS).count()
-        if open_runs >= MAX_OPEN:
+        hold_organisation(actor.organisation_id)
+        open_runs = TrialRun.objects.filter(status__in=OPEN_TRIALS)
+        if open_runs.filter(membership=actor).count() >= MAX_OPEN:
             return execution.failure(TOO_MANY, status=StepStatus.REFUSED)
+        if open_runs.count() >= MAX_OPEN_OF_ORGANISATION:
+            return execution.failure(TOO_MANY_OF_ORGANISATION, status=StepStatus.REFUSED)
         run = TrialRun.objects.create(
             organisation_id=actor.organisation_id,
             membership=actor,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from celery import signals
@@ -29,11 +29,12 @@ from django.db.models.functions import Now
 from capabilities.common.tokens import make_table
 from capabilities.importers import runs as imports
 from capabilities.mcp_client import client as mcp_client
+from capabilities.models import ConnectionTest, ToolImport
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop import task_cancels
 from sessions.loop.run import run_turn
-from sessions.models import UNENDED, Turn, TurnStatus
+from sessions.models import UNENDED, CallWait, TrialRun, Turn, TurnStatus
 from sessions.rollups.sweep import roll_up
 from sessions.schedules import periodic
 from sessions.selection import schema_cache
@@ -43,6 +44,7 @@ from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
 from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader
+from sessions.worker.small_works import small_works
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
@@ -127,30 +129,38 @@ def _run(claim: ledger.Claim) -> bool:
 def work_on_trial(public_id: UUID) -> None:
     """Run a tool by hand, if the run is free. One that falls over is not taken up again: its outcome is unknown."""
     if not held_turns.draining:
-        _work_on("run by hand", public_id, trial_runs.run_trial)
+        _work_on("run by hand", public_id, trial_runs.run_trial, TrialRun)
 
 
 def work_on_connection_test(public_id: UUID) -> None:
     """Test a service or a model, if the test is free. One that falls over has failed when its time is up."""
     if not held_turns.draining:
-        _work_on("connection test", public_id, connection_tests.run_connection_test)
+        _work_on("connection test", public_id, connection_tests.run_connection_test, ConnectionTest)
 
 
 def work_on_import(public_id: UUID) -> None:
     """Read what an import names, if it is free. One that falls over has failed when its time is up."""
     if not held_turns.draining:
-        _work_on("import", public_id, imports.run_import)
+        _work_on("import", public_id, imports.run_import, ToolImport)
 
 
 def stop_task(wait_id: int) -> None:
     """Tell the far side of a task that nobody waits for it any more. One that falls over is not tried again."""
-    _work_on("end of task", wait_id, task_cancels.cancel_task)
+    _work_on("end of task", wait_id, task_cancels.cancel_task, CallWait)
 
 
-def _work_on(what: str, row_id: RowId, work: Callable[[RowId], object]) -> None:
-    """Do a small work beside the turns. What it raises is logged, and stops nobody else's."""
+def _work_on(what: str, row_id: RowId, work: Callable[[RowId], object], model: Any) -> None:
+    """Do a small work beside the turns, where its organisation has a place for one; `row_id` is of a row of `model`.
+    What it raises is logged, and stops nobody else's."""
     try:
-        work(row_id)
+        with system_scope():
+            by = {"pk": row_id} if isinstance(row_id, int) else {"public_id": row_id}
+            organisation_id = model.objects.filter(**by).values_list("organisation_id", flat=True).first()
+        if organisation_id is None:
+            return
+        with small_works.place_for(organisation_id) as is_there:
+            if is_there:
+                work(row_id)
     except (DatabaseError, InterfaceError) as error:
         logger.warning("The %s %s lost the database: %s", what, row_id, error)
     except Exception:

@@ -341,6 +341,19 @@ def test_a_member_has_a_few_open_runs_at_once(as_bob: Client, asked: TrialRun, a
     assert len(tries(acme)) == trying.MAX_OPEN
 
 
+def test_an_organisation_has_so_many_open_runs_at_once(
+    as_bob: Client, asked: TrialRun, acme: Organisation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds a thread of a worker for as long as its far side takes, and an organisation may have many members."""
+    monkeypatch.setattr(trying, "MAX_OPEN_OF_ORGANISATION", 2)
+    as_bob.post(f"{ACME}calculator/try/", {"arg-expression": "6*7"})
+
+    refused = as_bob.post(f"{ACME}calculator/try/", {"arg-expression": "6*7"})
+
+    assert trying.TOO_MANY_OF_ORGANISATION in text_of(refused.content)
+    assert len(tries(acme)) == 2
+
+
 def test_the_fields_begin_with_what_was_given() -> None:
     properties = {
         "title": {"type": "string", "maxLength": 100},
