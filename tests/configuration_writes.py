@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from capabilities.access.grants import writes as grants
@@ -39,6 +40,7 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     Hook,
+    ImportedStatus,
     ImportedTool,
     ImportSource,
     ImportStatus,
@@ -234,6 +236,12 @@ class Dice:
             [(tool, self.definition(tool.name))], actor=None, status=VersionStatus.PENDING
         )
         return version
+
+    def dismissed(self) -> QuerySet[ImportedTool]:
+        """Definitions of one import that somebody dismissed."""
+        rows = imports.import_rows(self.tool_import())
+        rows.update(status=ImportedStatus.DISMISSED)
+        return rows
 
     def tool_import(self) -> ToolImport:
         """One that was read: two definitions wait for a decision."""
@@ -527,6 +535,7 @@ TABLE: dict[str, Write] = {
     "capabilities.importers.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
         imports.import_rows(d.tool_import()), actor=a
     ),
+    "capabilities.importers.writes.restore_imported": lambda d, a: imports.restore_imported(d.dismissed(), actor=a),
     "capabilities.importers.writes.change_imported": lambda d, a: imports.change_imported(
         d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
     ),

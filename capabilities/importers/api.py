@@ -31,6 +31,8 @@ from capabilities.importers.writes import (
     change_imported,
     close_import,
     dismiss_imported,
+    import_rows,
+    restore_imported,
     set_base_url,
     start_import,
 )
@@ -69,6 +71,21 @@ class ImportIn(serializers.Serializer[Any]):
     title = serializers.CharField(
         max_length=200, allow_blank=True, default="", help_text="Empty: what the document calls itself."
     )
+    category = serializers.CharField(
+        max_length=64,
+        allow_blank=True,
+        default="",
+        help_text="Name of the category whose administrators decide on what is found. Empty: those of the whole "
+        "catalogue, or of the one category that you administer.",
+    )
+
+
+def category_named(name: str) -> Category | None:
+    """None for no name. Raises ChangeRefused for one that is not there. One query."""
+    found = Category.objects.filter(name=name).first() if name else None
+    if name and found is None:
+        raise not_there("category", "category", name)
+    return found
 
 
 class ImportOut(serializers.Serializer[ToolImport]):
@@ -89,6 +106,7 @@ class ImportDetailOut(serializers.Serializer[Any]):
     source: Any = serializers.CharField()
     title = serializers.CharField()
     url = serializers.CharField()
+    category = serializers.CharField(help_text="Whose administrators decide; empty: those of the whole catalogue.")
     base_url = serializers.CharField(help_text="Where calls go whose document gives only their path.")
     status = serializers.CharField()
     reason = serializers.CharField()
@@ -134,6 +152,9 @@ class ImportedToolPart(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=64, required=False)
     effect = serializers.ChoiceField(EFFECTS, required=False)
     is_destructive = serializers.BooleanField(required=False)
+    status = serializers.ChoiceField(
+        ["new"], required=False, help_text="`new`: one that was dismissed waits for a decision again."
+    )
 
 
 class ChoiceIn(serializers.Serializer[Any]):
@@ -169,7 +190,8 @@ def shown(tool_import: ToolImport) -> dict[str, Any]:
     """One import with its numbers. Two queries."""
     numbers = review_numbers(tool_import)
     names = ("source", "title", "url", "base_url", "status", "reason", "summary", "created_at", "ended_at")
-    body = {"id": tool_import.public_id, "statuses": numbers.statuses, "tokens": numbers.tokens}
+    category = tool_import.category.name if tool_import.category is not None else ""
+    body = {"id": tool_import.public_id, "category": category, "statuses": numbers.statuses, "tokens": numbers.tokens}
     return dict(ImportDetailOut(body | {name: getattr(tool_import, name) for name in names}).data)
 
 
@@ -196,7 +218,8 @@ class ImportList(APIView):
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(ImportIn, request)
         with refusals():
-            tool_import = start_import(ImportSource(body.pop("source")), actor=member, **body)
+            source, category = ImportSource(body.pop("source")), category_named(body.pop("category"))
+            tool_import = start_import(source, actor=member, category=category, **body)
         location = {"Location": f"/api/v1/imports/{tool_import.public_id}"}
         return Response(shown(tool_import), status.HTTP_202_ACCEPTED, headers=location)
 
@@ -215,7 +238,8 @@ class ImportDetail(APIView):
         responses={200: ImportDetailOut, 404: ErrorOut, 409: ErrorOut},
     )
     def patch(self, request: Request, import_id: UUID) -> Response:
-        """Another base address compares all that was found again. Needs the right `catalogue`."""
+        """Another base address compares all that was found again. Needs the right `catalogue` for the import's
+        category, for the whole catalogue where it has none."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked_part(ImportPart, request)
@@ -268,11 +292,15 @@ class ImportedToolDetail(APIView):
         responses={200: ImportedToolDetailOut, 404: ErrorOut, 409: ErrorOut},
     )
     def patch(self, request: Request, import_id: UUID, imported_id: UUID) -> Response:
-        """Its name, while it is new, and the guess of what it does. Needs the right `catalogue`."""
+        """Its name, while it is new, and the guess of what it does; or bring back one that was dismissed. Needs the
+        right `catalogue` for the category of its tool, or of the import."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         row = imported_or_404(import_or_404(import_id), imported_id)
         body = checked_part(ImportedToolPart, request)
         with refusals():
+            if body.pop("status", ""):
+                restore_imported(import_rows(row.tool_import).filter(pk=row.pk), actor=member)
+                row.refresh_from_db()
             return Response(ImportedToolDetailOut(change_imported(row, actor=member, **body)).data)
 
 
@@ -292,16 +320,13 @@ class ImportAccept(APIView):
     )
     def post(self, request: Request, import_id: UUID) -> Response:
         """All of them become tools or new versions, or none does. A version waits for approval where the member may not
-        approve it. Needs the right `catalogue` for the category, and for those of tools that change."""
+        approve it. Needs the right `catalogue` for the category, for that of the import (the whole catalogue where it
+        has none), and for those of tools that change."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(AcceptIn, request)
         with refusals():
-            category, credential = None, None
-            if body["category"]:
-                category = Category.objects.filter(name=body["category"]).first()
-                if category is None:
-                    raise not_there("category", "category", body["category"])
+            category, credential = category_named(body["category"]), None
             if body["credential"]:
                 credential = StoredCredential.objects.filter(name=body["credential"]).first()
                 if credential is None:
@@ -327,7 +352,9 @@ class ImportDismiss(APIView):
         },
     )
     def post(self, request: Request, import_id: UUID) -> Response:
-        """They become nothing; the catalogue stays as it is. Needs the right `catalogue`."""
+        """They become nothing, at later readings of the source too while they say the same; the catalogue stays as it
+        is. Needs the right `catalogue` for the categories of their tools, and for that of the import: for the whole
+        catalogue where it has none."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(ChoiceIn, request)

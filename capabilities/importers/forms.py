@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -66,6 +67,23 @@ class StartForm(forms.Form):
         max_length=200,
         help_text="Blank: what the document calls itself. Tools say that they come from it.",
     )
+
+    category = forms.ModelChoiceField(
+        queryset=Category.objects.none(),
+        required=False,
+        to_field_name="name",
+        empty_label="Whoever administers the whole catalogue",
+        label="Who decides on what is found",
+        help_text="Administrators of this category decide. Where accepted tools go is chosen then.",
+        error_messages={"invalid_choice": "There is no such category."},
+    )
+
+    def __init__(self, *args: Any, categories: Sequence[Category], has_all: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["category"]
+        field.queryset = Category.objects.filter(pk__in=[each.pk for each in categories]).order_by("title", "name")
+        if not has_all:
+            field.required, field.empty_label = True, None if len(categories) == 1 else "Choose a category"
 
     def clean_file(self) -> str:
         """The text of the file."""

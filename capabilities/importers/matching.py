@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.tools.writes import Definition, definition_of
 from capabilities.common.short_names import short_name_of
@@ -17,8 +17,10 @@ from capabilities.contract.wire import canonical_json
 from capabilities.importers.found import FoundTool
 from capabilities.importers.names import tool_name, with_hash, with_prefix
 from capabilities.models import (
+    ImportedStatus,
     ImportedTool,
     ImportSource,
+    ImportStatus,
     Tool,
     ToolImport,
     ToolKind,
@@ -94,7 +96,8 @@ def tools_of_source(tool_import: ToolImport) -> dict[str, Tool]:
     """The tools that came from the same source before, by what the source calls them. Two queries."""
     if tool_import.server_id is not None:
         return tools_of_server(tool_import.server_id)
-    rows = _same_source(tool_import).filter(tool__isnull=False).exclude(tool_import=tool_import)
+    earlier = _readings(tool_import).exclude(pk=tool_import.pk)
+    rows = ImportedTool.objects.filter(tool_import__in=earlier, tool__isnull=False)
     keys: dict[str, Any] = dict(rows.order_by("pk").values_list("original_name", "tool_id"))
     tools = Tool.objects.select_related("current_version", "category").in_bulk(keys.values())
     return {name: tools[key] for name, key in keys.items()}
@@ -157,12 +160,38 @@ def _content_of_version(version: ToolVersion) -> SourceContent:
     return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
 
 
-def _same_source(tool_import: ToolImport) -> QuerySet[ImportedTool]:
-    """A document on the web is its address, and a file its title."""
-    rows = ImportedTool.objects.filter(tool_import__source=tool_import.source)
+def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
+    """Every reading of the same source: a server, a document on the web by its address, a file by its title."""
+    readings = ToolImport.objects.filter(source=tool_import.source)
+    if tool_import.server_id is not None:
+        return readings.filter(server=tool_import.server_id)
     if tool_import.url:
-        return rows.filter(tool_import__url=tool_import.url)
-    return rows.filter(tool_import__url="", tool_import__title=tool_import.title)
+        return readings.filter(url=tool_import.url)
+    return readings.filter(url="", title=tool_import.title)
+
+
+#: Of a reading that came to its end.
+WAS_READ = (ImportStatus.REVIEW, ImportStatus.CLOSED)
+
+
+def later_reading(tool_import: ToolImport) -> ToolImport | None:
+    """A later reading of the same source by those who decide on this one. One query."""
+    later = _readings(tool_import).filter(pk__gt=tool_import.pk, status__in=WAS_READ, category=tool_import.category_id)
+    return later.order_by("pk").first()
+
+
+def dismissed_before(tool_import: ToolImport) -> dict[str, SourceContent]:
+    """What the last reading of the same source found and was dismissed, by what the source calls it: dismissed still,
+    while it says the same. What was decided for one category is decided for no other. Two queries."""
+    whose = Q(category=None) | Q(category=tool_import.category_id)
+    earlier = _readings(tool_import).filter(whose, status__in=WAS_READ).exclude(pk=tool_import.pk)
+    last = earlier.order_by("-pk").first()
+    rows = ImportedTool.objects.filter(tool_import=last, status=ImportedStatus.DISMISSED)
+    return {row.original_name: content_of_row(row) for row in (rows if last is not None else ())}
+
+
+def content_of_row(row: ImportedTool) -> SourceContent:
+    return content_at_source(row.description, row.parameters, row.implementation)
 
 
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:

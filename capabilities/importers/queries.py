@@ -13,9 +13,10 @@ from django.db.models.functions import Cast
 from django.http import Http404
 
 from capabilities.common.refused import ChangeRefused
+from capabilities.common.rights import may_administer
 from capabilities.contract.warnings import TITLES
 from capabilities.importers.matching import content_of, next_content, versions_at_hand
-from capabilities.importers.writes import import_rows, origin_of
+from capabilities.importers.writes import belongs_to, import_rows, origin_of
 from capabilities.models import (
     UNDECIDED,
     Category,
@@ -197,6 +198,20 @@ def categories_of(member: Membership) -> list[Category]:
     """The categories that the member may put tools into. One query."""
     reach = member.reach(Right.CATALOGUE)
     return [each for each in Category.objects.order_by("title", "name") if reach.covers(each.name)]
+
+
+def may_decide(member: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool] = ()) -> bool:
+    """Whether the member administers what these definitions belong to; of none, the import itself. No query where
+    their tools are at hand."""
+    return may_administer(member, Right.CATALOGUE, belongs_to(tool_import, rows))
+
+
+def decides_in(member: Membership, tool_import: ToolImport) -> bool:
+    """Whether the member may decide on any definition of the import. One query for who does not on the import."""
+    if may_decide(member, tool_import):
+        return True
+    own = member.reach(Right.CATALOGUE).categories
+    return import_rows(tool_import).filter(status__in=UNDECIDED, tool__category__name__in=own).exists()
 
 
 def credentials_to_pick() -> list[StoredCredential]:

@@ -17,9 +17,10 @@ from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
 from capabilities.importers.matching import (
     Names,
-    content_at_source,
     content_of,
+    content_of_row,
     contents_at_source,
+    dismissed_before,
     known_tools,
     prefix_of,
     says_the_same,
@@ -28,7 +29,7 @@ from capabilities.importers.matching import (
     versions_at_hand,
     wanted_name,
 )
-from capabilities.models import ImportedStatus, ImportedTool, Tool, ToolImport
+from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, Tool, ToolImport
 
 #: Definitions of one reading; what is beyond is counted and left out.
 MAX_FOUND = 2_000
@@ -36,6 +37,7 @@ MAX_FOUND = 2_000
 MAX_ORIGINAL, MAX_GROUP, MAX_TEXT, MAX_JSON = 300, 200, 20_000, 200_000
 #: Rows that one statement writes.
 BATCH = 200
+DISMISSED_BEFORE = "It was dismissed before, and says the same."
 
 
 def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
@@ -61,6 +63,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
     _check_each(rows, tool_import)
     _match(rows, own, tool_import)
     rows += _gone(own, {row.original_name for row in rows}, len(rows), tool_import)
+    _dismiss_again(rows, tool_import)
     with transaction.atomic():
         ImportedTool.objects.bulk_create(rows, batch_size=BATCH)
     return _summary(rows, source)
@@ -161,7 +164,7 @@ def _match(rows: Sequence[ImportedTool], own: dict[str, Tool], tool_import: Tool
     for row in rows:
         if row.status == ImportedStatus.REFUSED or row.tool is None:
             continue
-        if accepted.get(row.tool.pk) == content_at_source(row.description, row.parameters, row.implementation):
+        if accepted.get(row.tool.pk) == content_of_row(row):
             row.status = ImportedStatus.UNCHANGED
         else:
             row.status = status_against(versions.get(row.tool.pk, []), content_of(row, tool_import))
@@ -189,6 +192,14 @@ def _gone(own: dict[str, Tool], found: set[str], position: int, tool_import: Too
         )
         for index, (name, tool) in enumerate(missing)
     ]
+
+
+def _dismiss_again(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
+    """What somebody dismissed at the last reading, and that says the same, needs no second decision."""
+    dismissed = dismissed_before(tool_import)
+    for row in rows:
+        if row.status in UNDECIDED and dismissed.get(row.original_name) == content_of_row(row):
+            row.status, row.reason = ImportedStatus.DISMISSED, DISMISSED_BEFORE
 
 
 def _summary(rows: Sequence[ImportedTool], source: ReadSource) -> dict[str, Any]:

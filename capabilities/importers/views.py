@@ -28,18 +28,20 @@ from capabilities.importers.forms import (
     ImportsAddress,
     StartForm,
 )
-from capabilities.importers.matching import KINDS, with_base_url
+from capabilities.importers.matching import KINDS, later_reading, with_base_url
 from capabilities.importers.queries import (
     BADGES,
     IMPORT_BADGES,
     categories_of,
     credentials_to_pick,
+    decides_in,
     found_page,
     found_rows,
     import_numbers,
     import_or_404,
     imported_or_404,
     imports_page,
+    may_decide,
     review_numbers,
     rows_named,
     suggested_credential,
@@ -51,10 +53,11 @@ from capabilities.importers.writes import (
     change_imported,
     close_import,
     dismiss_imported,
+    restore_imported,
     set_base_url,
     start_import,
 )
-from capabilities.models import UNDECIDED, ImportedTool, ImportSource, ImportStatus, ToolImport
+from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, ImportStatus, ToolImport
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -79,7 +82,9 @@ def import_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def import_create(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    form = StartForm(request.POST, request.FILES) if request.method == "POST" else StartForm()
+    categories = categories_of(member)
+    sent = (request.POST, request.FILES) if request.method == "POST" else ()
+    form = StartForm(*sent, categories=categories, has_all=member.has_right(Right.CATALOGUE))
     if form.is_bound and form.is_valid():
         data = form.cleaned_data
         try:
@@ -89,6 +94,7 @@ def import_create(request: MemberRequest, org: str) -> HttpResponse:
                 title=data["title"],
                 url=data["url"],
                 document=data["file"],
+                category=data["category"],
             )
         except ChangeRefused as error:
             show_refusal(form, error)
@@ -125,6 +131,7 @@ def _review(
     stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
     suggested = suggested_credential(tool_import, stored)
     numbers = review_numbers(tool_import)
+    waits = tool_import.status == ImportStatus.REVIEW and numbers.waiting > 0
     summary = tool_import.summary if isinstance(tool_import.summary, dict) else {}
     form = form or DecideForm(
         initial={
@@ -145,7 +152,9 @@ def _review(
         "credentials": stored,
         "may_add_category": member.has_right(Right.CATALOGUE),
         "may_accept": tool_import.source in KINDS,
-        "decides": tool_import.status == ImportStatus.REVIEW and numbers.waiting > 0,
+        "waits": waits,
+        "decides": waits and decides_in(member, tool_import),
+        "may_close": tool_import.status == ImportStatus.REVIEW and may_decide(member, tool_import),
         "matching": found_rows(tool_import, address.wanted()).filter(status__in=UNDECIDED).count(),
         "filter_statuses": STATUSES,
     }
@@ -162,7 +171,7 @@ def _mark(row: ImportedTool, member: Membership) -> None:
 @require_POST
 @signed_in
 def import_decide(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
-    """Accept or dismiss the ticked definitions, or all that the filters of the page mean."""
+    """Accept, dismiss or bring back the ticked definitions, or all that the filters of the page mean."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     form = DecideForm(request.POST)
@@ -189,6 +198,9 @@ def _chosen(request: MemberRequest, tool_import: ToolImport) -> QuerySet[Importe
 
 def _decide(request: MemberRequest, rows: QuerySet[ImportedTool], data: dict[str, Any], member: Membership) -> str:
     """What came of it, in a sentence."""
+    if request.POST.get("act") == "restore":
+        count = restore_imported(rows, actor=member)
+        return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
     if request.POST.get("act", "").startswith("dismiss"):
         count = dismiss_imported(rows, actor=member)
         return f"Dismissed: {count:,} definition{'' if count == 1 else 's'}. The catalogue stays as it is."
@@ -281,6 +293,7 @@ def _definition_page(
     compared = versions_compared(row)
     stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
     implementation = with_base_url(row.implementation, tool_import.base_url)
+    is_mine = may_decide(member, tool_import, [row])
     context = {
         "import": tool_import,
         "row": row,
@@ -299,6 +312,7 @@ def _definition_page(
         "suggested": suggested_credential(tool_import, stored),
         "may_add_category": member.has_right(Right.CATALOGUE),
         "may_accept": tool_import.source in KINDS,
-        "decides": tool_import.status == ImportStatus.REVIEW and row.status in UNDECIDED,
+        "decides": tool_import.status == ImportStatus.REVIEW and row.status in UNDECIDED and is_mine,
+        "restores": row.status == ImportedStatus.DISMISSED and is_mine and later_reading(tool_import) is None,
     }
     return render(request, "capabilities/importers/import_tool.html", context, status=status_of(form))

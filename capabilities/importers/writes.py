@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from capabilities.contract.effects import READ
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.egress import EgressRefused, check_url
 from capabilities.importers.definitions import NEEDS_SERVER
-from capabilities.importers.matching import KINDS, content_of, next_content, versions_at_hand
+from capabilities.importers.matching import KINDS, content_of, later_reading, next_content, versions_at_hand
 from capabilities.importers.readers import ring_for_import
 from capabilities.importers.reading import status_against
 from capabilities.importers.runs import QUEUE_SECONDS
@@ -44,7 +44,8 @@ from capabilities.models import (
     VersionStatus,
 )
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+from toolhub.tenants.authority import hold_organisation
+from toolhub.tenants.models import EVERY_CATEGORY, EVERYWHERE, Membership, Right
 
 #: Characters of a document that is handed in, and of one that is fetched.
 MAX_FILE = 3_500_000
@@ -54,6 +55,14 @@ KEPT_DOCUMENTS = 20
 #: What users and models read of a tool whose source offers it no longer.
 GONE_MESSAGE = "Its source does not offer it any more."
 EFFECTS = ("read", "write", "external")
+#: What a decision reads beside the definition.
+DECIDED_WITH = (
+    "tool__category",
+    "tool__current_version",
+    "tool_import__server",
+    "tool_import__credential",
+    "tool_import__category",
+)
 
 
 @dataclass(frozen=True)
@@ -85,23 +94,30 @@ def start_import(
 ) -> ToolImport:
     """Put an import on record and call for a worker. One of the same server or address that is open is returned.
 
-    `actor` None: the service itself, which reads a server again. Raises ChangeRefused.
+    `category`: who administers it may decide on what is found; without one, who administers the whole catalogue. A
+    member whose right is for some categories alone has to choose one of them for a document. `actor` None: the service
+    itself, which reads a server again. Raises ChangeRefused.
     """
     _require_anywhere(actor)
+    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS):
+        category = category or _own_category(actor)
+    if category is not None:
+        require(actor, Right.CATALOGUE, {category.name})
     url = _checked_url(url) if url else ""
     document = storable(document)
     if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS) and bool(url) == bool(document.strip()):
         raise ChangeRefused("document", "Choose a file, or give an address: one of the two.")
     if len(document) > MAX_FILE:
         raise ChangeRefused("document", f"A file has at most {MAX_FILE:,} characters: give the document’s address.")
+    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server)
+    hold_organisation(organisation_id)
     still_open = ToolImport.objects.filter(status__in=OPEN_IMPORTS, deadline_at__gt=Now())
-    same = still_open.filter(source=source, url=url, server=server)
+    same = still_open.filter(source=source, url=url, server=server, category=category)
     earlier = same.order_by("pk").first() if url or server is not None else None
     if earlier is not None:
         return earlier
     if actor is not None and still_open.count() >= MAX_OPEN:
         raise ChangeRefused("import", f"{MAX_OPEN} imports are not read yet: wait for one of them.", code="conflict")
-    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server)
     tool_import = ToolImport(
         organisation_id=organisation_id,
         source=source,
@@ -136,6 +152,18 @@ def _require_anywhere(actor: Membership | None) -> None:
         raise PermissionDenied("This needs the admin right catalogue.")
 
 
+def _own_category(actor: Membership | None) -> Category | None:
+    """The one category that the actor administers; none for who administers them all. Raises ChangeRefused for who
+    has to choose."""
+    reach = EVERYWHERE if actor is None else actor.reach(Right.CATALOGUE)
+    if reach.covers(EVERY_CATEGORY):
+        return None
+    own = list(Category.objects.filter(name__in=reach.categories)[:2])
+    if len(own) != 1:
+        raise ChangeRefused("category", "Choose the category that its tools go to, of those that you administer.")
+    return own[0]
+
+
 def _checked_url(url: str) -> str:
     try:
         return str(check_url(url.strip()))[:1_000]
@@ -167,7 +195,8 @@ def accept_imported(
     New tools go into `category`, or into a new one with the title `new_category`, and are signed with `credential`; a
     tool that is there keeps its own, unless it has none. Rows that are decided, refused or unchanged are left out. A
     version is in force at once or waits, as `status_of_new` says; a tool that is gone at its source is switched off.
-    Raises ChangeRefused. A fixed number of queries, and some for each hundred rows.
+    The actor administers what each belongs to (`require_for`). Raises ChangeRefused. A fixed number of queries, and
+    some for each hundred rows.
     """
     waiting = list(_undecided(rows))
     if not waiting:
@@ -179,8 +208,9 @@ def accept_imported(
             raise ChangeRefused("new_category", "Choose a category, or name a new one: one of the two.")
         category = create_category("", CategoryContent(new_category.strip()[:100]), actor=actor)
     _check_acceptable(tool_import, waiting, category, credential)
-    moved = {row.tool.category.name for row in waiting if row.tool is not None}
-    require(actor, Right.CATALOGUE, moved | ({category.name} if new and category is not None else set()))
+    require_for(actor, tool_import, waiting)
+    if new and category is not None:
+        require(actor, Right.CATALOGUE, {category.name})
     created = _create(new, category, tool_import, credential, actor) if category is not None else {}
     updated = _update([row for row in waiting if row.status == ImportedStatus.CHANGED], tool_import, credential, actor)
     gone = [row for row in waiting if row.status == ImportedStatus.GONE and row.tool is not None]
@@ -202,28 +232,63 @@ def accept_imported(
 
 @configuration_write("tools")
 def dismiss_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
-    """Decide that these definitions become nothing; what is in the catalogue stays. Returns how many."""
+    """Decide that these definitions become nothing; what is in the catalogue stays. Returns how many.
+
+    Later readings of the source leave them dismissed while they say the same.
+    """
     waiting = list(_undecided(rows))
     if not waiting:
         return 0
     tool_import = _only_import(waiting)
-    _require_anywhere(actor)
-    require(actor, Right.CATALOGUE, {row.tool.category.name for row in waiting if row.tool is not None} or _any(actor))
+    require_for(actor, tool_import, waiting)
     _decide(waiting, ImportedStatus.DISMISSED, actor, {})
     record("import.dismiss", tool_import, actor=actor, after={"tools": [row.name for row in waiting]})
     _close_if_decided(tool_import)
     return len(waiting)
 
 
-def _any(actor: Membership) -> list[str]:
-    """A category that the actor administers, to ask for no more than that."""
-    reach = actor.reach(Right.CATALOGUE)
-    return [] if reach.covers(EVERY_CATEGORY) else sorted(reach.categories)[:1]
+@configuration_write("tools")
+def restore_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
+    """Have these definitions wait for a decision again that were dismissed, now or at an earlier reading. The import is
+    under review from then on. Returns how many. Raises ChangeRefused where the source was read again since."""
+    dismissed = list(rows.filter(status=ImportedStatus.DISMISSED).select_related(*DECIDED_WITH).order_by("position"))
+    if not dismissed:
+        return 0
+    tool_import = _only_import(dismissed)
+    require_for(actor, tool_import, dismissed)
+    if later_reading(tool_import) is not None:
+        raise ChangeRefused("tools", "Its source was read again since: decide there.", code="conflict")
+    for row in dismissed:
+        row.status = ImportedStatus.NEW if row.tool is None else ImportedStatus.CHANGED
+        if row.tool is not None and not row.implementation:  # there was nothing at the source any more
+            row.status = ImportedStatus.GONE
+        row.decided_by = row.decided_at = None
+        row.reason = ""
+    columns = ["status", "reason", "decided_by", "decided_at"]
+    ImportedTool.objects.bulk_update(dismissed, columns, batch_size=200)
+    ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.CLOSED).update(status=ImportStatus.REVIEW)
+    record("import.restore", tool_import, actor=actor, after={"tools": [row.name for row in dismissed]})
+    return len(dismissed)
+
+
+def belongs_to(tool_import: ToolImport, rows: Iterable[ImportedTool]) -> set[str]:
+    """The categories of these definitions: those of their tools, and for what is no tool yet the import's, which is
+    every category where it has none. Of no definitions, the import's. No query where both are at hand."""
+    tools = [row.tool for row in rows]
+    names = {tool.category.name for tool in tools if tool is not None}
+    if not tools or None in tools:
+        names.add(tool_import.category.name if tool_import.category is not None else EVERY_CATEGORY)
+    return names
+
+
+def require_for(actor: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool]) -> None:
+    """Raise PermissionDenied unless the actor administers what these definitions belong to."""
+    names = belongs_to(tool_import, rows)
+    require(actor, Right.CATALOGUE, () if EVERY_CATEGORY in names else names)
 
 
 def _undecided(rows: QuerySet[ImportedTool]) -> QuerySet[ImportedTool]:
-    joins = ("tool__category", "tool__current_version", "tool_import__server", "tool_import__credential")
-    return rows.filter(status__in=UNDECIDED).select_related(*joins).order_by("position")
+    return rows.filter(status__in=UNDECIDED).select_related(*DECIDED_WITH).order_by("position")
 
 
 def _only_import(rows: Sequence[ImportedTool]) -> ToolImport:
@@ -401,8 +466,8 @@ def change_imported(
 
     A tool that is there keeps its name.
     """
-    _require_anywhere(actor)
     row.refresh_from_db()
+    require_for(actor, row.tool_import, [row])
     if row.status not in UNDECIDED:
         raise ChangeRefused("name", "It is decided already.", code="conflict")
     before = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
@@ -437,8 +502,8 @@ def _check_name(row: ImportedTool, name: str) -> None:
 @configuration_write("base_url")
 def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> ToolImport:
     """Where calls go whose document gives only their path. What was found is compared anew. Raises ChangeRefused."""
-    _require_anywhere(actor)
     tool_import.refresh_from_db()
+    require_for(actor, tool_import, ())
     if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:
         raise ChangeRefused("base_url", "This import is closed: read its source again.", code="conflict")
     url = url.strip().rstrip("/")
@@ -467,7 +532,8 @@ def _match_again(tool_import: ToolImport) -> None:
 @configuration_write("import")
 def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
     """Say that nobody decides on the rest: it stays on record, and can be accepted no more."""
-    _require_anywhere(actor)
+    waiting = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED)
+    require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
     if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):
         record("import.close", tool_import, actor=actor, after={"title": tool_import.title})
 

@@ -42,7 +42,6 @@ from capabilities.importers.reading import store_found
 from capabilities.mcp_client.answers import Listing
 from capabilities.models import (
     UNDECIDED,
-    ImportedStatus,
     ImportedTool,
     ImportSource,
     ImportStatus,
@@ -454,24 +453,6 @@ def _import_new(server: McpServer, source: ReadSource) -> None:
         ended_at=timezone.now(),
     )
     summary = store_found(tool_import, source)
-    _dismiss_again(tool_import)
     waits = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED).exists()
     status = ImportStatus.REVIEW if waits else ImportStatus.CLOSED
     ToolImport.objects.filter(pk=tool_import.pk).update(status=status, summary=summary)
-
-
-def _dismiss_again(tool_import: ToolImport) -> None:
-    new = list(ImportedTool.objects.filter(tool_import=tool_import, status=ImportedStatus.NEW))
-    earlier = ImportedTool.objects.filter(
-        tool_import__server=tool_import.server_id,
-        status=ImportedStatus.DISMISSED,
-        original_name__in=[each.original_name for each in new],
-    )
-    dismissed = {each.original_name: _content_of_row(each) for each in earlier.order_by("pk")}
-    again = [each.pk for each in new if dismissed.get(each.original_name) == _content_of_row(each)]
-    if again:
-        ImportedTool.objects.filter(pk__in=again).update(status=ImportedStatus.DISMISSED)
-
-
-def _content_of_row(row: ImportedTool) -> SourceContent:
-    return content_at_source(row.description, row.parameters, row.implementation)

@@ -149,7 +149,7 @@ class Listeners:
         stop_listening(self.owner, ended)
 
     def _take(self) -> bool:
-        counts = Counter(each.organisation_id for each in (*self.heard.values(), *self._beginning.values()))
+        counts = Counter(each.organisation_id for each in self.heard.values())
         full = {key for key, count in counts.items() if count >= MOST_OF_ORGANISATION}
         full |= {each.organisation_id for each in self._beginning.values()}
         without = [*self.heard, *self._beginning, *self._left_alone]

@@ -12,7 +12,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.catalogue.versions.writes import decide_version
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import tool_wire
@@ -25,6 +27,7 @@ from capabilities.importers.writes import (
     close_import,
     dismiss_imported,
     import_rows,
+    restore_imported,
     set_base_url,
     start_import,
 )
@@ -300,6 +303,68 @@ def test_dismissed_definitions_become_nothing(alice: Membership, read: Read, pet
     assert AuditEntry.objects.get(action="import.dismiss").after == {"tools": ["a"]}
 
 
+def statuses(tool_import: ToolImport) -> dict[str, str]:
+    return {name: str(row.status) for name, row in rows_of(tool_import).items()}
+
+
+def test_what_is_dismissed_stays_so_while_it_says_the_same(alice: Membership, read: Read, pets: Category) -> None:
+    tool_import = read(alice, pet("a"), pet("b"), pet("c"))
+    dismiss_imported(import_rows(tool_import).exclude(name="c"), actor=alice)
+    accept(tool_import, pets, alice)
+
+    same = read(alice, pet("a"), pet("b"), pet("c"))
+    third = read(alice, pet("a"), pet("b", description="Says more."), pet("c"))
+
+    assert statuses(same) == {"a": "dismissed", "b": "dismissed", "c": "unchanged"}
+    assert (same.status, same.summary["statuses"]) == (ImportStatus.CLOSED, {"dismissed": 2, "unchanged": 1})
+    assert statuses(third) == {"a": "dismissed", "b": "new", "c": "unchanged"}
+    assert statuses(read(alice, pet("a"), pet("b", description="Says more."), pet("c"))) == statuses(third)
+
+
+def test_a_change_or_an_end_that_is_dismissed_stays_so(alice: Membership, read: Read, pets: Category) -> None:
+    accept(read(alice, pet("a"), pet("b")), pets, alice)
+    changed = read(alice, pet("a", description="Says more."))
+    assert statuses(changed) == {"a": "changed", "b": "gone"}
+    dismiss_imported(import_rows(changed), actor=alice)
+
+    assert statuses(read(alice)) == {"a": "dismissed", "b": "dismissed"}
+    assert statuses(read(alice, pet("a", description="Says less."), pet("b"))) == {"a": "changed", "b": "unchanged"}
+    assert statuses(read(alice, pet("a", description="Says less."))) == {"a": "changed", "b": "gone"}
+
+
+def test_what_was_dismissed_in_one_source_or_for_one_category_says_nothing_of_another(
+    alice: Membership, offer: Callable[..., None], read: Read, pets: Category
+) -> None:
+    offer(pet("a"))
+    for_pets = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT, category=pets)
+    runs.run_import(for_pets.public_id)
+    dismiss_imported(import_rows(for_pets), actor=alice)
+
+    assert statuses(read(alice)) == {"a": "new"}
+    dismiss_imported(import_rows(ToolImport.objects.latest("pk")), actor=alice)
+    assert statuses(read(alice, pet("a"), title="Other pets")) == {"a": "new"}
+
+
+def test_what_was_dismissed_can_be_brought_back(alice: Membership, read: Read, pets: Category) -> None:
+    accept(read(alice, pet("a"), pet("b")), pets, alice)
+    first = read(alice, pet("a", description="Says more."), pet("c"))
+    dismiss_imported(import_rows(first), actor=alice)
+    last = read(alice)
+    assert last.status == ImportStatus.CLOSED
+
+    with pytest.raises(ChangeRefused, match="read again since"):
+        restore_imported(import_rows(first), actor=alice)
+    assert restore_imported(import_rows(last), actor=alice) == 3
+    assert restore_imported(import_rows(last), actor=alice) == 0
+
+    assert statuses(last) == {"a": "changed", "b": "gone", "c": "new"}
+    last.refresh_from_db()
+    assert last.status == ImportStatus.REVIEW
+    accepted = accept(last, pets, alice)
+    assert (accepted.created, accepted.updated, accepted.switched_off) == (["c"], ["a"], ["b"])
+    assert AuditEntry.objects.get(action="import.restore").after == {"tools": ["a", "c", "b"]}
+
+
 def test_a_guess_and_a_name_can_be_changed_before_it_is_accepted(alice: Membership, read: Read, pets: Category) -> None:
     tool_import = read(alice, pet("a"), pet("b"))
     row = rows_of(tool_import)["a"]
@@ -421,6 +486,97 @@ def test_a_right_for_one_category_accepts_into_that_one_alone(alice: Membership,
     accepted = accept(tool_import, pets, bob)
 
     assert list(accepted.waiting) == ["a", "b"]
+
+
+@pytest.fixture
+def bob(alice: Membership, pets: Category) -> Membership:
+    """He administers the one category pets."""
+    bob = make_member(alice.organisation, "bob")
+    give_right(bob, GivenRight(Right.CATALOGUE, "pets"), actor=alice)
+    return Membership.objects.get(pk=bob.pk)
+
+
+def attempts(tool_import: ToolImport, category: Category, actor: Membership) -> list[Callable[[], Any]]:
+    """Everything that decides on the import or a definition of it."""
+    rows = import_rows(tool_import)
+    return [
+        lambda: accept(tool_import, category, actor),
+        lambda: dismiss_imported(rows, actor=actor),
+        lambda: restore_imported(rows, actor=actor),
+        lambda: [change_imported(row, actor=actor, effect="write") for row in rows],
+        lambda: set_base_url(tool_import, "https://a.example", actor=actor),
+        lambda: close_import(tool_import, actor=actor),
+    ]
+
+
+def test_an_import_without_a_category_is_for_who_administers_the_whole_catalogue(
+    alice: Membership, bob: Membership, read: Read, pets: Category
+) -> None:
+    tool_import = read(alice, pet("a"), pet("b"))
+    dismiss_imported(import_rows(tool_import).filter(name="b"), actor=alice)
+
+    for attempt in attempts(tool_import, pets, bob):
+        with pytest.raises(PermissionDenied):
+            attempt()
+
+    assert {name: str(row.status) for name, row in rows_of(tool_import).items()} == {"a": "new", "b": "dismissed"}
+    tool_import.refresh_from_db()
+    assert (tool_import.status, tool_import.base_url) == ("review", "https://pets.example.org/v1")
+
+
+def test_an_import_of_another_category_is_not_his(
+    alice: Membership, bob: Membership, offer: Callable[..., None]
+) -> None:
+    other = make_category(alice.organisation, "other")
+    offer(pet("a"), pet("b"))
+    tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT, category=other)
+    runs.run_import(tool_import.public_id)
+    dismiss_imported(import_rows(tool_import).filter(name="b"), actor=alice)
+
+    for attempt in attempts(tool_import, other, bob):
+        with pytest.raises(PermissionDenied):
+            attempt()
+    with pytest.raises(PermissionDenied):
+        start_import(ImportSource.OPENAPI, actor=bob, document=DOCUMENT, category=other)
+
+
+def test_he_decides_on_what_is_of_his_category_and_on_tools_that_are_in_it(
+    alice: Membership, bob: Membership, read: Read, pets: Category
+) -> None:
+    own = read(bob, pet("a"), pet("b"), pet("c"))
+    assert own.category == pets
+    dismiss_imported(import_rows(own).filter(name="b"), actor=bob)
+    restore_imported(import_rows(own).filter(name="b"), actor=bob)
+    set_base_url(own, "https://a.example", actor=bob)
+    accept(own, pets, bob)
+    for version in ToolVersion.objects.select_related("tool"):
+        decide_version(version, approve=True, actor=alice)
+    move_tool(Tool.objects.get(name="c"), make_category(alice.organisation, "other").name, actor=alice)
+
+    again = read(alice, pet("a", description="A."), pet("b", description="B."), pet("c", description="C."), pet("d"))
+    changed = import_rows(again)
+
+    assert accept_imported(changed.filter(name="a"), None, actor=bob).updated == ["a"]
+    assert dismiss_imported(changed.filter(name="b"), actor=bob) == 1
+    for name in ("c", "d"):  # another category's, and nobody's yet
+        with pytest.raises(PermissionDenied):
+            dismiss_imported(changed.filter(name=name), actor=bob)
+    with pytest.raises(PermissionDenied):
+        close_import(again, actor=bob)
+
+
+def test_who_administers_several_categories_chooses_one_for_a_document(
+    alice: Membership, bob: Membership, pets: Category
+) -> None:
+    other = make_category(alice.organisation, "other")
+    give_right(bob, GivenRight(Right.CATALOGUE, "other"), actor=alice)
+    bob = Membership.objects.get(pk=bob.pk)
+
+    with pytest.raises(ChangeRefused, match="Choose the category") as refused:
+        start_import(ImportSource.OPENAPI, actor=bob, document=DOCUMENT)
+    chosen = start_import(ImportSource.OPENAPI, actor=bob, document=DOCUMENT, category=other)
+
+    assert (refused.value.field, chosen.category) == ("category", other)
 
 
 def test_rule_12_a_version_that_an_operator_accepts_is_not_in_force_for_the_operator(

@@ -19,7 +19,8 @@ from capabilities.models import Category, ImportedStatus, StoredCredential, Tool
 from tests.capabilities.importers.conftest import pet
 from tests.cast import make_category, make_member, make_organisation, make_tool
 from tests.rest import Rest
-from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.members.writes import GivenRight, give_right
+from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.scope import organisation_scope
 
 Read = Callable[..., ToolImport]
@@ -296,6 +297,91 @@ def test_bob_and_charlie_reach_no_page_of_it(alice: Membership, read: Read, name
     assert set((found | posted).values()) == {expected}
     row.refresh_from_db()
     assert row.status == ImportedStatus.NEW
+
+
+def test_bob_with_one_category_sees_another_import_and_decides_nothing(
+    alice: Membership, read: Read, pets: Category
+) -> None:
+    bob = make_member(alice.organisation, "bob")
+    give_right(bob, GivenRight(Right.CATALOGUE, "pets"), actor=alice)
+    tool_import = read(alice, pet("a"))
+    row = import_rows(tool_import).get()
+    client, rest = signed_in(bob), Rest(bob)
+    path = f"imports/{tool_import.public_id}"
+    own = [alice.organisation.slug, tool_import.public_id]
+
+    shown = page(bob, tool_import)
+    posted = {
+        (view, act): client.post(
+            reverse(view, args=own),
+            {"act": act, "tools": [str(row.public_id)], "category": "pets", "base_url": "https://b.example.org"},
+        ).status_code
+        for view, act in (
+            ("import_decide", "accept"),
+            ("import_decide", "accept_all"),
+            ("import_decide", "dismiss"),
+            ("import_decide", "dismiss_all"),
+            ("import_address", ""),
+            ("import_close", ""),
+        )
+    }
+    changed = client.post(reverse("import_tool", args=[*own, row.public_id]), {"name": "b", "effect": "read"})
+    answers = [
+        rest.patch(path, {"status": "closed"}),
+        rest.patch(path, {"base_url": "https://b.example.org"}),
+        rest.patch(f"{path}/tools/{row.public_id}", {"effect": "write"}),
+        rest.post(f"{path}/accept", {"category": "pets"}),
+        rest.post(f"{path}/dismiss", {}),
+    ]
+
+    assert "Who administers the whole catalogue decides on it." in words(shown)
+    assert "Dismiss the ticked" not in words(shown)
+    assert set(posted.values()) | {changed.status_code} == {403}
+    assert {answer.status for answer in answers} == {403}
+    row.refresh_from_db()
+    tool_import.refresh_from_db()
+    assert (row.status, row.name, tool_import.status) == (ImportedStatus.NEW, "a", "review")
+
+
+def test_bob_with_one_category_imports_for_it(alice: Membership, offer: Callable[..., None], pets: Category) -> None:
+    make_category(alice.organisation, "other")
+    bob = make_member(alice.organisation, "bob")
+    give_right(bob, GivenRight(Right.CATALOGUE, "pets"), actor=alice)
+    client, create = signed_in(bob), reverse("import_create", args=["acme"])
+    offer(pet("a"))
+
+    form = client.get(create).content.decode()
+    foreign = client.post(create, {"source": "openapi", "url": "https://pets.example.org/a", "category": "other"})
+    sent = client.post(create, {"source": "openapi", "url": "https://pets.example.org/a", "category": "pets"})
+    tool_import = ToolImport.objects.get()
+    run_import(tool_import.public_id)
+    shown = page(bob, tool_import)
+    refused = Rest(bob).post("imports", {"source": "openapi", "document": "{}", "category": "other"})
+    missing = Rest(bob).post("imports", {"source": "openapi", "document": "{}", "category": "cats"})
+    asked = Rest(bob).post("imports", {"source": "openapi", "document": "{}"})
+
+    assert ('value="pets"' in form, 'value="other"' in form) == (True, False)
+    assert (foreign.status_code, sent.status_code) == (422, 302)
+    assert "Dismiss the ticked" in words(shown)
+    assert (refused.status, missing.error[:3], asked.json["category"]) == (403, (400, "unknown", "category"), "pets")
+
+
+def test_what_was_dismissed_is_brought_back_on_its_page(alice: Membership, read: Read) -> None:
+    tool_import = read(alice, pet("a"))
+    decide(alice, tool_import, act="dismiss", tools=ids(tool_import, "a"))
+    row = import_rows(tool_import).get()
+    here = reverse("import_tool", args=["acme", tool_import.public_id, row.public_id])
+
+    dismissed = signed_in(alice).get(here).content.decode()
+    brought = decide(alice, tool_import, act="restore", tools=[str(row.public_id)])
+    row.refresh_from_db()
+
+    assert ("Bring it back" in dismissed, row.status) == (True, ImportedStatus.NEW)
+    assert "Brought back: 1 definition." in words(brought)
+    rest, path = Rest(alice), f"imports/{tool_import.public_id}"
+    rest.post(f"{path}/dismiss", {})
+    assert rest.patch(f"{path}/tools/{row.public_id}", {"status": "new"}).json["status"] == "new"
+    assert rest.get(path).json["status"] == "review"
 
 
 def test_charlie_cannot_name_a_definition_of_another_import(alice: Membership, read: Read) -> None:

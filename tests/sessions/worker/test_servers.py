@@ -380,7 +380,11 @@ def test_a_sweep_waits_for_no_authorization_server(
         listens(server)
     listeners = Listeners("one")
 
-    swept = threading.Thread(target=lambda: (listeners.sweep(), connection.close()))
+    def sweep() -> None:
+        listeners.sweep()
+        connection.close()
+
+    swept = threading.Thread(target=sweep)
     swept.start()
     swept.join(20)
     was_free, meanwhile = not swept.is_alive(), list(listeners.heard)
