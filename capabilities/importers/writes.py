@@ -195,7 +195,7 @@ def accept_imported(
     New tools go into `category`, or into a new one with the title `new_category`, and are signed with `credential`; a
     tool that is there keeps its own, unless it has none. Rows that are decided, refused or unchanged are left out. A
     version is in force at once or waits, as `status_of_new` says; a tool that is gone at its source is switched off.
-    The actor administers what each belongs to (`require_for`). Raises ChangeRefused. A fixed number of queries, and
+    The actor administers what each belongs to (`belongs_to`). Raises ChangeRefused. A fixed number of queries, and
     some for each hundred rows.
     """
     waiting = list(_undecided(rows))
@@ -208,7 +208,7 @@ def accept_imported(
             raise ChangeRefused("new_category", "Choose a category, or name a new one: one of the two.")
         category = create_category("", CategoryContent(new_category.strip()[:100]), actor=actor)
     _check_acceptable(tool_import, waiting, category, credential)
-    require_for(actor, tool_import, waiting)
+    _require_for(actor, tool_import, waiting)
     if new and category is not None:
         require(actor, Right.CATALOGUE, {category.name})
     created = _create(new, category, tool_import, credential, actor) if category is not None else {}
@@ -240,7 +240,7 @@ def dismiss_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
     if not waiting:
         return 0
     tool_import = _only_import(waiting)
-    require_for(actor, tool_import, waiting)
+    _require_for(actor, tool_import, waiting)
     _decide(waiting, ImportedStatus.DISMISSED, actor, {})
     record("import.dismiss", tool_import, actor=actor, after={"tools": [row.name for row in waiting]})
     _close_if_decided(tool_import)
@@ -255,7 +255,7 @@ def restore_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
     if not dismissed:
         return 0
     tool_import = _only_import(dismissed)
-    require_for(actor, tool_import, dismissed)
+    _require_for(actor, tool_import, dismissed)
     if later_reading(tool_import) is not None:
         raise ChangeRefused("tools", "Its source was read again since: decide there.", code="conflict")
     for row in dismissed:
@@ -281,7 +281,7 @@ def belongs_to(tool_import: ToolImport, rows: Iterable[ImportedTool]) -> set[str
     return names
 
 
-def require_for(actor: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool]) -> None:
+def _require_for(actor: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool]) -> None:
     """Raise PermissionDenied unless the actor administers what these definitions belong to."""
     names = belongs_to(tool_import, rows)
     require(actor, Right.CATALOGUE, () if EVERY_CATEGORY in names else names)
@@ -467,7 +467,7 @@ def change_imported(
     A tool that is there keeps its name.
     """
     row.refresh_from_db()
-    require_for(actor, row.tool_import, [row])
+    _require_for(actor, row.tool_import, [row])
     if row.status not in UNDECIDED:
         raise ChangeRefused("name", "It is decided already.", code="conflict")
     before = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
@@ -503,7 +503,7 @@ def _check_name(row: ImportedTool, name: str) -> None:
 def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> ToolImport:
     """Where calls go whose document gives only their path. What was found is compared anew. Raises ChangeRefused."""
     tool_import.refresh_from_db()
-    require_for(actor, tool_import, ())
+    _require_for(actor, tool_import, ())
     if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:
         raise ChangeRefused("base_url", "This import is closed: read its source again.", code="conflict")
     url = url.strip().rstrip("/")
@@ -533,7 +533,7 @@ def _match_again(tool_import: ToolImport) -> None:
 def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
     """Say that nobody decides on the rest: it stays on record, and can be accepted no more."""
     waiting = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED)
-    require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
+    _require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
     if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):
         record("import.close", tool_import, actor=actor, after={"title": tool_import.title})
 
