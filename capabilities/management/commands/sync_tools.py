@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -45,12 +47,16 @@ class Command(BaseCommand):
             if broken:
                 raise CommandError(f"{broken} of the files could not become tools.")
             return
+        # Both end it in good order, also where whoever started it in the background had Ctrl+C ignored.
+        stopped = Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
         self.stdout.write(f"Watching {folder.path}. Ctrl+C ends it.")
         # Now and then without a change as well: one may come before the watch begins, and some disks tell of none.
         options_of_watch: dict[str, Any] = {
             "rust_timeout": AGAIN_MS,
             "yield_on_timeout": True,
-            "raise_interrupt": False,
+            "stop_event": stopped,
         }
         for _ in watch(folder.path, step=QUIET_MS, debounce=10 * QUIET_MS, **options_of_watch):
             close_old_connections()

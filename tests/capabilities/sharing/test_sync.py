@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -384,5 +383,5 @@ def test_tx_02_tx_14_tx_22_tx_25_tx_32_a_watched_folder_is_read_once_an_editor_i
             (tools / "add.py").unlink()
             assert [process.stdout.readline() for _ in range(2)] == ["- add.py\n", "1 file, 0 broken.\n"]
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             assert process.wait(timeout=60) == 0
