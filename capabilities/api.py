@@ -20,6 +20,7 @@ from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
 from capabilities.catalogue.http_tools.api import HttpToolDetail, HttpToolList, HttpToolPreview
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList
 from capabilities.catalogue.versions.api import (
+    ToolQuarantine,
     ToolVersionDecide,
     ToolVersionDetail,
     ToolVersionDifference,
@@ -71,6 +72,7 @@ urlpatterns: list[URLPattern] = [
     path("tools", ToolList.as_view(), name="api-tools"),
     path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
     path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
+    path("tools/<str:name>/quarantine", ToolQuarantine.as_view(), name="api-tool-quarantine"),
     path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
     path("tools/<str:name>/versions/<int:number>", ToolVersionDetail.as_view(), name="api-tool-version"),
     path(

@@ -54,6 +54,8 @@ urlpatterns = [
         TOOL + r"tests/(?P<test_id>[0-9a-f-]{36})/delete/\Z", python_tools.tool_test_delete, name="tool_test_delete"
     ),
     re_path(TOOL + r"retire/\Z", versions.tool_retire, name="tool_retire"),
+    re_path(TOOL + r"keep-back/\Z", versions.tool_keep_back, name="tool_keep_back"),
+    re_path(TOOL + r"release/\Z", versions.tool_release, name="tool_release"),
     re_path(TOOL + r"versions/\Z", versions.tool_versions, name="tool_versions"),
     re_path(VERSION + r"\Z", versions.tool_version, name="tool_version"),
     re_path(VERSION + r"decide/\Z", versions.tool_version_decide, name="tool_version_decide"),

@@ -490,8 +490,11 @@ TABLE: dict[str, Write] = {
         d.row(Tool), d.one([1, 2]), actor=a
     ),
     "capabilities.catalogue.versions.writes.retire": lambda d, a: versions.retire(d.outside_tool(), actor=a),
-    "capabilities.catalogue.versions.writes.keep_old": lambda d, a: versions.keep_old(
-        d.outside_tool(), is_still_offered=d.yes(), actor=a
+    "capabilities.catalogue.versions.writes.keep_tool_back": lambda d, a: versions.keep_tool_back(
+        d.outside_tool() if d.yes() else d.row(Tool), d.name(), actor=a
+    ),
+    "capabilities.catalogue.versions.writes.release_tool": lambda d, a: versions.release_tool(
+        d.outside_tool() if d.yes() else d.row(Tool), actor=a
     ),
     "capabilities.credentials.writes.create_credential": lambda d, a: credentials.create_credential(
         d.name(), d.credential_content(), actor=a

@@ -122,7 +122,10 @@ FORMS: dict[str, Form] = {
     "POST tool_version_decide decision=approve": Form(shows="is in force, from the next call on"),
     "POST tool_version_decide decision=reject": Form({"reason": "Fresh."}, "is rejected"),
     "POST tool_version_withdraw": Form(shows="is a draft"),
+    "POST tool_version_rollback": Form(shows="Version 1 of word_python is in force again"),
     "POST tool_retire": Form({"reason": "Fresh."}, "is out of use"),
+    "POST tool_keep_back": Form({"reason": "Fresh."}, "is kept back, from the next call on"),
+    "POST tool_release": Form(shows="is used again, from the next call on"),
     "POST tool_agents_switch allowed": Form(shows="Agents may make tools now"),
     "POST tool_python_create do=submit": Form(PYTHON_TOOL, "waits for approval by somebody else"),
     "POST tool_python_create do=draft": Form(PYTHON_TOOL, "is saved as a draft"),
@@ -175,6 +178,7 @@ FORMS: dict[str, Form] = {
     "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
     "POST server_test": Form(shows="Testing"),
     "POST server_read": Form(shows="are being read"),
+    "POST server_accept": Form(shows="1 tool is used again"),
     "POST server_delete": Form(shows="is removed"),
     # Imports
     "GET import_list": Form({"q": "word"}, "word import"),
@@ -504,6 +508,8 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("provider_preset", f"{reverse('provider_create', args=['acme'])}?vendor=openai"),
         ("service_ready", reverse("service_update", args=["acme", "wikipedia"])),
         ("join", reverse("join_link", args=[switching])),
+        ("tool_version", reverse("tool_version", args=["acme", side.python_tool, side.retired])),
+        ("tool_detail", reverse("tool_detail", args=["acme", side.kept_back_tool])),
     )
     more_pages = (
         ("join", reverse("join_link", args=[confirming])),

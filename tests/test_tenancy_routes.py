@@ -69,6 +69,7 @@ from capabilities.models import (
     ToolTestCase,
     ToolVersion,
     VersionStatus,
+    kept_back,
 )
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.records.kinds import kinds
@@ -218,6 +219,8 @@ class OrganisationRows:
     #: A Python tool that the colleague wrote: version 1 was in force, 2 is, 3 waits.
     python_tool: str = "no_python_tool"
     test_id: UUID = field(default_factory=uuid4)
+    #: A tool of the server that is kept back, and offered as it was accepted.
+    kept_back_tool: str = "no_kept_back_tool"
     number: int = 3
     first: int = 1
     second: int = 2
@@ -654,6 +657,11 @@ ROUTES: dict[str, Route] = {
     "api-account": Route(
         (Ask(), Ask("PUT", body=lambda side: {"values": TYPED}), Ask("DELETE", 204)), args=OWN_CREDENTIAL
     ),
+    "api-tool-quarantine": Route(
+        (Ask("PUT", 204, body=lambda side: {"reason": "Fresh."}), Ask("DELETE", 204)),
+        {"name": "kept_back_tool"},
+        Right.APPROVE_CODE,
+    ),
     "api-tool-version": Route(args={"name": "python_tool"}),
     "api-tool-version-difference": Route(args={"name": "python_tool"}),
     "api-tool-version-decide": Route(
@@ -1033,6 +1041,10 @@ ROUTES: dict[str, Route] = {
     "tool_test_delete": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
     "tool_agents_switch": Route((Ask("POST", 302, body=lambda side: {"allowed": "1"}),), right=Right.APPROVE_CODE),
     "tool_retire": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
+    "tool_keep_back": Route(
+        (Ask("POST", 302, body=lambda side: {"reason": "Fresh."}),), {"name": "python_tool"}, Right.CATALOGUE
+    ),
+    "tool_release": Route((Ask("POST", 302),), {"name": "kept_back_tool"}, Right.APPROVE_CODE),
     "approval_versions": Route(right=Right.APPROVE_CODE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
     "tool_trial": Route(),
@@ -1428,6 +1440,19 @@ def make_python_tool(category: Category, author: Membership, word: str) -> Tool:
     return tool
 
 
+def make_kept_back_tool(category: Category, author: Membership, server: McpServer, word: str) -> Tool:
+    """Of the server, with a version of the author's in force."""
+    content = Definition(
+        f"{word}_kept_back",
+        word,
+        {"type": "object", "properties": {}},
+        implementation={"name": word, "headers": {}, "output_schema": None, "annotations": {}, "task": "forbidden"},
+    )
+    tool = create_tool(category, content, actor=author, origin=Origin(ToolKind.MCP, server=server, source=word))
+    Tool.objects.filter(pk=tool.pk).update(**kept_back(word, author.pk))
+    return tool
+
+
 def fill(member: Membership, word: str) -> OrganisationRows:
     """A row of every table for this member's organisation, with the word in each text of it."""
     organisation = member.organisation
@@ -1592,6 +1617,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             approval=asked, granted_by=member,
         )  # fmt: skip
         python_tool = make_python_tool(category, colleague, word)
+        kept_back_tool = make_kept_back_tool(category, colleague, server, word)
         test_case = ToolTestCase.objects.create(**own, tool=python_tool, name=word, arguments={"a": word}, outcome=word)
         file = StepFile.objects.create(
             **own,
@@ -1635,6 +1661,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         model_id=model_row.public_id,
         lesson=lesson.key,
         python_tool=python_tool.name,
+        kept_back_tool=kept_back_tool.name,
         test_id=test_case.public_id,
         hook_id=hook.public_id,
         rule_id=rule.public_id,

@@ -30,6 +30,7 @@ from capabilities.importers.reading import status_against
 from capabilities.importers.runs import QUEUE_SECONDS
 from capabilities.models import (
     OPEN_IMPORTS,
+    RELEASED,
     UNDECIDED,
     Category,
     ImportedStatus,
@@ -396,7 +397,7 @@ def _update(
         versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
         found |= {row.pk: version for (row, _, _), version in zip(group, versions, strict=True)}
     in_force = [tool.pk for _, tool, _ in groups.get(VersionStatus.APPROVED, [])]
-    Tool.objects.filter(pk__in=in_force).exclude(quarantine="").update(quarantine="")
+    Tool.objects.filter(pk__in=in_force).exclude(quarantine="").update(**RELEASED)
     if credential is not None:
         unsigned = [row.tool.pk for row in rows if row.tool is not None and row.tool.server_id is None]
         Tool.objects.filter(pk__in=unsigned, credential=None).update(credential=credential)

@@ -14,7 +14,16 @@ from capabilities.models.agents import (
 )
 from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
-from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion, VersionStatus
+from capabilities.models.catalogue import (
+    MAX_QUARANTINE,
+    RELEASED,
+    Category,
+    Tool,
+    ToolKind,
+    ToolVersion,
+    VersionStatus,
+    kept_back,
+)
 from capabilities.models.credentials import (
     CredentialKind,
     CredentialScope,
@@ -63,8 +72,10 @@ from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory,
 __all__ = [
     "AUTO",
     "DIALECT_SETTINGS",
+    "MAX_QUARANTINE",
     "OPEN_CONNECTION_TESTS",
     "OPEN_IMPORTS",
+    "RELEASED",
     "UNDECIDED",
     "Agent",
     "AgentNote",
@@ -143,4 +154,5 @@ __all__ = [
     "ToolkitTool",
     "Transport",
     "VersionStatus",
+    "kept_back",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import models
+from django.db.models import F
+from django.db.models.functions import Coalesce, Now
 
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
@@ -55,6 +58,20 @@ class VersionStatus(models.TextChoices):
     RETIRED = "retired", "Retired"
 
 
+#: Characters of why a tool is kept back.
+MAX_QUARANTINE = 300
+#: The columns of a tool that is not kept back, for an UPDATE.
+RELEASED: Mapping[str, Any] = {"quarantine": "", "quarantined_at": None, "quarantined_by": None}
+
+
+def kept_back(reason: str, by: int | None = None) -> dict[str, Any]:
+    """The columns of a tool that is kept back for this, for an UPDATE; since when stays, where it was so before.
+
+    `by` is the key of a member, None for the service.
+    """
+    return {"quarantine": reason, "quarantined_at": Coalesce(F("quarantined_at"), Now()), "quarantined_by": by}
+
+
 class Tool(PublicModel):
     """A name that a model can call. What is behind it is its current version."""
 
@@ -85,7 +102,10 @@ class Tool(PublicModel):
     #: Where it came from, for people, such as "OpenAPI document httpbin.org"; empty where somebody wrote it here.
     source = models.CharField(max_length=300, blank=True, default="")
     #: Why it is kept back, such as a definition that changed at its server, until somebody decides; empty where not.
-    quarantine = models.CharField(max_length=300, blank=True, default="")
+    quarantine = models.CharField(max_length=MAX_QUARANTINE, blank=True, default="")
+    #: Since when; None where it is not kept back, or nobody noted it. And who keeps it back; None for the service.
+    quarantined_at = models.DateTimeField(null=True, blank=True)
+    quarantined_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: Whether its server offered the definition that is in force, when it was last read.
     is_offered = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)

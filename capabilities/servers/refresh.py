@@ -41,6 +41,8 @@ from capabilities.importers.matching import (
 from capabilities.importers.reading import store_found
 from capabilities.mcp_client.answers import Listing
 from capabilities.models import (
+    MAX_QUARANTINE,
+    RELEASED,
     UNDECIDED,
     ImportedTool,
     ImportSource,
@@ -50,6 +52,7 @@ from capabilities.models import (
     ToolImport,
     ToolVersion,
     VersionStatus,
+    kept_back,
 )
 from capabilities.servers.asking import LIST_SECONDS, ServerNotRead, ask_for_tools, reader_of
 from toolhub.tenants.audit.writes import record
@@ -305,14 +308,14 @@ def _note_same(tool: Tool, changes: Changes) -> None:
     if tool.is_offered:
         return
     columns: dict[str, Any] = {"is_offered": True}
-    if tool.quarantine == GONE:
-        columns["quarantine"] = ""
+    if tool.quarantine == GONE and tool.quarantined_by_id is None:
+        columns |= RELEASED
         changes.back.append(tool.name)
     elif waiting := _waiting_by_service([tool]):
         ToolVersion.objects.filter(pk__in=[each.pk for each in waiting]).update(
             status=VersionStatus.REJECTED, status_reason=TAKEN_BACK, decided_at=Now()
         )
-        columns["quarantine"] = BACK
+        columns |= kept_back(_reason_of(tool, BACK), tool.quarantined_by_id)
     Tool.objects.filter(pk=tool.pk).update(**columns)
 
 
@@ -335,7 +338,7 @@ def _note_changed(
         reason = _what_changed(accepted[tool.pk], offered)
         if content is None:
             reason = f"Its definition at the server cannot be used: {flaw}"
-        if tool.quarantine != storable(reason, 300) or tool.is_offered:
+        if tool.quarantine != _reason_of(tool, reason) or tool.is_offered:
             _keep_back(tool, reason)
             changes.changed.append(tool.name)
         wait = waiting.get(tool.pk)
@@ -396,16 +399,22 @@ def _what_changed(accepted: SourceContent, offered: FoundTool) -> str:
 
 
 def _keep_back(tool: Tool, reason: str) -> None:
-    tool.quarantine, tool.is_offered = storable(reason, 300), False
-    Tool.objects.filter(pk=tool.pk).update(quarantine=tool.quarantine, is_offered=False)
+    tool.quarantine, tool.is_offered = _reason_of(tool, reason), False
+    columns = kept_back(tool.quarantine, tool.quarantined_by_id)
+    Tool.objects.filter(pk=tool.pk).update(**columns, is_offered=False)
+
+
+def _reason_of(tool: Tool, reason: str) -> str:
+    """Why it is kept back: what a person said of it stays."""
+    return tool.quarantine if tool.quarantined_by_id is not None else storable(reason, MAX_QUARANTINE)
 
 
 def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> None:
     """The server is another one, by what it calls itself: nothing of it is used before somebody looked."""
     now = str(info.get("name") or "nothing")
-    reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", 300)
+    reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", MAX_QUARANTINE)
     free = Tool.objects.filter(server=server, quarantine__in=("", GONE)).exclude(current_version=None)
-    free.update(quarantine=reason)
+    free.filter(quarantined_by=None).update(**kept_back(reason))
 
 
 def _waiting_by_service(tools: Iterable[Tool]) -> list[ToolVersion]:

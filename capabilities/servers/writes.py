@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.common.refused import ChangeRefused, not_there
@@ -20,6 +21,7 @@ from capabilities.egress import origin_of
 from capabilities.importers.writes import start_import
 from capabilities.mcp_client.addresses import StdioEntry
 from capabilities.models import (
+    RELEASED,
     ConnectionTest,
     ImportSource,
     McpServer,
@@ -30,6 +32,7 @@ from capabilities.models import (
     ToolVersion,
     Transport,
     VersionStatus,
+    kept_back,
 )
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
@@ -146,7 +149,7 @@ def delete_server(server: McpServer, *, actor: Membership) -> None:
     in_force = ToolVersion.objects.filter(tool__in=tools, status=VersionStatus.APPROVED)
     in_force.update(status=VersionStatus.RETIRED, status_reason=reason)
     _reject_waiting(server, reason)
-    tools.update(current_version=None, quarantine=reason, is_offered=False, server=None)
+    tools.update(**kept_back(reason), current_version=None, is_offered=False, server=None)
     after = {"tools": names[:RECORDED], "tools_count": len(names)} if names else {}
     record("mcp_server.delete", server, actor=actor, before=_shown(server), after=after)
     server.delete()
@@ -185,7 +188,7 @@ def use_as_offered(server: McpServer, names: Collection[str], *, actor: Membersh
     keys = [each.pk for each in kept_back]
     waiting = ToolVersion.objects.filter(tool__in=keys, status=VersionStatus.PENDING)
     waiting.update(status=VersionStatus.REJECTED, status_reason=reason, decided_by=actor, decided_at=Now())
-    Tool.objects.filter(pk__in=keys).update(quarantine="")
+    Tool.objects.filter(pk__in=keys).update(**RELEASED)
     reasons = {each.name: each.quarantine for each in sorted(kept_back, key=str)[:RECORDED]}
     record("mcp_server.accept", server, actor=actor, before={"kept_back": reasons}, after={"tools": len(kept_back)})
     touch_registry(server.organisation_id)
@@ -209,7 +212,9 @@ def keep_back_tools(server: McpServer, reason: str, tools: Collection[int] | Non
     if tools is not None:
         rows = rows.filter(pk__in=tools)
     count = rows.filter(quarantine="").count()
-    rows.update(quarantine=text, is_offered=False)
+    rows.update(is_offered=False)
+    # What a person said of one stays.
+    rows.filter(Q(quarantine="") | Q(quarantined_by=None)).update(**kept_back(text))
     _reject_waiting(server, text, tools)
     return count
 

@@ -23,7 +23,17 @@ from capabilities.common.confined import ConfinedError
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.text import storable
-from capabilities.models import Category, SyncedFile, Tool, ToolKind, ToolTestCase, ToolVersion, VersionStatus
+from capabilities.models import (
+    RELEASED,
+    Category,
+    SyncedFile,
+    Tool,
+    ToolKind,
+    ToolTestCase,
+    ToolVersion,
+    VersionStatus,
+    kept_back,
+)
 from capabilities.sharing.tool_files import MAX_FILE, FileBroken, ToolFile, read_tool_file
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation
@@ -152,7 +162,7 @@ def _save(folder: Folder, path: str, row: SyncedFile, read: ToolFile) -> tuple[T
     if folder.approver is not None and version.status == VersionStatus.PENDING:
         decide_version(version, approve=True, reason=f"From the file {path}.", actor=folder.approver)
     if tool.quarantine == _gone(row):
-        Tool.objects.filter(pk=tool.pk).update(quarantine="")
+        Tool.objects.filter(pk=tool.pk).update(**RELEASED)
         record("tool.release", tool, actor=folder.approver, before={"quarantine": tool.quarantine})
         touch_registry(tool.organisation_id)
     return tool, is_new
@@ -207,7 +217,7 @@ def _forget(folder: Folder, row: SyncedFile) -> Synced | None:
         return Synced(row.path, "gone")
     if tool.quarantine:
         return None
-    Tool.objects.filter(pk=tool.pk).update(quarantine=why)
+    Tool.objects.filter(pk=tool.pk).update(**kept_back(why))
     record("tool.keep_back", tool, actor=None, after={"quarantine": why})
     touch_registry(tool.organisation_id)
     return Synced(row.path, "gone")

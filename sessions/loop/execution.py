@@ -150,7 +150,7 @@ def refusal_to(
 def switched_off(spec: ToolSpec) -> Outcome:
     """The answer to a call of a tool that is switched off, with what whoever stopped it says, or that is kept back."""
     if spec.is_enabled:
-        return denied(spec.name, "the tool is kept back until an administrator decides about a change of it")
+        return denied(spec.name, "the tool is kept back until somebody with the right to approve it decides")
     return denied(spec.name, f"the tool was switched off{spec.off_because}")
 
 

@@ -138,7 +138,12 @@ class ToolPage:
 def tool_page_or_404(name: str) -> ToolPage:
     """Three queries."""
     tools = Tool.objects.select_related(
-        "category", "current_version__created_by__user", "server__credential", "credential", "made_by_agent"
+        "category",
+        "current_version__created_by__user",
+        "server__credential",
+        "credential",
+        "made_by_agent",
+        "quarantined_by__user",
     )
     secrets = ("credential__client_secret", "server__credential__client_secret")
     tools = tools.defer("server__instructions", "server__server_capabilities", "made_by_agent__prompt", *secrets)

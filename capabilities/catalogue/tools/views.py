@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
@@ -16,6 +18,7 @@ from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions
 from capabilities.catalogue.versions.queries import may_read_code, with_state
+from capabilities.catalogue.versions.rules import may_decide, why_not_approve, why_not_release
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import marked
@@ -77,8 +80,24 @@ def _tool_page(
         "form": form,
         "permission": permission,
         "asked": waiting_request(member, page.tool) if is_closed else None,
+        **_about_keeping_back(member, page.tool),
     }
     return render(request, "capabilities/catalogue/tool_detail.html", context, status=status_of(form))
+
+
+def _about_keeping_back(member: Membership, tool: Tool) -> dict[str, Any]:
+    """Whether the member may keep the tool back, or release it, and why not. Four queries at most, and none for one
+    that is not kept back."""
+    category = tool.category.name
+    may_release = bool(tool.quarantine) and may_decide(member, category)
+    why_not = ""
+    if may_release and tool.current_version is not None:
+        why_not = why_not_release(tool) or why_not_approve(member, tool, tool.current_version)
+    return {
+        "may_keep_back": member.has_right(Right.CATALOGUE, category) or member.has_right(Right.APPROVE_CODE, category),
+        "may_release": may_release,
+        "why_not_release": why_not,
+    }
 
 
 @require_POST

@@ -13,10 +13,16 @@ from rest_framework.views import APIView
 
 from capabilities.catalogue.versions.queries import difference_between, may_read_code, version_or_404
 from capabilities.catalogue.versions.rules import check_changes_versions
-from capabilities.catalogue.versions.writes import MAX_REASON, decide_version, roll_back
+from capabilities.catalogue.versions.writes import (
+    MAX_REASON,
+    decide_version,
+    keep_tool_back,
+    release_tool,
+    roll_back,
+)
 from capabilities.common.api import refusals
 from capabilities.contract.trust import IN_UNTRUSTED
-from capabilities.models import Tool, ToolVersion, VersionStatus
+from capabilities.models import MAX_QUARANTINE, Tool, ToolVersion, VersionStatus
 from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right, Scope
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
@@ -57,6 +63,10 @@ class ToolVersionOut(serializers.Serializer[ToolVersion]):
 
     def get_implementation(self, version: ToolVersion) -> dict[str, Any] | None:
         return version.implementation if self.context["reads_code"] else None
+
+
+class QuarantineIn(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=MAX_QUARANTINE, help_text="Whoever decides about it reads it.")
 
 
 class DecideIn(serializers.Serializer[Any]):
@@ -185,3 +195,29 @@ class ToolVersionRollback(APIView):
         with refusals():
             roll_back(version.tool, number, reason=body["reason"], actor=member)
         return Response(version_out(member, version_or_404(name, number)))
+
+
+class ToolQuarantine(APIView):
+    @extend_schema(
+        operation_id="tools_quarantine_update", summary="Keep a tool back", request=QuarantineIn, responses={204: None}
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """No model gets it, and calls of it are refused, in running turns too, until somebody decides. Needs the right
+        `catalogue` or `approve_code` for its category; `approve_code` where it is kept back already."""
+        member = api_member(request)
+        check_changes_versions(member)
+        tool = get_object_or_404(Tool, name=name)
+        body = checked(QuarantineIn, request)
+        with refusals():
+            keep_tool_back(tool, body["reason"], actor=member)
+        return Response(status=204)
+
+    @extend_schema(operation_id="tools_quarantine_delete", summary="Release a tool", responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Its version in force is used again. Needs the right `approve_code` for its category; nobody releases code of
+        their own. 409 where it is not kept back, or its server does not offer the version in force."""
+        member = api_member(request, right=Right.APPROVE_CODE, category=None)
+        tool = get_object_or_404(Tool, name=name)
+        with refusals():
+            release_tool(tool, actor=member)
+        return Response(status=204)

@@ -87,6 +87,22 @@ def why_own(member: Membership, author: Membership | None, *, by_agent: bool = F
     return ""
 
 
+def why_not_release(tool: Tool) -> str:
+    """Why the version in force of a tool that is kept back cannot be used again as it is, by whomever; "" where it can.
+    The server is at hand."""
+    if not tool.quarantine:
+        return f"{tool} is not kept back."
+    if tool.current_version_id is None:
+        return f"{tool} has no version in force."
+    if not tool.is_offered:
+        server = tool.server.title if tool.server else "gone"
+        return (
+            f"The server {server} does not offer the version in force: approve the version that waits, or read the"
+            " server again."
+        )
+    return ""
+
+
 def helper_missing(version: ToolVersion) -> str:
     """Which helper module's version has to be approved first; "" for none. One query where it uses some."""
     wanted = {str(name): number for name, number in (version.implementation.get("helpers") or {}).items()}

@@ -20,7 +20,14 @@ from capabilities.catalogue.versions.queries import (
     waiting_page,
 )
 from capabilities.catalogue.versions.rules import check_changes_versions, may_decide, why_not_approve
-from capabilities.catalogue.versions.writes import decide_version, retire, roll_back, withdraw_version
+from capabilities.catalogue.versions.writes import (
+    decide_version,
+    keep_tool_back,
+    release_tool,
+    retire,
+    roll_back,
+    withdraw_version,
+)
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import marked
@@ -29,6 +36,8 @@ from capabilities.models import ToolKind, ToolVersion, VersionStatus
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
+
+STAYS_KEPT_BACK = "The tool stays kept back: no model gets it until somebody releases it."
 
 
 @require_GET
@@ -118,8 +127,9 @@ def _decided(version: ToolVersion) -> str:
         return f"Version {version.number} of {version.tool} is rejected. Its author reads the reason."
     newer = [number for number in others_waiting(version) if number > version.number]
     rest = f" Version {newer[-1]} is newer, and goes on waiting." if newer else ""
-    kept = " The tool stays kept back." if version.tool.quarantine else ""
-    return f"Version {version.number} of {version.tool} is in force, from the next call on.{rest}{kept}"
+    if version.tool.quarantine:
+        return f"Version {version.number} of {version.tool} is in force.{rest} {STAYS_KEPT_BACK}"
+    return f"Version {version.number} of {version.tool} is in force, from the next call on.{rest}"
 
 
 @require_POST
@@ -141,6 +151,8 @@ def tool_version_rollback(request: MemberRequest, org: str, name: str, number: i
 
     def act(member: Membership, version: ToolVersion) -> str:
         roll_back(version.tool, number, reason=request.POST.get("reason", ""), actor=member)
+        if version.tool.quarantine:
+            return f"Version {number} of {name} is in force again. {STAYS_KEPT_BACK}"
         return f"Version {number} of {name} is in force again, from the next call on."
 
     return _changed(request, org, name, number, act)
@@ -171,6 +183,35 @@ def tool_retire(request: MemberRequest, org: str, name: str) -> HttpResponse:
         return refused(request, error, "tool_versions", org, name)
     messages.success(request, f"{name} is out of use. A roll-back puts it in force again.")
     return redirect("tool_versions", org, name)
+
+
+@require_POST
+@signed_in
+def tool_keep_back(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Keep the tool back until somebody with the right to approve decides."""
+    member = member_or_404(request)
+    check_changes_versions(member)
+    tool = shown_tool_or_404(name)
+    try:
+        keep_tool_back(tool, request.POST.get("reason", ""), actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "tool_detail", org, name)
+    messages.success(request, f"{name} is kept back, from the next call on, in running turns too.")
+    return redirect("tool_detail", org, name)
+
+
+@require_POST
+@signed_in
+def tool_release(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Use the version in force of a tool that is kept back again."""
+    member = member_or_404(request, right=Right.APPROVE_CODE, category=None)
+    tool = shown_tool_or_404(name)
+    try:
+        release_tool(tool, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "tool_detail", org, name)
+    messages.success(request, f"{name} is used again, from the next call on.")
+    return redirect("tool_detail", org, name)
 
 
 def _may_change(member: Membership, version: ToolVersion) -> bool:

@@ -1,4 +1,5 @@
-"""The audited writes of versions: decide on one that waits, go back to an earlier one, take the tool out of use."""
+"""The audited writes of versions: decide on one that waits, go back to an earlier one, take the tool out of use, keep
+it back and release it."""
 
 from __future__ import annotations
 
@@ -7,12 +8,27 @@ from typing import Any
 from django.db.models.functions import Now
 
 from capabilities.catalogue.tools.writes import ToolRefused, definition_of, make_current
-from capabilities.catalogue.versions.rules import WORDS, differing, helper_missing, why_not_approve
+from capabilities.catalogue.versions.rules import (
+    WORDS,
+    differing,
+    helper_missing,
+    why_not_approve,
+    why_not_release,
+)
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
-from capabilities.common.rights import ChangeForbidden, configuration_write, require
+from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
 from capabilities.common.text import storable
-from capabilities.models import AgentTool, Tool, ToolKind, ToolVersion, VersionStatus
+from capabilities.models import (
+    MAX_QUARANTINE,
+    RELEASED,
+    AgentTool,
+    Tool,
+    ToolKind,
+    ToolVersion,
+    VersionStatus,
+    kept_back,
+)
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
@@ -35,7 +51,7 @@ def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", act
         raise ChangeForbidden("version", why)
     if approve and (missing := helper_missing(version)):
         raise ChangeRefused("version", missing, code="conflict")
-    text = _reason(reason, is_needed=not approve)
+    text = _reason(reason, is_needed="" if approve else "Say why: the author reads it beside the version.")
     status = VersionStatus.APPROVED if approve else VersionStatus.REJECTED
     before: dict[str, Any] = {"version": tool.current_version.number if tool.current_version else None}
     _end(version, status, text, actor)
@@ -44,7 +60,7 @@ def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", act
         make_current(tool, version)
         if tool.quarantine and not _newer_waiting(version):
             before["quarantine"] = tool.quarantine
-            Tool.objects.filter(pk=tool.pk).update(quarantine="")
+            Tool.objects.filter(pk=tool.pk).update(**RELEASED)
         if agent := _given_to_its_agent(tool):
             after["agent"] = agent
     if text:
@@ -112,30 +128,45 @@ def retire(tool: Tool, *, reason: str = "", actor: Membership) -> None:
     touch_registry(tool.organisation_id)
 
 
-@configuration_write("tool")
-def keep_old(tool: Tool, *, is_still_offered: bool, reason: str = "", actor: Membership) -> None:
-    """Keep the version in force of a tool that is kept back: what waits beside it is rejected.
+@configuration_write("reason")
+def keep_tool_back(tool: Tool, reason: str, *, actor: Membership) -> None:
+    """Keep the tool back until somebody decides: no model gets it, and calls of it are refused, in running turns too.
 
-    `is_still_offered`: its source offers the old definition too, so the tool is used again. If not, it stays kept back.
-    Needs the right `approve_code` for the tool's category.
+    Needs the right `catalogue` or `approve_code` for its category; to say something else of one that is kept back
+    already, `approve_code`. Raises ChangeRefused without a reason, and where no version is in force.
     """
-    tool = Tool.objects.select_related("category", "current_version").get(pk=tool.pk)
+    tool = Tool.objects.select_related("category").get(pk=tool.pk)
+    category = tool.category.name
+    if tool.quarantine or not may_administer(actor, Right.CATALOGUE, [category]):
+        require(actor, Right.APPROVE_CODE, [category])
+    text = _reason(reason, is_needed="Say why: whoever decides about it reads it.", most=MAX_QUARANTINE)
+    if tool.current_version_id is None:
+        raise ToolRefused("reason", f"{tool} has no version in force: no model gets it.", code="conflict")
+    if text == tool.quarantine and tool.quarantined_by_id is not None:
+        return
+    Tool.objects.filter(pk=tool.pk).update(**kept_back(text, actor.pk))
+    before = {"quarantine": tool.quarantine} if tool.quarantine else {}
+    record("tool.keep_back", tool, actor=actor, before=before, after={"quarantine": text})
+    touch_registry(tool.organisation_id)
+
+
+@configuration_write("tool")
+def release_tool(tool: Tool, *, actor: Membership) -> None:
+    """Use the version in force again of a tool that is kept back, from the next call on. What waits beside it waits on.
+
+    Needs the right `approve_code` for its category; nobody decides so about code of their own (ChangeForbidden). Raises
+    ChangeRefused where it is not kept back, where no version is in force, and where its server offers another one.
+    """
+    tools = Tool.objects.select_related("category", "server", "current_version__created_by__user")
+    tool = tools.get(pk=tool.pk)
     require(actor, Right.APPROVE_CODE, [tool.category.name])
-    if not tool.quarantine:
-        raise ChangeRefused("tool", f"{tool} is not kept back.", code="conflict")
-    text = _reason(reason) or "The old definition was kept."
-    waiting = ToolVersion.objects.filter(tool=tool, status=VersionStatus.PENDING)
-    numbers = sorted(waiting.values_list("number", flat=True))
-    waiting.update(status=VersionStatus.REJECTED, status_reason=text, decided_by=actor, decided_at=Now())
-    if is_still_offered:
-        Tool.objects.filter(pk=tool.pk).update(quarantine="")
-    record(
-        "tool.keep_old",
-        tool,
-        actor=actor,
-        before={"quarantine": tool.quarantine},
-        after={"quarantine": "" if is_still_offered else tool.quarantine, "rejected": numbers, "reason": text},
-    )
+    if why := why_not_release(tool):
+        raise ChangeRefused("tool", why, code="conflict")
+    if tool.current_version and (why := why_not_approve(actor, tool, tool.current_version)):
+        raise ChangeForbidden("tool", why)
+    Tool.objects.filter(pk=tool.pk).update(**RELEASED)
+    after = {"version": tool.current_version.number if tool.current_version else None}
+    record("tool.release", tool, actor=actor, before={"quarantine": tool.quarantine}, after=after)
     touch_registry(tool.organisation_id)
 
 
@@ -199,11 +230,11 @@ def _given_to_its_agent(tool: Tool) -> str:
     return agent.slug if is_new else ""
 
 
-def _reason(text: str, *, is_needed: bool = False) -> str:
-    """In one line. Raises ChangeRefused where it is too long, or missing where it is needed."""
+def _reason(text: str, *, is_needed: str = "", most: int = MAX_REASON) -> str:
+    """In one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why it is needed."""
     line = storable(" ".join(text.split()))
     if is_needed and not line:
-        raise ChangeRefused("reason", "Say why: the author reads it beside the version.")
-    if len(line) > MAX_REASON:
-        raise ChangeRefused("reason", f"Keep the reason under {MAX_REASON} characters.")
+        raise ChangeRefused("reason", is_needed)
+    if len(line) > most:
+        raise ChangeRefused("reason", f"Keep the reason under {most} characters.")
     return line

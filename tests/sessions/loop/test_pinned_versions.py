@@ -45,7 +45,7 @@ def keep_back(organisation: Organisation) -> None:
 
 
 CHANGES = pytest.mark.parametrize(
-    ("change", "words"), [(rewrite, "was changed"), (keep_back, "kept back until an administrator decides")]
+    ("change", "words"), [(rewrite, "was changed"), (keep_back, "kept back until somebody with the right")]
 )
 Change = Callable[[Organisation], None]
 

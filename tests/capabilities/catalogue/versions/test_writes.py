@@ -12,7 +12,8 @@ from capabilities.catalogue.tools.writes import Definition, Origin, create_tool,
 from capabilities.catalogue.versions.rules import changes_code, differing, status_of_new
 from capabilities.catalogue.versions.writes import (
     decide_version,
-    keep_old,
+    keep_tool_back,
+    release_tool,
     retire,
     roll_back,
     withdraw_version,
@@ -418,17 +419,108 @@ def test_s49_the_approval_of_an_older_one_does_not(kept_back: Tool, alice: Membe
     assert Tool.objects.get(pk=kept_back.pk).quarantine
 
 
-@pytest.mark.parametrize(("offered", "left"), [(True, ""), (False, "its definition changed at the server")])
-def test_s49_the_old_one_is_kept_and_used_while_its_source_offers_it(
-    kept_back: Tool, dora: Membership, offered: bool, left: str
+# -- Kept back by a person ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_use(double: Tool, dora: Membership) -> Tool:
+    """Alice's tool, which Dora approved."""
+    decide_version(version(double), approve=True, actor=dora)
+    return double
+
+
+def quarantine_of(tool: Tool) -> str:
+    return Tool.objects.get(pk=tool.pk).quarantine
+
+
+def test_an_operator_keeps_a_tool_back_and_releases_it(in_use: Tool, dora: Membership) -> None:
+    keep_tool_back(in_use, "  It doubles\n twice. ", actor=dora)
+
+    tool = Tool.objects.get(pk=in_use.pk)
+    assert (tool.quarantine, tool.quarantined_by) == ("It doubles twice.", dora)
+    assert tool.quarantined_at is not None
+    (spec,) = specs(Tool.objects.filter(pk=tool.pk))
+    assert spec.quarantine == "It doubles twice."
+    entry = last_entry()
+    assert (entry.action, entry.actor, entry.after) == ("tool.keep_back", dora, {"quarantine": "It doubles twice."})
+
+    release_tool(tool, actor=dora)
+
+    again = Tool.objects.get(pk=tool.pk)
+    assert (again.quarantine, again.quarantined_at, again.quarantined_by_id) == ("", None, None)
+    entry = last_entry()
+    assert (entry.action, entry.before) == ("tool.release", {"quarantine": "It doubles twice."})
+
+
+def test_another_reason_keeps_the_moment_and_the_same_one_writes_nothing(in_use: Tool, dora: Membership) -> None:
+    keep_tool_back(in_use, "Wrong.", actor=dora)
+    since = Tool.objects.get(pk=in_use.pk).quarantined_at
+
+    keep_tool_back(in_use, "Quite wrong.", actor=dora)
+    written = AuditEntry.objects.count()
+    keep_tool_back(in_use, "Quite wrong.", actor=dora)
+
+    assert AuditEntry.objects.count() == written
+    assert (quarantine_of(in_use), Tool.objects.get(pk=in_use.pk).quarantined_at) == ("Quite wrong.", since)
+
+
+def test_who_keeps_the_catalogue_keeps_back_and_does_not_release(
+    in_use: Tool, bob: Membership, dora: Membership
 ) -> None:
-    keep_old(kept_back, is_still_offered=offered, actor=dora)
-
-    assert statuses(kept_back) == [X, A, R]
-    assert version(kept_back, 3).status_reason == "The old definition was kept."
-    assert Tool.objects.get(pk=kept_back.pk).quarantine == left
-
-
-def test_s49_keeping_the_old_one_needs_the_right_to_approve(kept_back: Tool, bob: Membership) -> None:
     with pytest.raises(PermissionDenied):
-        keep_old(kept_back, is_still_offered=True, actor=give(bob, Right.CATALOGUE))
+        keep_tool_back(in_use, "Why not.", actor=bob)
+    bob = give(bob, Right.CATALOGUE, in_use.category.name)
+
+    keep_tool_back(in_use, "It is slow.", actor=bob)
+    with pytest.raises(PermissionDenied, match="approve_code"):
+        release_tool(in_use, actor=bob)
+    with pytest.raises(PermissionDenied, match="approve_code"):
+        keep_tool_back(in_use, "Another reason.", actor=bob)
+
+    assert quarantine_of(in_use) == "It is slow."
+    bob = give(bob, Right.APPROVE_CODE, in_use.category.name)
+    release_tool(in_use, actor=bob)
+    assert quarantine_of(in_use) == ""
+
+
+def test_nobody_releases_code_of_their_own(in_use: Tool, alice: Membership, dora: Membership) -> None:
+    keep_tool_back(in_use, "Wrong.", actor=dora)
+
+    with pytest.raises(ChangeForbidden, match="You wrote it"):
+        release_tool(in_use, actor=alice)
+
+    assert quarantine_of(in_use) == "Wrong."
+
+
+def test_what_cannot_be_kept_back_or_released_says_why(double: Tool, dora: Membership) -> None:
+    with pytest.raises(ChangeRefused, match="no version in force"):
+        keep_tool_back(double, "Wrong.", actor=dora)
+    decide_version(version(double), approve=True, actor=dora)
+    with pytest.raises(ChangeRefused, match="Say why"):
+        keep_tool_back(double, " ", actor=dora)
+    with pytest.raises(ChangeRefused, match="under 300 characters"):
+        keep_tool_back(double, "a" * 301, actor=dora)
+    with pytest.raises(ChangeRefused, match="is not kept back"):
+        release_tool(double, actor=dora)
+
+
+def test_s49_a_definition_that_its_server_does_not_offer_is_not_released(kept_back: Tool, dora: Membership) -> None:
+    Tool.objects.filter(pk=kept_back.pk).update(is_offered=False)
+
+    with pytest.raises(ChangeRefused, match="does not offer the version in force"):
+        release_tool(kept_back, actor=dora)
+
+    assert quarantine_of(kept_back)
+
+
+def test_what_waits_beside_a_released_tool_goes_on_waiting(kept_back: Tool, dora: Membership) -> None:
+    release_tool(kept_back, actor=dora)
+
+    assert statuses(kept_back) == [X, A, P]
+
+
+def test_a_roll_back_leaves_a_tool_kept_back(kept_back: Tool, dora: Membership) -> None:
+    roll_back(kept_back, 1, actor=dora)
+
+    assert quarantine_of(kept_back)
+    assert version(kept_back).status == A
