@@ -24,6 +24,7 @@ from sessions.models import (
     BY_MEMBERS,
     KEPT,
     Approval,
+    CallWait,
     ChatSession,
     Notice,
     Step,
@@ -84,6 +85,7 @@ def shown_turns() -> QuerySet[Turn]:
             hooked_shown=Left("hooked_result", SHOWN_CHARS),
             result_length=Length("result"),
             still_running=Case(When(status=StepStatus.STARTED, then=Exists(_progress())), default=False),
+            task_message=Case(When(status__in=WORKED_ON, then=Subquery(_task_message())), default=Value("")),
         )
         .select_related("tool_set", "child_turn__agent")
         .defer(
@@ -120,6 +122,16 @@ def _progress() -> QuerySet[TurnEvent]:
     return events.annotate(step=Cast(KeyTextTransform("step", "payload"), IntegerField())).filter(
         step=OuterRef("index")
     )
+
+
+#: Of a call that a far side may work on: it waits, or the far side is being asked how far it is.
+WORKED_ON = (StepStatus.WAITING, StepStatus.STARTED)
+
+
+def _task_message() -> QuerySet[CallWait, Any]:
+    """What the far side last said of the long task that a step's call is, for an annotation."""
+    tasks = CallWait.objects.filter(step=OuterRef("pk"), is_task=True, asked=None)
+    return tasks.annotate(shown=Left("message", SHOWN_CHARS)).values("shown")[:1]
 
 
 def _last_event(kind: str) -> QuerySet[TurnEvent, Any]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from capabilities.common.visible import Part, marked_parts
+from capabilities.common.visible import Part, marked, marked_parts
 from sessions.budgets.amounts import amount_shown
 from sessions.budgets.queries import each_of, zone_shown
 from sessions.chats.markdown import render_row
@@ -186,6 +186,12 @@ def untrusted_step(turn: Turn) -> Step | None:
 def visible(parts: Iterable[Part]) -> SafeString:
     """A text in pieces, with each character that cannot be seen as a marked escape, its name on hover."""
     return marked_parts(parts)
+
+
+@register.filter
+def seen(text: str) -> SafeString:
+    """The same of a whole text."""
+    return marked(text)
 
 
 APPROVAL_STATES = {

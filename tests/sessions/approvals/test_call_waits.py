@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import connection
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from capabilities.approval_rules.writes import RuleContent, create_rule
@@ -449,6 +451,43 @@ def test_a_long_task_holds_no_thread_and_is_asked_for_when_its_moment_has_come(
     assert (turn.status, tool_steps_of(turn)[0].result) == (TurnStatus.DONE, '{"booked": "4a"}')
     assert far_side.resumed == [None, ("task 7", "poll", {}), ("task 7b", "poll", {})]
     assert waits_of(turn) == []
+
+
+def test_what_a_far_side_says_of_a_task_is_in_the_chat_until_it_ends(session: ChatSession, far_side: FarSide) -> None:
+    far_side.answers = [TASK, TaskStarted("Half \u202edone <b>.", seconds=5, state="task 7b"), {"booked": "4a"}]
+    client = Client()
+    client.force_login(session.membership.user)
+
+    def shown(turn: Turn) -> str:
+        address = reverse("turn_detail", args=[session.organisation.slug, turn.pk])
+        return client.get(address, headers={"HX-Request": "true"}).content.decode()
+
+    turn = run(session)
+    first = shown(turn)
+    turn = ask_again(turn)
+    second = shown(turn)
+    turn = ask_again(turn)
+    last = shown(turn)
+
+    assert "It is being booked." in first
+    assert "It is being booked." not in second
+    assert "Half " in second
+    assert "done &lt;b&gt;." in second
+    assert "\u202e" not in second
+    assert "Half" not in last
+
+
+def test_a_stopped_turn_shows_no_task_any_more(session: ChatSession, far_side: FarSide) -> None:
+    far_side.answers = [TASK]
+    turn = run(session)
+    with organisation_scope(session.organisation_id):
+        ledger.cancel(turn, actor=session.membership)
+    client = Client()
+    client.force_login(session.membership.user)
+
+    page = client.get(reverse("turn_detail", args=[session.organisation.slug, turn.pk]), headers={"HX-Request": "true"})
+
+    assert "It is being booked." not in page.content.decode()
 
 
 @pytest.mark.parametrize(
