@@ -11,6 +11,8 @@ from capabilities.contract.envelope import NO_OVERRIDES, Envelope, Overrides
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.wire import canonical_json
 
+#: In place of the key of a version.
+NOT_IN_FORCE = 0
 #: The kind of this service's own tools.
 BUILTIN = "builtin"
 
@@ -20,6 +22,7 @@ class ToolSpec:
     """One tool as the loop works with it: frozen at its current version."""
 
     tool_id: int
+    #: NOT_IN_FORCE where no version of it is: no turn ever gets such a one, only who explains why.
     version_id: int
     name: str
     kind: str
@@ -53,6 +56,11 @@ class ToolSpec:
     overrides: Overrides = NO_OVERRIDES
     #: What the version says, where `envelope` says something else.
     version_envelope: Envelope | None = None
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether a version of it is in force."""
+        return self.version_id != NOT_IN_FORCE
 
     @property
     def own_envelope(self) -> Envelope:

@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 
 from capabilities.common.memory import Memory
 from capabilities.contract.envelope import NO_OVERRIDES, Envelope
-from capabilities.contract.spec import ToolSpec
+from capabilities.contract.spec import NOT_IN_FORCE, ToolSpec
 from capabilities.models import Tool, ToolVersion
 from capabilities.services.writes import acts_as_organisation, is_ready
 
@@ -59,6 +59,32 @@ def spec_of(row: Sequence[Any]) -> ToolSpec:
     """The ToolSpec of a row with the columns SPEC."""
     values = [*row[:_BEGINS], _envelope(*row[_BEGINS:_ENDS]), *row[_ENDS:]]
     return ToolSpec(*values)
+
+
+def spec_without_version(row: Sequence[Any]) -> ToolSpec:
+    """The ToolSpec of a row with the columns SPEC that has no version in force: nothing of it is ever sent."""
+    known = dict(zip(SPEC, row, strict=True))
+    return ToolSpec(
+        tool_id=known["pk"],
+        version_id=NOT_IN_FORCE,
+        name=known["name"],
+        kind=known["kind"],
+        category=known["category__name"],
+        category_id=known["category_id"],
+        is_enabled=known["is_enabled"],
+        wire="",
+        sha256="",
+        tokens=0,
+        effect="",
+        envelope=Envelope("never", 0.0, 0),
+        service=known["service"],
+        is_ready=known["is_ready"],
+        acts_as_organisation=known["acts_as_organisation"],
+        category_title=known["category__title"],
+        off_message=known["off_message"],
+        quarantine=known["quarantine"],
+        credential_id=known["signed_with"],
+    )
 
 
 @lru_cache(maxsize=1_000)

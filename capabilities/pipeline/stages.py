@@ -201,16 +201,20 @@ def narrowed(
 
 
 def enabled(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    off = [
-        Verdict(each.spec.name, "enabled", False, f"switched off in the catalogue{each.spec.off_because}")
-        for each in candidates
-        if not each.spec.is_enabled
-    ]
-    return off + [
-        Verdict(each.spec.name, "enabled", False, f"kept back until somebody decides: {each.spec.quarantine}")
-        for each in candidates
-        if each.spec.is_enabled and each.spec.quarantine
-    ]
+    reasons = ((each.spec.name, why_not_enabled(each.spec)) for each in candidates)
+    return [Verdict(name, "enabled", False, reason) for name, reason in reasons if reason]
+
+
+def why_not_enabled(spec: ToolSpec) -> str:
+    """Why the catalogue lets nobody have it now; "" where it does."""
+    reasons = []
+    if not spec.is_enabled:
+        reasons.append(f"switched off in the catalogue{spec.off_because}")
+    if not spec.is_in_force:
+        reasons.append("no version of it is in force")
+    elif spec.quarantine:
+        reasons.append(f"kept back until somebody decides: {spec.quarantine.rstrip('.')}")
+    return ", and ".join(reasons)
 
 
 def ready(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:

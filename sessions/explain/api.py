@@ -45,6 +45,9 @@ class StageVerdictOut(serializers.Serializer[Any]):
     kept = serializers.BooleanField(allow_null=True, help_text="null: it says nothing of this tool.")
     stops = serializers.BooleanField(help_text="Whether this keeps the tool from being sent.")
     reason = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(
+        allow_null=True, help_text="Since when a decision is waited for, where that is on record."
+    )
 
 
 class ChangeOut(serializers.Serializer[Any]):
@@ -147,7 +150,14 @@ def explained_body(each: Explained, reader: Membership) -> dict[str, Any]:
         "is_sent": tool.is_sent,
         "first_stop": tool.first_stop.stage if tool.first_stop is not None else None,
         "verdicts": [
-            {"stage": cell.stage, "kept": cell.kept, "stops": cell.stops, "reason": cell.reason} for cell in tool.cells
+            {
+                "stage": cell.stage,
+                "kept": cell.kept,
+                "stops": cell.stops,
+                "reason": cell.reason,
+                "since": cell.since.isoformat() if cell.since else None,
+            }
+            for cell in tool.cells
         ],
         "sentence": each.sentence,
         "changes": [_change(change, reader) for change in each.changes],

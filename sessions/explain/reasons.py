@@ -5,20 +5,23 @@ No rule is written here a second time: verdicts come from the stages of `selecti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
+from typing import Any
 
-from django.db.models import F, IntegerField, Q, Value
+from django.db.models import F, FilteredRelation, IntegerField, Q, Value
 from django.db.models.functions import Cast, Left, Now
 
+from capabilities.catalogue.versions.rules import CODE
 from capabilities.contract.permission import Decision, Rights
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool
+from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool, ToolVersion, VersionStatus
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
-from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
+from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of, spec_without_version
 from capabilities.pipeline.tool_index import search_names
 from capabilities.services.writes import set_up_title
 from sessions.explain.inputs import Inputs, read_inputs
@@ -80,6 +83,10 @@ class Cell:
     short: str
     #: Whether it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
     stops: bool = False
+    #: Since when it does, and what was done then by whom, in words; where that is on record.
+    since: datetime | None = None
+    done: str = ""
+    done_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,11 +100,31 @@ class GrantLine:
 
 
 @dataclass(frozen=True)
+class WaitingVersion:
+    """The newest version of a tool that waits for approval."""
+
+    id: int
+    number: int
+    since: datetime
+    #: Who wrote it, for people; and who may not approve it for that, or empty.
+    author: str
+    not_by: str
+
+
+@dataclass(frozen=True)
 class Listed:
     """One tool of a page, before it is asked about."""
 
     spec: ToolSpec
     line: str
+    #: Why its version is not used, beside what the spec says.
+    waiting: WaitingVersion | None = None
+    kept_back_at: datetime | None = None
+    kept_back_by: str = ""
+    #: Whether its source offers the version in force.
+    is_offered: bool = True
+    #: Without a version in force: what the agent would have with one; None where it has no way to it.
+    row_then: Row | None = None
     #: Names of the toolkits that hold it, whichever agent may load them.
     toolkits: tuple[str, ...] = ()
     grants: tuple[GrantLine, ...] = ()
@@ -140,7 +167,7 @@ class ReasonsPage:
 
 
 def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
-    """Eight queries at most, whatever there is. Without a session: what a new one would begin with.
+    """Nine queries at most, whatever there is. Without a session: what a new one would begin with.
 
     `agent` comes with its model and provider at hand.
     """
@@ -156,37 +183,111 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
 def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     """What is sent comes first, then what one change lets through, what is offered, and the rest; of words, what they
-    find best. Two queries: the names in their order, then the tools of the page; for words those of `search_names`
-    besides."""
-    tools = Tool.objects.filter(current_version__isnull=False)
+    find best. Two queries: the names in their order, then the tools of the page; one more where something of it waits
+    for a decision; for words those of `search_names` besides."""
+    tools = Tool.objects.annotate(own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=inputs.agent)))
     if asked.tool:
         tools = tools.filter(name=asked.tool)
     if asked.category:
         tools = tools.filter(category__name=asked.category)
     places = {name: place for place, name in enumerate(search_names(asked.q))}
-    has_words, group_of = bool(asked.q.strip()), _groups(inputs)
+    rows = list(tools.values_list(*_REACH))
+    would_have = {row[0]: row for row in rows if row[2] is None and _would_have(inputs.agent, *row[3:])}
+    has_words, group_of = bool(asked.q.strip()), _groups(inputs, would_have)
     found = sorted(
         (places[name] if has_words else group_of(key), name, key)
-        for key, name in tools.values_list("pk", "name")
-        if (name in places or not has_words) and (not asked.state or asked.state == _state_of(inputs, key))
+        for key, name, *_ in rows
+        if (name in places or not has_words) and (not asked.state or asked.state == _state_of(inputs, key, would_have))
     )
     page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
     keys = [key for _, _, key in page.rows]
     columns = Tool.objects.filter(pk__in=keys).annotate(
         **spec_annotations(), line=Left("current_version__description", LINE_CHARS)
     )
-    by_key = {row[0]: Listed(spec_of(row[:-1]), row[-1]) for row in columns.values_list(*SPEC, "line")}
+    more = ("line", "quarantined_at", "quarantined_by__user__first_name", "quarantined_by__user__email", "is_offered")
+    by_key = {row[0]: _listed(row) for row in columns.values_list(*SPEC, *more)}
+    waiting = _waiting([each.spec for each in by_key.values() if not each.spec.is_in_force or each.spec.quarantine])
+    for key, version in waiting.items():
+        listed = by_key[key]
+        then = _row_then(inputs, listed.spec, version, *would_have[key][3:]) if key in would_have else None
+        by_key[key] = replace(listed, waiting=version, row_then=then)
     return Page([by_key[key] for key in keys if key in by_key], page.after, page.before)
 
 
-def _groups(inputs: Inputs) -> Callable[[int], int]:
+#: Of each tool: its key, name and version in force, and what decides whether the agent would have it with one.
+_REACH = (
+    "pk",
+    "name",
+    "current_version_id",
+    "own__position",
+    "own__is_deferred",
+    "made_by_agent_id",
+    "category__is_core",
+)
+
+
+def _would_have(agent: Agent, place: int | None, is_deferred: bool | None, maker_id: int | None, is_core: bool) -> bool:
+    """Whether a session with the agent begins with it, as soon as a version is in force: the first approval of what an
+    agent made gives it to that agent."""
+    return (place is not None and not is_deferred) or maker_id == agent.pk or (is_core and agent.starts_with_core)
+
+
+def _row_then(
+    inputs: Inputs,
+    spec: ToolSpec,
+    version: WaitingVersion,
+    place: int | None,
+    is_deferred: bool | None,
+    maker_id: int | None,
+    is_core: bool,
+) -> Row:
+    """The tool as the agent would have it with this version in force."""
+    if place is None and maker_id == inputs.agent.pk:
+        place = inputs.last_place + 1
+    return Row(replace(spec, version_id=version.id, quarantine=""), is_core, place, bool(is_deferred))
+
+
+def _listed(row: Sequence[Any]) -> Listed:
+    *columns, line, kept_back_at, first_name, email, is_offered = row
+    spec = spec_of(columns) if columns[1] is not None else spec_without_version(columns)
+    by = first_name or email or ""
+    return Listed(spec, line or "", kept_back_at=kept_back_at, kept_back_by=by, is_offered=is_offered)
+
+
+def _waiting(tools: Sequence[ToolSpec]) -> dict[int, WaitingVersion]:
+    """The newest version of each that waits, by the tool's key. One query, none without tools."""
+    if not tools:
+        return {}
+    rows = ToolVersion.objects.filter(tool__in=[each.tool_id for each in tools], status=VersionStatus.PENDING)
+    rows = rows.select_related("created_by__user", "made_by_agent").order_by("number")
+    kinds = {each.tool_id: each.kind for each in tools}
+    long = ("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
+    return {
+        each.tool_id: WaitingVersion(
+            each.pk, each.number, each.created_at, _author(each), _not_by(each, kinds[each.tool_id])
+        )
+        for each in rows.defer(*long)
+    }
+
+
+def _author(version: ToolVersion) -> str:
+    by = str(version.created_by or "toolhub")
+    return f"the agent {version.made_by_agent} for {by}" if version.made_by_agent else by
+
+
+def _not_by(version: ToolVersion, kind: str) -> str:
+    is_code = kind in CODE or version.made_by_agent_id is not None
+    return str(version.created_by) if is_code and version.created_by else ""
+
+
+def _groups(inputs: Inputs, would_have: Collection[int]) -> Callable[[int], int]:
     """The number of a tool's group, by its key."""
     sent, nearly, offered = inputs.sent, _nearly_sent(inputs), inputs.offered
 
     def group_of(key: int) -> int:
         if key in sent:
             return 0
-        if key in nearly:
+        if key in nearly or key in would_have:
             return 1
         return 2 if key in offered else 3
 
@@ -241,19 +342,43 @@ def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
     alone = [_alone(inputs, stage, own) for stage in ALONE]
     policies = [_by_policy(inputs, stage, own) for stage in POLICIES]
     permitted, last = _permitted(inputs, spec), (_router(inputs, spec), _limit(inputs, spec))
-    cells = (_loaded(inputs, listed, row), *alone, *permitted, *policies, *last)
-    return Reasons(listed, cells, _state_of(inputs, spec.tool_id))
+    cells = (_loaded(inputs, listed, row), _with_record(alone[0], listed), *alone[1:], *permitted, *policies, *last)
+    would_have = () if listed.row_then is None else (spec.tool_id,)
+    return Reasons(listed, cells, _state_of(inputs, spec.tool_id, would_have))
 
 
-def _state_of(inputs: Inputs, tool_id: int) -> str:
+def _with_record(enabled: Cell, listed: Listed) -> Cell:
+    """The verdict of the catalogue, with what waits for a decision, and since when."""
+    spec, waiting = listed.spec, listed.waiting
+    if enabled.kept or not spec.is_enabled:
+        return enabled
+    if not spec.is_in_force and waiting is not None:
+        return replace(
+            enabled,
+            reason=f"{enabled.reason}, version {waiting.number} waits for approval",
+            short="waits for approval",
+            since=waiting.since,
+            done="Submitted",
+            done_by=waiting.author,
+        )
+    if not spec.is_in_force:
+        return replace(enabled, short="nothing in force")
+    return replace(enabled, short="kept back", since=listed.kept_back_at, done="Kept back", done_by=listed.kept_back_by)
+
+
+def _state_of(inputs: Inputs, tool_id: int, would_have: Collection[int]) -> str:
     if tool_id in inputs.sent:
         return "sent"
     if tool_id in inputs.loadable:
         return "loadable"
-    return "stopped" if tool_id in inputs.offered else "not_offered"
+    return "stopped" if tool_id in inputs.offered or tool_id in would_have else "not_offered"
 
 
 def _loaded(inputs: Inputs, listed: Listed, row: Row | None) -> Cell:
+    if not listed.spec.is_in_force:
+        if listed.row_then is None:
+            return Cell("loaded", None, "nothing brings it before a version is in force", "")
+        return Cell("loaded", True, "the agent has it as soon as a version is in force", "its own")
     own = inputs.gathered.get(listed.spec.name)
     if own is not None:
         told = listed.spec.in_titles(own.source)

@@ -213,9 +213,9 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
     service = registry.services.get(spec.service)
     agent, member = subject.agent, subject.member
     grant = {"tool": spec.name, "member": member.user.email}
-    pages: dict[str, tuple[str, Right, str, tuple[str | UUID, ...], dict[str, str]]] = {
+    pages: dict[str, tuple[str, Right, str, tuple[str | int | UUID, ...], dict[str, str]]] = {
         "loaded": (f"add it to {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
-        "enabled": ("switch it on", Right.CATALOGUE, "tool_detail", (spec.name,), {}),
+        "enabled": _to_enable(each),
         "scope": (f"change the credentials of {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
         "grants": ("revoke the grant", Right.ROLES, "member_tools", (member.public_id,), {"q": spec.name}),
         "role": ("give a grant", Right.ROLES, "grant_create", (), grant),
@@ -239,6 +239,16 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
         text, right, view, args, query = pages[stop.stage]
         if reader.reach(right).covers(spec.category):
             yield text, reverse(view, args=[reader.organisation.slug, *args], query=query or None)
+
+
+def _to_enable(each: Explained) -> tuple[str, Right, str, tuple[str | int, ...], dict[str, str]]:
+    spec, waiting = each.reasons.spec, each.reasons.listed.waiting
+    if not spec.is_enabled:
+        return "switch it on", Right.CATALOGUE, "tool_detail", (spec.name,), {}
+    if waiting is not None:
+        decide = f"decide on version {waiting.number}"
+        return decide, Right.APPROVE_CODE, "tool_version", (spec.name, waiting.number), {}
+    return "decide about its versions", Right.APPROVE_CODE, "tool_versions", (spec.name,), {}
 
 
 def _shown(each: Explained, reader: Membership, subject: Subject) -> list[ShownChange]:

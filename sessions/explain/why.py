@@ -57,7 +57,7 @@ class Explanation:
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
-    """Eight queries at most, whatever there is. The caller has asked `subject_of` whether it may be told."""
+    """Nine queries at most, whatever there is. The caller has asked `subject_of` whether it may be told."""
     page = reasons_page(subject.member, subject.agent, subject.session, asked)
     changes = Remedies(page.inputs, subject.member, in_session=subject.session is not None)
     return Explanation(

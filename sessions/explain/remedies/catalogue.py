@@ -1,4 +1,4 @@
-"""Changes of the catalogue: a tool that is switched on, a service that is set up."""
+"""Changes of the catalogue: a tool that is switched on or released, a version that is approved, a service set up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from capabilities.catalogue.tools.writes import set_tool_enabled
-from capabilities.models import Tool
+from capabilities.catalogue.versions.writes import decide_version, release_tool
+from capabilities.models import Tool, ToolVersion
 from capabilities.pipeline.candidates import Row
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
@@ -25,6 +26,45 @@ def switch_on(blocked: Blocked) -> Iterator[Way]:
         partial(_with_rows, blocked, lambda row: row.spec.tool_id == spec.tool_id, is_enabled=True),
         lambda actor: set_tool_enabled(_tool(spec.name), True, actor=actor),
     )
+
+
+def release(blocked: Blocked) -> Iterator[Way]:
+    """Use the version in force of a tool that is kept back again, unless its server offers another one."""
+    spec = blocked.tool.spec
+    if spec.quarantine and spec.is_in_force and blocked.tool.listed.is_offered:
+        yield Way(
+            f"a member with the right approve_code releases {spec.name}",
+            Page("tool_detail", (spec.name,)),
+            partial(_with_rows, blocked, lambda row: row.spec.tool_id == spec.tool_id, quarantine=""),
+            lambda actor: release_tool(_tool(spec.name), actor=actor),
+        )
+
+
+def approve(blocked: Blocked) -> Iterator[Way]:
+    """Approve the version that waits."""
+    spec, waiting = blocked.tool.spec, blocked.tool.listed.waiting
+    if waiting is None:
+        return
+    but = f" other than {waiting.not_by}, who wrote it," if waiting.not_by else ""
+    if spec.is_in_force:
+        inputs = partial(_with_rows, blocked, lambda row: row.spec.tool_id == spec.tool_id, quarantine="")
+    else:
+        inputs = partial(_with_its_row, blocked)
+    yield Way(
+        f"a member with the right approve_code{but} approves version {waiting.number}",
+        Page("tool_version", (spec.name, waiting.number)),
+        inputs,
+        lambda actor: decide_version(ToolVersion.objects.get(pk=waiting.id), approve=True, actor=actor),
+    )
+
+
+def _with_its_row(blocked: Blocked) -> Inputs | None:
+    """As it is with the version that waits in force; nothing where the agent has no way to it, or no room."""
+    row = blocked.tool.listed.row_then
+    if row is None or not blocked.inputs.has_room_for(row.spec):
+        return None
+    rows = {**blocked.inputs.rows, row.spec.tool_id: row}
+    return replace(blocked.inputs, rows=rows).changed(frozenset({row.spec.tool_id}))
 
 
 def set_up(blocked: Blocked) -> Iterator[Way]:

@@ -65,6 +65,8 @@ REMEDIES = (
     Remedy("loaded", "send_at_once", Right.AGENTS, agent.send_at_once),
     Remedy("loaded", "add_tool", Right.AGENTS, agent.add_tool),
     Remedy("enabled", "switch_on", Right.CATALOGUE, catalogue.switch_on),
+    Remedy("enabled", "release", Right.APPROVE_CODE, catalogue.release),
+    Remedy("enabled", "approve_version", Right.APPROVE_CODE, catalogue.approve),
     Remedy("set-up", "set_up", Right.CATALOGUE, catalogue.set_up),
     Remedy("scope", "widen_scope", Right.AGENTS, agent.widen_scope),
     Remedy("grants", "revoke_grant", Right.ROLES, rights.revoke),

@@ -13,7 +13,15 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from capabilities.catalogue.tools.writes import set_tool_enabled
+from capabilities.catalogue.tools.writes import (
+    Definition,
+    Origin,
+    create_tool,
+    definition_of,
+    set_tool_enabled,
+    update_tool,
+)
+from capabilities.catalogue.versions.writes import decide_version, keep_tool_back, release_tool
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import (
     Agent,
@@ -31,6 +39,9 @@ from capabilities.models import (
     RoleRule,
     ServiceSetting,
     Tool,
+    ToolKind,
+    VersionStatus,
+    kept_back,
 )
 from capabilities.pipeline.stages import STAGES, permitted, router, within_limit
 from sessions.explain.fixes import fix
@@ -89,6 +100,7 @@ def random_world(bob: Membership, dice: random.Random) -> ChatSession:
     for name in TOOLS:
         tool = make_tool(acme, name, category=dice.choice(categories))
         Tool.objects.filter(pk=tool.pk).update(is_enabled=dice.random() < 0.8, service=dice.choice(SERVICES))
+        random_decision(tool, dice)
         tools.append(tool)
     for service in ("home_assistant", "searxng"):
         ServiceSetting.objects.create(**own, service=service, is_complete=dice.random() < 0.7)
@@ -120,6 +132,20 @@ def random_world(bob: Membership, dice: random.Random) -> ChatSession:
         if dice.random() < 0.4:
             random_policy(acme, provider, dice)
     return session
+
+
+def random_decision(tool: Tool, dice: random.Random) -> None:
+    """Some are kept back, of some a version waits, and some have no version in force."""
+    with organisation_scope(tool.organisation_id):
+        if dice.random() < 0.2:
+            content = replace(definition_of(tool, tool.versions.get()), description="Another.")
+            update_tool(tool, content, actor=None, status=VersionStatus.PENDING)
+            if dice.random() < 0.5:
+                tool.versions.filter(number=1).update(status=VersionStatus.REJECTED)
+                Tool.objects.filter(pk=tool.pk).update(current_version=None)
+                return
+        if dice.random() < 0.2:
+            Tool.objects.filter(pk=tool.pk).update(**kept_back("It changed."), is_offered=dice.random() < 0.7)
 
 
 def random_policy(acme: Organisation, provider: Provider | None, dice: random.Random) -> None:
@@ -211,6 +237,8 @@ CODES = {
     "give_grant",
     "allow_in_role",
     "raise_limit",
+    "release",
+    "approve_version",
     "let_through",
     "let_through_to_provider",
     "pin_tool",
@@ -737,3 +765,111 @@ def test_a_toolkit_is_no_remedy_where_loading_it_is_refused(
     Agent.objects.filter(pk=agent.pk).update(scope=AgentScope.MEMBER)
 
     assert codes(line_of(bobs, "plain")) == ["add_tool"]
+
+
+# -- What waits for a decision ----------------------------------------------------------------------------------------
+
+
+def python_tool(acme: Organisation, author: Membership, agent: Agent, *, status: VersionStatus) -> Tool:
+    """A Python tool that the agent wrote in a turn of the author's."""
+    content = Definition(
+        "agent_everyday__double",
+        "Doubles a number.",
+        {"type": "object", "properties": {}},
+        implementation={"runtime": "monty", "code": "def run():\n    return 2", "helpers": {}},
+    )
+    origin = Origin(ToolKind.PYTHON, made_by_agent=agent)
+    return create_tool(make_category(acme, "made"), content, actor=author, origin=origin, status=status)
+
+
+def approve(tool: Tool, actor: Membership) -> None:
+    decide_version(tool.versions.get(status=VersionStatus.PENDING), approve=True, actor=actor)
+
+
+@pytest.mark.usefixtures("in_acme")
+def test_a_tool_that_waits_says_since_when_and_who_may_approve_it(
+    acme: Organisation, bob: Membership, alice: Membership, agent: Agent, bobs: ChatSession, client: Client
+) -> None:
+    tool = python_tool(acme, bob, agent, status=VersionStatus.PENDING)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+
+    (stop,) = found.reasons.stops
+    assert (found.reasons.state, stop.stage, stop.short) == ("stopped", "enabled", "waits for approval")
+    assert stop.reason == "no version of it is in force, version 1 waits for approval"
+    assert (stop.since, stop.done_by) == (tool.versions.get().created_at, f"the agent {agent} for {bob}")
+    (change,) = found.changes
+    assert (change.code, change.right) == ("approve_version", Right.APPROVE_CODE)
+    assert change.text == (f"a member with the right approve_code other than {bob}, who wrote it, approves version 1")
+    assert found.sentence.endswith("no version of it is in force, version 1 waits for approval.")
+    client.force_login(alice.user)
+    page = client.get(f"/o/acme/explain/?session={bobs.pk}&q=double").content.decode()
+    assert "/o/acme/tools/agent_everyday__double/versions/1/" in page
+    assert "Submitted" in page
+    (told,) = Rest(alice).get(f"explain?session={bobs.pk}&q=double").json["results"]
+    (verdict,) = [each for each in told["verdicts"] if each["stops"]]
+    assert verdict["since"] == stop.since.isoformat()  # type: ignore[union-attr]
+    assert told["changes"][0]["page"] == "/o/acme/tools/agent_everyday__double/versions/1/"
+
+    approve(tool, alice)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+    assert found.reasons.is_sent  # as it was said
+
+
+@pytest.mark.usefixtures("in_acme")
+def test_a_tool_without_a_version_that_another_agent_made_is_not_said_to_come(
+    acme: Organisation, bob: Membership, alice: Membership, bobs: ChatSession
+) -> None:
+    tool = python_tool(acme, bob, make_agent(acme, slug="other"), status=VersionStatus.PENDING)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+
+    assert (found.reasons.state, found.changes) == ("not_offered", ())
+    approve(tool, alice)
+    (found,) = explained(bobs, tool=tool.name).tools
+    assert not found.reasons.is_sent
+
+
+@pytest.mark.usefixtures("in_acme")
+def test_a_tool_that_is_kept_back_says_why_since_when_and_who_releases_it(
+    acme: Organisation, bob: Membership, alice: Membership, agent: Agent, bobs: ChatSession
+) -> None:
+    tool = python_tool(acme, bob, agent, status=VersionStatus.PENDING)
+    approve(tool, alice)
+    keep_tool_back(tool, "It doubles twice.", actor=alice)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+
+    (stop,) = found.reasons.stops
+    assert (stop.short, stop.done_by) == ("kept back", str(alice))
+    assert stop.reason == "kept back until somebody decides: It doubles twice"
+    assert stop.since == Tool.objects.get(pk=tool.pk).quarantined_at
+    (change,) = found.changes
+    assert (change.code, change.view, change.right) == ("release", "tool_detail", Right.APPROVE_CODE)
+    # The turn says the same: it is the same stage.
+    verdicts = selection_preview(fresh_session(bobs)).verdicts
+    (verdict,) = [each for each in verdicts if each.tool == tool.name and not each.kept]
+    assert (verdict.stage, verdict.reason) == ("enabled", stop.reason)
+
+    release_tool(tool, actor=alice)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+    assert found.reasons.is_sent
+
+
+@pytest.mark.usefixtures("in_acme")
+def test_what_its_server_does_not_offer_is_not_said_to_be_released(
+    acme: Organisation, bob: Membership, alice: Membership, agent: Agent, bobs: ChatSession
+) -> None:
+    tool = python_tool(acme, bob, agent, status=VersionStatus.PENDING)
+    approve(tool, alice)
+    Tool.objects.filter(pk=tool.pk).update(**kept_back("It changed."), is_offered=False)
+
+    (found,) = explained(bobs, tool=tool.name).tools
+    assert found.changes == ()
+
+    content = replace(definition_of(tool, tool.versions.get()), description="Another.")
+    update_tool(tool, content, actor=None, status=VersionStatus.PENDING)
+    (found,) = explained(bobs, tool=tool.name).tools
+    assert [each.code for each in found.changes] == ["approve_version"]
