@@ -21,6 +21,7 @@ from xdist.scheduler import LoadFileScheduling
 from capabilities.common.memory import forget_everything
 from tests.browser import service
 from tests.cast import make_member, make_organisation
+from tests.isolation import NOT_ISOLATED
 from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
@@ -167,6 +168,16 @@ class FilesApart(LoadFileScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesApart | None:
     return FilesApart(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line where tests of full Python and of commands did not run: their silence would look like safety."""
+    reasons = [str(each.longrepr[2]) for each in terminalreporter.stats.get("skipped", ()) if each.longrepr]
+    apart = [reason.partition(NOT_ISOLATED)[2] for reason in reasons if NOT_ISOLATED in reason]
+    if apart:
+        terminalreporter.write_line(
+            f"ISOLATION: {len(apart)} tests of full Python and of commands did not run here: {apart[0]}", red=True
+        )
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from capabilities.kinds.lines import display
 from capabilities.models import HelperModule, HelperVersion, ToolKind, ToolVersion, VersionStatus
 from capabilities.sandbox import isolation, takes_context
 from tests.capabilities.egress.servers import Server, say, serve
+from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope as scope
 
@@ -65,8 +66,7 @@ def helper(
 @pytest.mark.parametrize("runtime", ["monty", "full"])
 def test_tx_35_a_tool_runs_in_the_sandbox(runtime: str, settings: Any) -> None:
     settings.TOOLHUB_FULL_PYTHON = True
-    if not isolation().has(runtime):
-        pytest.skip(isolation().reason(runtime))
+    need_isolation(isolation().reason(runtime))
 
     assert call(CALCULATOR, runtime=runtime, a=1, b=2) == {"result": 3}
 

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from capabilities.sandbox import isolation
+from tests.isolation import need_isolation
 
 
 @pytest.fixture
 def full_python(settings: Any) -> None:
-    """Full Python is allowed; where the machine cannot isolate it, the test is skipped with the reason."""
+    """Full Python is allowed; where the machine cannot isolate it, see `need_isolation`."""
     settings.TOOLHUB_FULL_PYTHON = True
-    found = isolation()
-    if not found.full:
-        pytest.skip(found.full_reason)
+    need_isolation(isolation().full_reason)
 
 
 @pytest.fixture(params=["monty", "full"])

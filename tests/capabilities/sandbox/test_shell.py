@@ -13,6 +13,7 @@ import pytest
 
 from capabilities.sandbox import shell
 from capabilities.sandbox.shell import OUTPUT_BYTES, ShellResult, ShellUnavailable, run_shell
+from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation
 
 pytestmark = pytest.mark.processes
@@ -21,8 +22,7 @@ pytestmark = pytest.mark.processes
 @pytest.fixture(autouse=True)
 def allowed(settings: object) -> None:
     settings.TOOLHUB_SHELL = True  # type: ignore[attr-defined]
-    if why := shell.why_unavailable():
-        pytest.skip(why)
+    need_isolation(shell.why_unavailable())
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from capabilities.contract.envelope import Envelope
 from capabilities.registry import registry
 from capabilities.sandbox import shell
 from tests.capabilities.builtin.conftest import NOW
+from tests.isolation import need_isolation
 
 OWN = Envelope("never", 20.0, 40_000)
 
@@ -57,8 +58,7 @@ def test_cx_23_without_the_operator_s_word_nothing_runs(tmp_path: Path, settings
 @pytest.mark.processes
 def test_cx_23_a_listed_command_runs_in_the_workspace(tmp_path: Path, settings: Any) -> None:
     settings.TOOLHUB_SHELL = True
-    if why := shell.why_unavailable():
-        pytest.skip(why)
+    need_isolation(shell.why_unavailable())
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     listed = context(tmp_path, security="allow-list", safe_bins=("grep", "sort"))
 

