@@ -27,6 +27,9 @@ from capabilities.models import (
     Category,
     Grant,
     GrantRequest,
+    HelperModule,
+    HelperUse,
+    HelperVersion,
     Hook,
     ImportedTool,
     LanguageModel,
@@ -45,6 +48,7 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolTestCase,
     ToolVersion,
 )
 from capabilities.records.kinds import kinds
@@ -170,6 +174,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _people(organisation, member, tools)
     _far_sides(members)
     _imports(members[0])
+    _modules(members[0])
     add_runtime_rows(member)
     add_usage_rows(members, agents, tools, size.hours)
 
@@ -467,6 +472,28 @@ def _far_sides(members: Sequence[Membership]) -> None:
     )  # fmt: skip
 
 
+def _modules(member: Membership) -> None:
+    """Python modules, half of them with a version that waits; the first with many versions, and 200 tools import it."""
+    own = {"organisation_id": member.organisation_id}
+    modules = HelperModule.objects.bulk_create(
+        HelperModule(**own, name=f"module_{n:05}", description=f"Functions of kind {n}") for n in range(2_000)
+    )
+    versions = HelperVersion.objects.bulk_create(
+        HelperVersion(
+            **own, module=modules[0 if n < 100 else n - 99], number=n + 1 if n < 100 else 1, code="A = 1\n" * 20,
+            sha256="", runtimes=["monty"], created_by=member, status="retired" if n % 2 else "pending",
+        )
+        for n in range(2_099)
+    )  # fmt: skip
+    HelperVersion.objects.filter(pk=versions[1].pk).update(status="approved")
+    HelperModule.objects.filter(pk=modules[0].pk).update(current_version=versions[1])
+    tools = ToolVersion.objects.filter(status="approved").order_by("pk").values_list("pk", flat=True)[:200]
+    HelperUse.objects.bulk_create(
+        HelperUse(**own, tool_version_id=key, helper_version=versions[n % 100]) for n, key in enumerate(tools)
+    )
+    ToolTestCase.objects.create(**own, tool=Tool.objects.get(kind=ToolKind.PYTHON), name="test")
+
+
 def _imports(member: Membership) -> None:
     """Imports to review, the first of a thousand definitions."""
     own = {"organisation_id": member.organisation_id}
@@ -518,7 +545,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "token_id": _first(ApiToken).public_id,
         "own_token": _first(ApiToken).public_id,
         "own_browser": uuid4(),
-        "test_id": uuid4(),
+        "test_id": _first(ToolTestCase).public_id,
         "approval_id": _first(Approval).public_id,
         "consent_id": _first(Consent).public_id,
         "rule_id": _first(ApprovalRule).public_id,
@@ -534,6 +561,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "http_tool": Tool.objects.filter(kind=ToolKind.HTTP).order_by("pk")[0].name,
         "python_tool": Tool.objects.filter(kind=ToolKind.PYTHON).order_by("pk")[0].name,
         **dict.fromkeys(("number", "first", "second", "other"), 1),
+        "module": _first(HelperModule).name,
         "import_id": _first(ToolImport).public_id,
         "imported_id": _first(ImportedTool).public_id,
     }

@@ -17,7 +17,28 @@ from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
 from capabilities.agents.api import AgentDetail, AgentList
 from capabilities.approval_rules.api import RuleDetail, RuleList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
+from capabilities.catalogue.helper_modules.api import (
+    ModuleCheck,
+    ModuleDetail,
+    ModuleList,
+    ModuleRetire,
+    ModuleUses,
+    ModuleVersionDecide,
+    ModuleVersionDetail,
+    ModuleVersionDifference,
+    ModuleVersionRollback,
+    ModuleVersions,
+)
 from capabilities.catalogue.http_tools.api import HttpToolDetail, HttpToolList, HttpToolPreview
+from capabilities.catalogue.python_tools.api import (
+    AgentsMakeTools,
+    PythonToolCheck,
+    PythonToolDetail,
+    PythonToolList,
+    PythonToolTest,
+    PythonToolTestRun,
+    PythonToolTests,
+)
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList
 from capabilities.catalogue.versions.api import (
     ToolQuarantine,
@@ -89,6 +110,39 @@ urlpatterns: list[URLPattern] = [
     path("http-tools", HttpToolList.as_view(), name="api-http-tools"),
     path("http-tool-preview", HttpToolPreview.as_view(), name="api-http-tool-preview"),
     path("http-tools/<str:name>", HttpToolDetail.as_view(), name="api-http-tool"),
+    path("python-tools", PythonToolList.as_view(), name="api-python-tools"),
+    path("python-tool-checks", PythonToolCheck.as_view(), name="api-python-tool-checks"),
+    path("python-tools/<str:name>", PythonToolDetail.as_view(), name="api-python-tool"),
+    path("python-tools/<str:name>/tests", PythonToolTests.as_view(), name="api-python-tool-tests"),
+    path("python-tools/<str:name>/tests/run", PythonToolTestRun.as_view(), name="api-python-tool-tests-run"),
+    path("python-tools/<str:name>/tests/<uuid:test_id>", PythonToolTest.as_view(), name="api-python-tool-test"),
+    path("agents-make-tools", AgentsMakeTools.as_view(), name="api-agents-make-tools"),
+    path("python-modules", ModuleList.as_view(), name="api-python-modules"),
+    path("python-module-checks", ModuleCheck.as_view(), name="api-python-module-checks"),
+    path("python-modules/<str:name>", ModuleDetail.as_view(), name="api-python-module"),
+    path("python-modules/<str:name>/retire", ModuleRetire.as_view(), name="api-python-module-retire"),
+    path("python-modules/<str:name>/uses", ModuleUses.as_view(), name="api-python-module-uses"),
+    path("python-modules/<str:name>/versions", ModuleVersions.as_view(), name="api-python-module-versions"),
+    path(
+        "python-modules/<str:name>/versions/<int:number>",
+        ModuleVersionDetail.as_view(),
+        name="api-python-module-version",
+    ),
+    path(
+        "python-modules/<str:name>/versions/<int:number>/compare/<int:other>",
+        ModuleVersionDifference.as_view(),
+        name="api-python-module-difference",
+    ),
+    path(
+        "python-modules/<str:name>/versions/<int:number>/decide",
+        ModuleVersionDecide.as_view(),
+        name="api-python-module-decide",
+    ),
+    path(
+        "python-modules/<str:name>/versions/<int:number>/rollback",
+        ModuleVersionRollback.as_view(),
+        name="api-python-module-rollback",
+    ),
     path("approval-rules", RuleList.as_view(), name="api-approval-rules"),
     path("approval-rules/<uuid:rule_id>", RuleDetail.as_view(), name="api-approval-rule"),
     path("imports", ImportList.as_view(), name="api-imports"),

@@ -14,6 +14,7 @@ from capabilities.models import (
     Category,
     Grant,
     GrantRequest,
+    HelperModule,
     Hook,
     LanguageModel,
     McpServer,
@@ -48,6 +49,10 @@ def add_targets() -> None:
     add_target(
         "mcpserver",
         rows_with_page(lambda reader: McpServer.objects.all(), "server_detail", "name", right=Right.CATALOGUE),
+    )
+    add_target(
+        "helpermodule",
+        rows_with_page(lambda reader: HelperModule.objects.all(), "module_detail", "name", right=Right.CATALOGUE),
     )
     add_target("role", rows_with_page(lambda reader: Role.objects.all(), "role_detail", "slug", right=Right.ROLES))
     add_target(

@@ -12,6 +12,7 @@ from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
 from capabilities.approval_rules import views as approval_rules
 from capabilities.catalogue.categories import views as categories
+from capabilities.catalogue.helper_modules import views as modules
 from capabilities.catalogue.http_tools import views as http_tools
 from capabilities.catalogue.python_tools import views as python_tools
 from capabilities.catalogue.tools import switch_views
@@ -35,6 +36,8 @@ VERSION = TOOL + r"versions/(?P<number>[0-9]{1,6})/"
 HTTP_TOOL = r"^http-tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 TOOLKIT = r"^toolkits/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 PROFILE = r"^policies/profiles/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
+MODULE = r"^python-modules/(?P<name>[a-z][a-z0-9_]{0,63})/"
+MODULE_VERSION = MODULE + r"versions/(?P<number>[0-9]{1,6})/"
 SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
@@ -65,6 +68,22 @@ urlpatterns = [
         TOOL + r"versions/(?P<first>[0-9]{1,6})\.\.(?P<second>[0-9]{1,6})/\Z",
         versions.tool_version_difference,
         name="tool_version_difference",
+    ),
+    path("python-modules/", modules.module_list, name="module_list"),
+    path("python-modules/new/", modules.module_create, name="module_create"),
+    re_path(MODULE + r"\Z", modules.module_detail, name="module_detail"),
+    re_path(MODULE + r"edit/\Z", modules.module_update, name="module_update"),
+    re_path(MODULE + r"uses/\Z", modules.module_uses, name="module_uses"),
+    re_path(MODULE + r"retire/\Z", modules.module_retire, name="module_retire"),
+    re_path(MODULE + r"delete/\Z", modules.module_delete, name="module_delete"),
+    re_path(MODULE + r"versions/\Z", modules.module_versions, name="module_versions"),
+    re_path(MODULE_VERSION + r"\Z", modules.module_version, name="module_version"),
+    re_path(MODULE_VERSION + r"decide/\Z", modules.module_version_decide, name="module_version_decide"),
+    re_path(MODULE_VERSION + r"rollback/\Z", modules.module_version_rollback, name="module_version_rollback"),
+    re_path(
+        MODULE + r"versions/(?P<first>[0-9]{1,6})\.\.(?P<second>[0-9]{1,6})/\Z",
+        modules.module_version_difference,
+        name="module_version_difference",
     ),
     path("approval-versions/", versions.approval_versions, name="approval_versions"),
     path("http-tools/new/", http_tools.http_tool_create, name="http_tool_create"),

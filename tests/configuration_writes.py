@@ -20,6 +20,8 @@ from capabilities.access.roles import writes as roles
 from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
+from capabilities.catalogue.helper_modules import checks as module_checks
+from capabilities.catalogue.helper_modules import writes as modules
 from capabilities.catalogue.http_tools import writes as http_tools
 from capabilities.catalogue.python_tools import writes as python_tools
 from capabilities.catalogue.tools import writes as catalogue
@@ -39,6 +41,8 @@ from capabilities.models import (
     Effect,
     Grant,
     GrantRequest,
+    HelperModule,
+    HelperVersion,
     Hook,
     ImportedStatus,
     ImportedTool,
@@ -88,6 +92,7 @@ ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 #: Public functions that look like a write of configuration to `found_writes`, and why the table does not have them.
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
+    "capabilities.catalogue.python_tools.writes.save_checked": "calls save_python_version",
     "capabilities.servers.writes.read_tools": "start_import, of a server",
     "capabilities.catalogue.http_tools.writes.category_for": "a check",
     "capabilities.push.writes.add_browser": "one's own browsers",
@@ -228,6 +233,20 @@ class Dice:
     def test(self) -> ToolTestCase:
         tool = self.row(Tool)
         return ToolTestCase.objects.create(organisation_id=tool.organisation_id, tool=tool, name=self.name())
+
+    def module(self, status: VersionStatus) -> HelperVersion:
+        """The only version of a new module."""
+        own = {"organisation_id": self.actor.organisation_id}
+        module = HelperModule.objects.create(**own, name=self.name())
+        version: HelperVersion = HelperVersion.objects.create(
+            **own, module=module, number=1, code=self.name(), sha256="", status=status
+        )
+        if status == VersionStatus.APPROVED:
+            HelperModule.objects.filter(pk=module.pk).update(current_version=version)
+        return version
+
+    def checked_module(self) -> module_checks.CheckedModule:
+        return module_checks.CheckedModule(self.name(), {"monty": ()})
 
     def version(self) -> ToolVersion:
         """One that waits, of a tool that is there."""
@@ -479,6 +498,27 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.python_tools.writes.delete_test": lambda d, a: python_tools.delete_test(d.test(), actor=a),
     "capabilities.catalogue.python_tools.writes.let_agents_make_tools": lambda d, a: python_tools.let_agents_make_tools(
         d.yes(), actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.create_module": lambda d, a: modules.create_module(
+        d.name(), "", d.checked_module(), actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.update_module": lambda d, a: modules.update_module(
+        d.module(VersionStatus.APPROVED).module, d.checked_module(), description=d.name(), actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.describe_module": lambda d, a: modules.describe_module(
+        d.module(VersionStatus.PENDING).module, d.name(), actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.decide_module": lambda d, a: modules.decide_module(
+        d.module(VersionStatus.PENDING), approve=d.yes(), reason="why", actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.roll_back_module": lambda d, a: modules.roll_back_module(
+        d.module(VersionStatus.RETIRED).module, 1, actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.retire_module": lambda d, a: modules.retire_module(
+        d.module(VersionStatus.APPROVED).module, actor=a
+    ),
+    "capabilities.catalogue.helper_modules.writes.delete_module": lambda d, a: modules.delete_module(
+        d.module(VersionStatus.APPROVED).module, actor=a
     ),
     "capabilities.catalogue.versions.writes.decide_version": lambda d, a: versions.decide_version(
         d.version(), approve=d.yes(), reason="why", actor=a

@@ -135,6 +135,17 @@ FORMS: dict[str, Form] = {
     "POST tool_python_update do=check": Form(shows="Nothing is saved by a check.", writes=False),
     "POST tool_test_save": Form({"name": "Fresh", "arguments": "{{}}"}, "The test Fresh is saved."),
     "POST tool_test_delete": Form(shows="is deleted"),
+    # Python modules
+    "GET module_list": Form({"q": "word"}, "word_module"),
+    "POST module_create do=submit": Form({"name": "fresh"}, "Version 1 of fresh waits for approval"),
+    "POST module_create do=check": Form({"name": "fresh"}, "Nothing is saved by a check.", writes=False),
+    "POST module_update do=submit": Form({"code": "FRESH = 1"}, "Version 4 of word_module waits for approval"),
+    "POST module_update do=check": Form({"code": "FRESH = "}, "This is not Python", writes=False),
+    "POST module_version_decide decision=approve": Form(shows="Tools keep the version that they were approved with"),
+    "POST module_version_decide decision=reject": Form({"reason": "Fresh."}, "is rejected"),
+    "POST module_version_rollback": Form(shows="is in force again"),
+    "POST module_retire": Form({"reason": "Fresh."}, "is out of use"),
+    "POST module_delete": Form(shows="is removed"),
     "POST tool_switch": Form(),
     "POST tool_switch message": Form({"message": "Out of order."}, "Models and users read: “Out of order.”"),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
@@ -510,6 +521,8 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("join", reverse("join_link", args=[switching])),
         ("tool_version", reverse("tool_version", args=["acme", side.python_tool, side.retired])),
         ("tool_detail", reverse("tool_detail", args=["acme", side.kept_back_tool])),
+        ("module_detail", reverse("module_detail", args=["acme", side.idle_module])),
+        ("module_version", reverse("module_version", args=["acme", side.idle_module, side.retired])),
     )
     more_pages = (
         ("join", reverse("join_link", args=[confirming])),

@@ -28,6 +28,9 @@ from capabilities.models import (
     Grant,
     GrantRequest,
     GroceryItem,
+    HelperModule,
+    HelperUse,
+    HelperVersion,
     ImportedTool,
     LanguageModel,
     McpServer,
@@ -42,9 +45,11 @@ from capabilities.models import (
     SyncedFile,
     Tool,
     ToolImport,
+    ToolKind,
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolTestCase,
 )
 from capabilities.records.kind import Kind
 from capabilities.records.kinds import kind_named, kinds
@@ -352,6 +357,35 @@ def make_period(member: Membership, number: int) -> None:
     )
 
 
+def the_python_tool(member: Membership) -> Tool:
+    tool = the_tool(member)
+    Tool.objects.filter(pk=tool.pk).update(kind=ToolKind.PYTHON)
+    return tool
+
+
+def the_module(member: Membership) -> HelperModule:
+    return HelperModule.objects.get_or_create(organisation=member.organisation, name="the_module")[0]
+
+
+def make_module_version(member: Membership, number: int) -> HelperVersion:
+    own = {"organisation": member.organisation, "created_by": member, "decided_by": member}
+    return HelperVersion.objects.create(**own, module=the_module(member), number=number, code="A = 1", sha256="")
+
+
+def make_module(member: Membership, number: int) -> None:
+    module = HelperModule.objects.create(organisation=member.organisation, name=f"module_{number}")
+    version = HelperVersion.objects.create(organisation=member.organisation, module=module, number=1, code="A = 1")
+    HelperModule.objects.filter(pk=module.pk).update(current_version=version)
+
+
+def make_use(member: Membership, number: int) -> None:
+    version = make_module_version(member, number)
+    tool = make_tool(member.organisation, f"user_{number}")
+    HelperUse.objects.create(
+        organisation=member.organisation, tool_version=tool.current_version, helper_version=version
+    )
+
+
 MAKERS: dict[str, Maker] = {
     "api-schedules": make_schedule,
     "api-sessions": lambda member, number: make_session(member),
@@ -381,6 +415,15 @@ MAKERS: dict[str, Maker] = {
         path=f"tool_{number}.py",
         tool=make_tool(member.organisation, f"synced_{number}"),
     ),
+    "api-python-tool-tests": lambda member, number: ToolTestCase.objects.create(
+        organisation=member.organisation,
+        tool=the_python_tool(member),
+        name=f"test {number}",
+        version=the_tool(member).current_version,
+    ),
+    "api-python-modules": make_module,
+    "api-python-module-versions": make_module_version,
+    "api-python-module-uses": make_use,
     "api-imports": make_import,
     "api-import-tools": make_imported,
     "api-mcp-servers": make_server,
@@ -428,6 +471,11 @@ def url_of(name: str, member: Membership) -> str:
         "import_id": lambda: the_import(member).public_id,
         "model_id": lambda: the_session(member).agent.model.public_id,
     }
+
+    if name.startswith("api-python-module"):
+        rows["name"] = lambda: the_module(member).name
+    if name == "api-python-tool-tests":
+        rows["name"] = lambda: the_python_tool(member).name
 
     def row(argument: str) -> Any:
         return rows[argument]() if argument in rows else getattr(MISSING, ROUTES[name].args.get(argument, argument))

@@ -41,6 +41,8 @@ from capabilities.models import (
     ConnectionTest,
     Grant,
     GrantRequest,
+    HelperModule,
+    HelperVersion,
     Hook,
     ImportedTool,
     LanguageModel,
@@ -221,6 +223,9 @@ class OrganisationRows:
     test_id: UUID = field(default_factory=uuid4)
     #: A tool of the server that is kept back, and offered as it was accepted.
     kept_back_tool: str = "no_kept_back_tool"
+    #: A module that the Python tool imports, with versions of the same states; and one that nothing imports.
+    module: str = "no_module"
+    idle_module: str = "no_idle_module"
     number: int = 3
     first: int = 1
     second: int = 2
@@ -398,6 +403,32 @@ def python_tool_form(side: OrganisationRows) -> dict[str, Any]:
         "max_result_chars": "1000",
         "do": "draft",
     }
+
+
+def python_tool_content(side: OrganisationRows) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {}}
+    return {"description": "Fresh.", "parameters": schema, "code": "def run():\n    return 1", "submit": False}
+
+
+def python_tool_body(side: OrganisationRows) -> dict[str, Any]:
+    return python_tool_content(side) | {"name": "fresh", "category": side.category}
+
+
+def python_check_body(side: OrganisationRows) -> dict[str, Any]:
+    content = {name: value for name, value in python_tool_content(side).items() if name != "submit"}
+    return content | {"name": "fresh", "example": {}}
+
+
+def module_form(side: OrganisationRows) -> dict[str, Any]:
+    return {"name": "fresh", "description": "Fresh.", "code": "FRESH = 1", "do": "submit"}
+
+
+def module_body(side: OrganisationRows) -> dict[str, Any]:
+    return {"name": "fresh", "description": "Fresh.", "code": "FRESH = 1"}
+
+
+def module_check_body(side: OrganisationRows) -> dict[str, Any]:
+    return {"name": "fresh", "code": "FRESH = 1"}
 
 
 def http_tool_form(side: OrganisationRows) -> dict[str, Any]:
@@ -669,6 +700,43 @@ ROUTES: dict[str, Route] = {
     ),
     "api-tool-version-rollback": Route(
         (Ask("POST", body=lambda side: {}),), {"name": "python_tool", "number": "retired"}, Right.APPROVE_CODE
+    ),
+    "api-python-tools": Route((Ask("POST", 201, body=python_tool_body),), right=Right.CATALOGUE),
+    "api-python-tool-checks": Route((Ask("POST", body=python_check_body),), right=Right.CATALOGUE),
+    "api-python-tool": Route((Ask(), Ask("PUT", body=python_tool_content)), {"name": "python_tool"}, Right.CATALOGUE),
+    "api-python-tool-tests": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh"})), {"name": "python_tool"}, Right.CATALOGUE
+    ),
+    "api-python-tool-tests-run": Route(
+        (Ask("POST", body=lambda side: {"version": 2}),), {"name": "python_tool"}, Right.CATALOGUE
+    ),
+    "api-python-tool-test": Route(
+        (Ask(), Ask("PUT", body=lambda side: {"name": "fresh"}), Ask("DELETE", 204)),
+        {"name": "python_tool"},
+        Right.CATALOGUE,
+    ),
+    "api-agents-make-tools": Route(
+        (Ask(), Ask("PUT", body=lambda side: {"agents_make_tools": True})), right=Right.APPROVE_CODE
+    ),
+    "api-python-modules": Route((Ask(), Ask("POST", 201, body=module_body)), right=Right.CATALOGUE),
+    "api-python-module-checks": Route((Ask("POST", body=module_check_body),), right=Right.CATALOGUE),
+    "api-python-module": Route(
+        (Ask(), Ask("PATCH", body=lambda side: {"description": "Fresh"}), Ask("DELETE", 204)),
+        {"name": "idle_module"},
+        Right.CATALOGUE,
+    ),
+    "api-python-module-retire": Route((Ask("POST", body=lambda side: {}),), {"name": "module"}, Right.CATALOGUE),
+    "api-python-module-uses": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "api-python-module-versions": Route(
+        (Ask(), Ask("POST", 201, body=lambda side: {"code": "FRESH = 1"})), {"name": "module"}, Right.CATALOGUE
+    ),
+    "api-python-module-version": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "api-python-module-difference": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "api-python-module-decide": Route(
+        (Ask("POST", body=lambda side: {"decision": "approve"}),), {"name": "module"}, Right.APPROVE_CODE
+    ),
+    "api-python-module-rollback": Route(
+        (Ask("POST", body=lambda side: {}),), {"name": "module", "number": "retired"}, Right.APPROVE_CODE
     ),
     "api-services": Route(right=Right.CATALOGUE),
     "api-service": Route(
@@ -1046,6 +1114,20 @@ ROUTES: dict[str, Route] = {
     ),
     "tool_release": Route((Ask("POST", 302),), {"name": "kept_back_tool"}, Right.APPROVE_CODE),
     "approval_versions": Route(right=Right.APPROVE_CODE),
+    "module_list": Route((Ask(), Ask(query=lambda side: {"state": "waiting"})), right=Right.CATALOGUE),
+    "module_create": Route((Ask(), Ask("POST", 302, body=module_form, refused=422)), right=Right.CATALOGUE),
+    "module_detail": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "module_update": Route((Ask(), Ask("POST", 302, body=module_form)), {"name": "module"}, Right.CATALOGUE),
+    "module_versions": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "module_uses": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "module_version": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "module_version_difference": Route(args={"name": "module"}, right=Right.CATALOGUE),
+    "module_version_decide": Route(
+        (Ask("POST", 302, body=lambda side: {"decision": "approve"}),), {"name": "module"}, Right.APPROVE_CODE
+    ),
+    "module_version_rollback": Route((Ask("POST", 302),), {"name": "module", "number": "retired"}, Right.APPROVE_CODE),
+    "module_retire": Route((Ask("POST", 302),), {"name": "module"}, Right.CATALOGUE),
+    "module_delete": Route((Ask("POST", 302),), {"name": "idle_module"}, Right.CATALOGUE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
     "tool_trial": Route(),
     "tool_move": Route(
@@ -1423,7 +1505,29 @@ def ask_somebody(member: Membership, agent: Agent, tool: Tool, word: str, **fiel
     return make_approval(step, **{"allows_consent": True, **texts, **fields})
 
 
-def make_python_tool(category: Category, author: Membership, word: str) -> Tool:
+def make_module(author: Membership, name: str, word: str) -> HelperModule:
+    """Version 1 was in force, version 2 is, version 3 waits; with the word in each text."""
+    own = {"organisation": author.organisation}
+    module = HelperModule.objects.create(**own, name=name, description=word)
+    versions = [
+        HelperVersion.objects.create(
+            **own,
+            module=module,
+            number=number,
+            code=f"WORD = '{word} {number}'",
+            sha256=word,
+            runtimes=["monty"],
+            status=status,
+            status_reason=word,
+            created_by=author,
+        )
+        for number, status in enumerate(("retired", "approved", "pending"), start=1)
+    ]
+    HelperModule.objects.filter(pk=module.pk).update(current_version=versions[1])
+    return module
+
+
+def make_python_tool(category: Category, author: Membership, word: str, helpers: Mapping[str, int]) -> Tool:
     """Version 1 was in force, version 2 is, version 3 waits; with the word in each text."""
     content = Definition(
         f"{word}_python",
@@ -1431,7 +1535,7 @@ def make_python_tool(category: Category, author: Membership, word: str) -> Tool:
         {"type": "object", "properties": {}},
         instructions=word,
         human_format=word,
-        implementation={"runtime": "monty", "code": f"def run(): return '{word}'", "helpers": {}},
+        implementation={"runtime": "monty", "code": f"def run(): return '{word}'", "helpers": helpers},
     )
     tool = create_tool(category, content, actor=author, origin=Origin(ToolKind.PYTHON, source=word))
     update_tool(tool, replace(content, timeout=2.0, description=f"{word} 2"), actor=author)
@@ -1618,6 +1722,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         )  # fmt: skip
         python_tool = make_python_tool(category, colleague, word)
         kept_back_tool = make_kept_back_tool(category, colleague, server, word)
+        module, idle_module = (make_module(colleague, f"{word}_{each}", word) for each in ("module", "idle"))
+        python_tool = make_python_tool(category, colleague, word, {module.name: 1})
         test_case = ToolTestCase.objects.create(**own, tool=python_tool, name=word, arguments={"a": word}, outcome=word)
         file = StepFile.objects.create(
             **own,
@@ -1662,6 +1768,8 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         lesson=lesson.key,
         python_tool=python_tool.name,
         kept_back_tool=kept_back_tool.name,
+        module=module.name,
+        idle_module=idle_module.name,
         test_id=test_case.public_id,
         hook_id=hook.public_id,
         rule_id=rule.public_id,
@@ -1906,12 +2014,17 @@ def test_an_entry_declares_every_method_that_its_route_takes(world: TwoOrganisat
 
 #: Numbers in addresses that count no rows of other organisations: {route: {argument: what it counts}}.
 _OF_TOOL = {"number": "the versions of one tool"}
+_OF_MODULE = {"number": "the versions of one module"}
 NUMBERS = {
     "step_detail": {"index": "the steps of one turn"},
     "api-tool-version": _OF_TOOL,
     "api-tool-version-decide": _OF_TOOL,
     "api-tool-version-rollback": _OF_TOOL,
     "api-tool-version-difference": {**_OF_TOOL, "other": "the versions of one tool"},
+    "api-python-module-version": _OF_MODULE,
+    "api-python-module-decide": _OF_MODULE,
+    "api-python-module-rollback": _OF_MODULE,
+    "api-python-module-difference": {**_OF_MODULE, "other": "the versions of one module"},
 }
 
 

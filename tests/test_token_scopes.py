@@ -40,6 +40,7 @@ APPROVE = {
     "api-approval-respond",
     "api-consent",
     "api-tool-version-decide",
+    "api-python-module-decide",
 }
 
 

@@ -33,7 +33,7 @@ from capabilities.models.credentials import (
     StoredSecret,
     TokenRevocation,
 )
-from capabilities.models.helpers import HelperModule, HelperVersion, ToolTestCase
+from capabilities.models.helpers import HelperModule, HelperUse, HelperVersion, ToolTestCase
 from capabilities.models.hooks import Hook
 from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
 from capabilities.models.imports import (
@@ -99,6 +99,7 @@ __all__ = [
     "GrantRequest",
     "GroceryItem",
     "HelperModule",
+    "HelperUse",
     "HelperVersion",
     "Hook",
     "ImportSource",

@@ -35,6 +35,8 @@ class HelperVersion(TenantModel):
     number = models.PositiveIntegerField()
     code = models.TextField()
     sha256 = models.CharField(max_length=64)
+    #: The runtimes that it could be loaded in when it was written: monty, full, or both.
+    runtimes = models.JSONField(default=list, blank=True)
     status = models.CharField(max_length=12, choices=VersionStatus, default=VersionStatus.PENDING)
     status_reason = models.CharField(max_length=500, blank=True, default="")
     created_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
@@ -44,6 +46,11 @@ class HelperVersion(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["module", "number"], name="helper_version_number_once"),)
+        indexes = (
+            models.Index(
+                fields=["organisation", "id"], condition=models.Q(status="pending"), name="helper_versions_that_wait"
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.module.name} v{self.number}"
@@ -52,6 +59,19 @@ class HelperVersion(TenantModel):
         if self.pk is not None:
             raise TypeError("A version of a helper module is never changed: write the next one.")
         super().save(*args, **kwargs)
+
+
+class HelperUse(TenantModel):
+    """A version of a tool imports this version of a helper module: what its `implementation` names, as rows."""
+
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.CASCADE, related_name="helper_uses")
+    helper_version = models.ForeignKey(HelperVersion, on_delete=models.CASCADE, related_name="uses")
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["tool_version", "helper_version"], name="helper_use_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.tool_version} uses {self.helper_version}"
 
 
 class ToolTestCase(PublicModel):

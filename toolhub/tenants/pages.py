@@ -109,6 +109,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Imports", "archive", "import_list", "import", Right.CATALOGUE),
             ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
             ("Credentials", "key", "credential_list", "credential", Right.CATALOGUE),
+            ("Python modules", "list", "module_list", "module", Right.CATALOGUE),
             ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
             ("Agents", "robot", "agent_list", "agent", None),
             ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),

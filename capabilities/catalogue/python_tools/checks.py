@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from capabilities.common import confined
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolError
 from capabilities.contract.warnings import normalised, normalised_value
+from capabilities.kinds.lines import filled_line
 from capabilities.kinds.python import check_implementation as check_form
 from capabilities.kinds.python import failure_text, limits_of
 from capabilities.models import HelperVersion, ToolTestCase
@@ -27,6 +28,8 @@ RUN_SECONDS = 10.0
 TESTS_SECONDS = 30.0
 #: Characters of an outcome that a test keeps.
 MAX_OUTCOME = 2_000
+#: Problems that a refusal names.
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,50 @@ def complaint_about_arguments(definition: Definition, arguments: Any, organisati
     except ToolError as error:
         return str(error)
     return "; ".join(map(str, found))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check showed: problems by line, the line for people, and one run where there was something to try."""
+
+    definition: Definition
+    problems: Sequence[Problem] = ()
+    display: str = ""
+    result: str = ""
+    error: str = ""
+    #: Whether the code ran with the example.
+    has_run: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        return any(each.blocks for each in self.problems)
+
+    @property
+    def refusal(self) -> str:
+        """Why it cannot be submitted, with the lines; empty where it can."""
+        found = [str(each) for each in self.problems if each.blocks]
+        rest = len(found) - NAMED
+        return " ".join([*found[:NAMED], *([f"And {rest} more."] if rest > 0 else [])])
+
+
+def check_content(definition: Definition, example: Mapping[str, Any] | None, organisation_id: int) -> Checked:
+    """What is wrong with the code, and what one call with `example` shows. Nothing is saved.
+
+    Raises ChangeRefused with the field at fault where it has not the form of a Python tool. Three queries at most.
+    """
+    check_definition(definition)
+    problems = problems_of(definition, organisation_id)
+    if example is None:
+        return Checked(definition, problems)
+    display = filled_line(definition.human_format, example) if definition.human_format else ""
+    unfit = complaint_about_arguments(definition, example, organisation_id)
+    if unfit or any(each.blocks for each in problems):
+        return Checked(definition, problems, display, error=f"Not run: {unfit or 'the code has problems'}.")
+    result = run_once(definition, example, organisation_id)
+    if result.error is not None:
+        return Checked(definition, problems, display, error=failure_text(result), has_run=True)
+    shown = json.dumps(result.value, indent=2, ensure_ascii=False)
+    return Checked(definition, problems, display, shown, has_run=True)
 
 
 @dataclass(frozen=True)

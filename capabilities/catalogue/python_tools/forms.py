@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -137,8 +139,8 @@ class PythonToolForm(forms.Form):
         )
 
 
-def initial_of(version: ToolVersion | None) -> dict[str, Any]:
-    """What the editor begins with."""
+def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
+    """What the editor begins with; `modules` are versions of modules to import in place of those that it imports."""
     if version is None:
         return {
             "parameters": json.dumps(SCHEMA, indent=2),
@@ -150,12 +152,13 @@ def initial_of(version: ToolVersion | None) -> dict[str, Any]:
             "example": '{"text": "hello"}',
         }
     implementation = version.implementation
+    helpers = {**(implementation.get("helpers") or {}), **modules}
     return {
         "description": version.description,
         "parameters": json.dumps(version.parameters, indent=2, ensure_ascii=False),
         "code": implementation.get("code", ""),
         "runtime": implementation.get("runtime", "monty"),
-        "helpers": "\n".join(f"{name} {number}" for name, number in (implementation.get("helpers") or {}).items()),
+        "helpers": "\n".join(f"{name} {number}" for name, number in helpers.items()),
         "human_format": version.human_format,
         "instructions": version.instructions,
         "effect": version.effect,

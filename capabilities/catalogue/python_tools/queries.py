@@ -6,7 +6,8 @@ from uuid import UUID
 
 from django.http import Http404
 
-from capabilities.models import Tool, ToolKind, ToolTestCase, ToolVersion, VersionStatus
+from capabilities.common.refused import not_there
+from capabilities.models import Category, Tool, ToolKind, ToolTestCase, ToolVersion, VersionStatus
 
 
 def python_tool_or_404(name: str) -> Tool:
@@ -16,6 +17,14 @@ def python_tool_or_404(name: str) -> Tool:
     if tool is None:
         raise Http404("No such Python tool.")
     return tool
+
+
+def category_named(name: str) -> Category:
+    """Raises ChangeRefused where there is none. One query."""
+    found = Category.objects.filter(name=name).first()
+    if found is None:
+        raise not_there("category", "category", name)
+    return found
 
 
 def newest_version(tool: Tool) -> ToolVersion | None:
@@ -34,3 +43,9 @@ def test_or_404(tool: Tool, test_id: UUID) -> ToolTestCase:
     if case is None:
         raise Http404("No such test.")
     return case
+
+
+def waiting_number(tool: Tool) -> int:
+    """Of the newest version that waits for approval; 0 for none. One query."""
+    waiting = ToolVersion.objects.filter(tool=tool, status=VersionStatus.PENDING).order_by("-number")
+    return waiting.values_list("number", flat=True).first() or 0

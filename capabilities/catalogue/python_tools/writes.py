@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models.functions import Now
 
-from capabilities.catalogue.python_tools.checks import TestOutcome
+from capabilities.catalogue.python_tools.checks import Checked, TestOutcome, run_tests
 from capabilities.catalogue.tools.writes import Definition, Origin, ToolRefused, create_tool, same_content, update_tool
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.common.refused import ChangeRefused
@@ -67,6 +68,33 @@ def save_python_version(
     return update_tool(tool, definition, actor=actor, status=status, agent=agent)
 
 
+@dataclass(frozen=True)
+class SavedVersion:
+    """The version that was saved, and the names of tests that fail with it: those keep it a draft."""
+
+    version: ToolVersion
+    failed: Sequence[str] = ()
+
+
+def save_checked(
+    tool: Tool | None, category: Category, checked: Checked, *, submit: bool, actor: Membership
+) -> SavedVersion:
+    """Save what was checked as the tool's next version, with its tests run: what the editor and the API call.
+
+    `submit`: it waits for somebody's approval, unless a test fails. Raises ChangeRefused with the lines at fault where
+    the code has problems and was to be submitted; a draft may have them. The tests run before the transaction begins.
+    """
+    require(actor, Right.CATALOGUE, [category.name])
+    if submit and checked.blocks:
+        raise ChangeRefused("code", f"It cannot be submitted with these problems. {checked.refusal}")
+    cases = ToolTestCase.objects.filter(tool=tool).order_by("name") if tool else ()
+    outcomes = run_tests(checked.definition, cases, actor.organisation_id)
+    failed = [each.case.name for each in outcomes if not each.has_passed]
+    version = save_python_version(tool, category, checked.definition, submit=submit and not failed, actor=actor)
+    note_outcomes(outcomes, version)
+    return SavedVersion(version, failed)
+
+
 #: A version that stays what the tool's newest content is.
 _GOES_ON = (VersionStatus.DRAFT, VersionStatus.PENDING, VersionStatus.APPROVED)
 
@@ -94,10 +122,19 @@ def _check_room(actor: Membership, agent: Agent) -> None:
 
 @configuration_write("name")
 def save_test(
-    tool: Tool, name: str, arguments: Any, *, expected: Any = None, expects_error: bool = False, actor: Membership
+    tool: Tool,
+    name: str,
+    arguments: Any,
+    *,
+    expected: Any = None,
+    expects_error: bool = False,
+    case: ToolTestCase | None = None,
+    actor: Membership,
 ) -> ToolTestCase:
-    """Keep a call of the tool and what must come of it; one of the same name is replaced. Needs the right `catalogue`
-    for the tool's category."""
+    """Keep a call of the tool and what must come of it. Needs the right `catalogue` for the tool's category.
+
+    `case` is the one that it takes the place of, which may get another name; else one of the same name is replaced.
+    """
     require(actor, Right.CATALOGUE, [tool.category.name])
     title = " ".join(name.split())
     if not title or len(title) > 100:
@@ -107,9 +144,13 @@ def save_test(
     for label, value in (("arguments", arguments), ("expected", expected)):
         if value and storable_json(value, MAX_VALUE) is None:
             raise ChangeRefused(label, f"Keep it under {MAX_VALUE:,} characters of JSON.")
-    others = ToolTestCase.objects.filter(tool=tool).exclude(name=title)
+    others = ToolTestCase.objects.filter(tool=tool).exclude(name=case.name if case else title)
     if others.count() >= MAX_TESTS:
         raise ChangeRefused("name", f"A tool has at most {MAX_TESTS} tests.")
+    if case is not None and case.name != title:
+        if others.filter(name=title).exists():
+            raise ChangeRefused("name", f"There is a test {title} already.", code="taken")
+        ToolTestCase.objects.filter(pk=case.pk).update(name=title)
     case, _ = ToolTestCase.objects.update_or_create(
         organisation_id=tool.organisation_id,
         tool=tool,

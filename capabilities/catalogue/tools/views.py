@@ -14,6 +14,7 @@ from capabilities.access.members.queries import members_who_may_use
 from capabilities.access.requests.queries import waiting_request
 from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
+from capabilities.catalogue.helper_modules.queries import modules_of
 from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions
@@ -70,6 +71,7 @@ def _tool_page(
         "toolkits": toolkits_with(page.tool),
         "service": service_title(page.tool.service),
         "signed_with": page.tool.credential or (page.tool.server.credential if page.tool.server else None),
+        "modules": modules_of(version),
         "parameters": parameter_rows(version.parameters) if version else [],
         "may_set_up": member.has_right(Right.CATALOGUE),
         "sees_members": member.has_right(Right.ROLES, page.tool.category.name),

@@ -23,6 +23,8 @@ from capabilities.kinds import CHECKS
 from capabilities.models import (
     Agent,
     Category,
+    HelperUse,
+    HelperVersion,
     McpServer,
     StoredCredential,
     Tool,
@@ -396,9 +398,26 @@ def write_versions(
         )
         for (tool, content), wire, tokens in zip(pairs, wires, count_each(wires), strict=True)
     )
+    _note_helpers([version for version in versions if version.tool.kind == ToolKind.PYTHON])
     if status == VersionStatus.APPROVED:
         make_each_current(list(zip((tool for tool, _ in pairs), versions, strict=True)))
     return versions
+
+
+def _note_helpers(versions: Collection[ToolVersion]) -> None:
+    """Note which versions of helper modules these import. Two queries, none where they import none."""
+    wanted = [(version, version.implementation.get("helpers") or {}) for version in versions]
+    names = {name for _, helpers in wanted for name in helpers}
+    if not names:
+        return
+    rows = HelperVersion.objects.filter(module__name__in=names).values_list("module__name", "number", "pk")
+    keys = {(name, number): key for name, number, key in rows}
+    HelperUse.objects.bulk_create(
+        HelperUse(organisation_id=version.organisation_id, tool_version=version, helper_version_id=keys[each])
+        for version, helpers in wanted
+        for each in helpers.items()
+        if each in keys
+    )
 
 
 def check_of_kind(kind: str, content: Definition) -> None:

@@ -76,7 +76,7 @@ class DecideIn(serializers.Serializer[Any]):
     )
 
 
-class RollbackIn(serializers.Serializer[Any]):
+class ReasonIn(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=MAX_REASON, allow_blank=True, default="")
 
 
@@ -182,7 +182,7 @@ class ToolVersionRollback(APIView):
     @extend_schema(
         operation_id="tool_versions_rollback",
         summary="Put an earlier version in force again",
-        request=RollbackIn,
+        request=ReasonIn,
         responses=ToolVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
@@ -191,7 +191,7 @@ class ToolVersionRollback(APIView):
         member = api_member(request)
         check_changes_versions(member)
         version = version_or_404(name, number)
-        body = checked(RollbackIn, request)
+        body = checked(ReasonIn, request)
         with refusals():
             roll_back(version.tool, number, reason=body["reason"], actor=member)
         return Response(version_out(member, version_or_404(name, number)))

@@ -11,11 +11,12 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.utils.safestring import SafeString
 
+from capabilities.catalogue.versions.rules import may_decide
 from capabilities.common import confined
 from capabilities.common.visible import marked
 from capabilities.contract.context import ToolError
 from capabilities.contract.versions import Line, Piece, SchemaChange, is_breaking
-from capabilities.models import Tool, ToolVersion, VersionStatus
+from capabilities.models import HelperVersion, Tool, ToolVersion, VersionStatus
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
@@ -104,11 +105,20 @@ def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Pa
     return Keyset(rows.defer(*long), ("pk",)).page(after, before).of(with_state)
 
 
+def modules_waiting_for(member: Membership) -> QuerySet[HelperVersion]:
+    """Versions of helper modules that wait, for who approves code of every category: modules have none."""
+    waiting = HelperVersion.objects.filter(status=VersionStatus.PENDING)
+    return waiting if may_decide(member, EVERY_CATEGORY) else waiting.none()
+
+
 def count_waiting_for(member: Membership) -> int:
-    """How many wait for this member, counted to one more than COUNTED. No query without the right."""
+    """How many versions of tools and of modules wait for this member, counted to one more than COUNTED. One query, one
+    more for a delegated right, none without the right."""
     if not member.reach(Right.APPROVE_CODE):
         return 0
-    return waiting_for(member).order_by()[: COUNTED + 1].count()
+    tools = waiting_for(member).order_by().values("pk")
+    modules = modules_waiting_for(member).order_by().values("pk")
+    return tools.union(modules, all=True)[: COUNTED + 1].count()
 
 
 # -- What differs ------------------------------------------------------------------------------------------------------
@@ -183,7 +193,7 @@ def difference_between(first: ToolVersion, second: ToolVersion, *, with_code: bo
         second,
         [_words(WORD_TITLES[name], [Piece(**each) for each in pieces]) for name, pieces in found["words"].items()],
         [SchemaChange(**each) for each in found["schema"]],
-        [_lines(name, [Line(**each) for each in lines]) for name, lines in found["lines"].items()],
+        [shown_lines(name, [Line(**each) for each in lines]) for name, lines in found["lines"].items()],
         knobs,
         as_json=found,
     )
@@ -193,7 +203,8 @@ def _words(title: str, pieces: Sequence[Piece]) -> Words:
     return Words(title, [(piece.side, marked(piece.text)) for piece in pieces])
 
 
-def _lines(title: str, lines: Sequence[Line]) -> Lines:
+def shown_lines(title: str, lines: Sequence[Line]) -> Lines:
+    """For a template: characters that cannot be seen are written as escapes."""
     return Lines(title, [(line, marked(line.text)) for line in lines])
 
 

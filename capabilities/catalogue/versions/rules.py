@@ -104,14 +104,27 @@ def why_not_release(tool: Tool) -> str:
 
 
 def helper_missing(version: ToolVersion) -> str:
-    """Which helper module's version has to be approved first; "" for none. One query where it uses some."""
+    """Which helper module's version has to be approved first; "" for none. One query where it uses some.
+
+    A module that is out of use stays with the tools that are in force with it: it comes into no other.
+    """
     wanted = {str(name): number for name, number in (version.implementation.get("helpers") or {}).items()}
     if not wanted:
         return ""
     usable = (VersionStatus.APPROVED, VersionStatus.RETIRED)
     rows = HelperVersion.objects.filter(module__name__in=wanted, status__in=usable)
-    there = set(rows.values_list("module__name", "number"))
+    there = {
+        (name, number): status == VersionStatus.APPROVED or current is not None
+        for name, number, status, current in rows.values_list(*_OF_HELPER)
+    }
+    before = version.tool.current_version
+    kept = (before.implementation.get("helpers") or {}) if before else {}
     for name, number in sorted(wanted.items()):
         if (name, number) not in there:
             return f"It uses version {number} of the module {name}, which is not approved: decide on that one first."
+        if not there[name, number] and kept.get(name) != number:
+            return f"It uses the module {name}, which is out of use: roll that one back first."
     return ""
+
+
+_OF_HELPER = ("module__name", "number", "status", "module__current_version")

@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.catalogue.helper_modules.queries import WAITING_SHOWN, modules_waiting
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.catalogue.versions.forms import ReasonForm, VersionsAddress
 from capabilities.catalogue.versions.queries import (
@@ -230,8 +231,11 @@ def approval_versions(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.APPROVE_CODE, category=None)
     address = VersionsAddress(request.GET)
     page = waiting_page(member, **address.place)
+    modules = modules_waiting(member)
     context = {
         **address.context(page),
+        "modules": modules[:WAITING_SHOWN],
+        "more_modules": len(modules) > WAITING_SHOWN,
         "tab": "versions",
         "sees_rules": bool(member.reach(Right.POLICIES)),
         "may_switch_agents": member.has_right(Right.APPROVE_CODE),

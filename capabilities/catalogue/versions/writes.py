@@ -51,7 +51,7 @@ def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", act
         raise ChangeForbidden("version", why)
     if approve and (missing := helper_missing(version)):
         raise ChangeRefused("version", missing, code="conflict")
-    text = _reason(reason, is_needed="" if approve else "Say why: the author reads it beside the version.")
+    text = reason_line(reason, is_needed="" if approve else "Say why: the author reads it beside the version.")
     status = VersionStatus.APPROVED if approve else VersionStatus.REJECTED
     before: dict[str, Any] = {"version": tool.current_version.number if tool.current_version else None}
     _end(version, status, text, actor)
@@ -89,7 +89,7 @@ def roll_back(tool: Tool, number: int, *, reason: str = "", actor: Membership) -
     require(actor, Right.APPROVE_CODE if changed - WORDS else Right.CATALOGUE, [tool.category.name])
     if current is not None and current.pk == target.pk:
         raise ChangeRefused("number", f"Version {number} is in force already.", code="conflict")
-    text = _reason(reason)
+    text = reason_line(reason)
     is_back = ToolVersion.objects.filter(pk=target.pk, status=VersionStatus.RETIRED).update(
         status=VersionStatus.APPROVED, status_reason=text, decided_by=actor, decided_at=Now()
     )
@@ -121,7 +121,7 @@ def retire(tool: Tool, *, reason: str = "", actor: Membership) -> None:
     current = tool.current_version
     if current is None:
         raise ChangeRefused("tool", f"{tool} has no version in force.", code="conflict")
-    text = _reason(reason)
+    text = reason_line(reason)
     ToolVersion.objects.filter(pk=current.pk).update(status=VersionStatus.RETIRED, status_reason=text)
     Tool.objects.filter(pk=tool.pk).update(current_version=None)
     record("tool.retire", tool, actor=actor, before={"version": current.number}, after={"reason": text} if text else {})
@@ -139,7 +139,7 @@ def keep_tool_back(tool: Tool, reason: str, *, actor: Membership) -> None:
     category = tool.category.name
     if tool.quarantine or not may_administer(actor, Right.CATALOGUE, [category]):
         require(actor, Right.APPROVE_CODE, [category])
-    text = _reason(reason, is_needed="Say why: whoever decides about it reads it.", most=MAX_QUARANTINE)
+    text = reason_line(reason, is_needed="Say why: whoever decides about it reads it.", most=MAX_QUARANTINE)
     if tool.current_version_id is None:
         raise ToolRefused("reason", f"{tool} has no version in force: no model gets it.", code="conflict")
     if text == tool.quarantine and tool.quarantined_by_id is not None:
@@ -230,7 +230,7 @@ def _given_to_its_agent(tool: Tool) -> str:
     return agent.slug if is_new else ""
 
 
-def _reason(text: str, *, is_needed: str = "", most: int = MAX_REASON) -> str:
+def reason_line(text: str, *, is_needed: str = "", most: int = MAX_REASON) -> str:
     """In one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why it is needed."""
     line = storable(" ".join(text.split()))
     if is_needed and not line:

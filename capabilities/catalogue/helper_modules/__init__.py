@@ -1,0 +1,1 @@
+"""Python modules of an organisation, which its Python tools import: versions, who approves them, who uses them."""
