@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0035_imports_to_review_index'),
+        ('capabilities', '0036_token_revocations'),
         ('tenants', '0006_agents_make_tools'),
     ]
 
