@@ -24,6 +24,6 @@ def note(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("capabilities", "0037_helper_uses"),)
+    dependencies = (("capabilities", "0038_helper_uses"),)
 
     operations = (migrations.RunPython(note, migrations.RunPython.noop, elidable=True),)

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0036_token_revocations'),
+        ('capabilities', '0037_quarantine_by_whom'),
         ('tenants', '0006_agents_make_tools'),
     ]
 
