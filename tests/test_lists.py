@@ -381,6 +381,7 @@ def make_module(member: Membership, number: int) -> None:
 def make_use(member: Membership, number: int) -> None:
     version = make_module_version(member, number)
     tool = make_tool(member.organisation, f"user_{number}")
+    assert tool.current_version is not None
     HelperUse.objects.create(
         organisation=member.organisation, tool_version=tool.current_version, helper_version=version
     )

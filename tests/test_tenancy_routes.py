@@ -1527,7 +1527,9 @@ def make_module(author: Membership, name: str, word: str) -> HelperModule:
     return module
 
 
-def make_python_tool(category: Category, author: Membership, word: str, helpers: Mapping[str, int]) -> Tool:
+def make_python_tool(
+    category: Category, author: Membership, word: str, helpers: Mapping[str, int] | None = None
+) -> Tool:
     """Version 1 was in force, version 2 is, version 3 waits; with the word in each text."""
     content = Definition(
         f"{word}_python",
@@ -1535,7 +1537,7 @@ def make_python_tool(category: Category, author: Membership, word: str, helpers:
         {"type": "object", "properties": {}},
         instructions=word,
         human_format=word,
-        implementation={"runtime": "monty", "code": f"def run(): return '{word}'", "helpers": helpers},
+        implementation={"runtime": "monty", "code": f"def run(): return '{word}'", "helpers": helpers or {}},
     )
     tool = create_tool(category, content, actor=author, origin=Origin(ToolKind.PYTHON, source=word))
     update_tool(tool, replace(content, timeout=2.0, description=f"{word} 2"), actor=author)

@@ -26,7 +26,7 @@ from capabilities.catalogue.helper_modules.writes import (
 )
 from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
 from capabilities.catalogue.versions.queries import count_waiting_for
-from capabilities.catalogue.versions.writes import decide_version, retire, roll_back
+from capabilities.catalogue.versions.writes import decide_version, reason_line, retire, roll_back
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.kinds.python import helpers_of
@@ -295,7 +295,7 @@ def test_of_two_who_decide_at_the_same_time_one_does(
     from capabilities.catalogue.helper_modules import writes
 
     version = write_next(alice, "A = 1")
-    real = writes.reason_line
+    real = reason_line
 
     def late(*args: Any, **kwargs: Any) -> str:
         HelperVersion.objects.filter(pk=version.pk).update(status=R, decided_by=alice)
