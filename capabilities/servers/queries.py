@@ -143,11 +143,11 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
 
 
 def servers_told(member: Membership) -> tuple[int, str]:
-    """How many tools are kept back until somebody decides, and imports of servers wait for review, and a sentence that
-    says so; for those who see servers. One query, none for others."""
+    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
+    sentence that says so; for those who see servers. One query, none for others."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
-    kept_back = Tool.objects.filter(KEPT_BACK, organisation=OuterRef("pk"))
+    kept_back = Tool.objects.filter(KEPT_BACK, organisation=OuterRef("pk"), server__isnull=False)
     imports = ToolImport.objects.filter(organisation=OuterRef("pk"), status=ImportStatus.REVIEW, server__isnull=False)
     organisation = Organisation.objects.filter(pk=member.organisation_id)
     tools, reviews = organisation.values_list(_count(kept_back, "organisation"), _count(imports, "organisation")).get()

@@ -16,7 +16,7 @@ from capabilities.catalogue.tools.writes import definition_of, update_tool
 from capabilities.mcp_client.addresses import StdioEntry
 from capabilities.models import ImportedTool, McpServer, Tool, ToolImport, ToolVersion, VersionStatus
 from tests.capabilities.servers.servers import URL, make_credential, make_server, make_server_tool
-from tests.cast import give_tool, make_agent
+from tests.cast import give_tool, make_agent, make_tool
 from tests.rest import Rest
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
@@ -285,3 +285,13 @@ def test_more_servers_and_tools_take_no_more_queries(as_alice: Client, alice: Me
         counts.append(len(queries))
 
     assert counts[0] == counts[1]
+
+
+def test_a_tool_without_a_server_that_is_kept_back_does_not_count_for_servers(
+    as_alice: Client, alice: Membership, acme: Organisation
+) -> None:
+    tool = make_tool(acme, "calculator")
+    with organisation_scope(acme):
+        Tool.objects.filter(pk=tool.pk).update(quarantine="Somebody looks at it.")
+
+    assert "kept back" not in text_of(as_alice, "/o/acme/")
