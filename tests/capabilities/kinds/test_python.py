@@ -190,6 +190,36 @@ class TestCredential:
         assert server.requests[0][2]["authorization"] == f"Bearer {SECRET}"
         assert found == "you sent ••••"
 
+    def test_s37_headers_come_back_masked_and_without_cookies(self, server: Server) -> None:
+        server.answers["/"] = say(b"", **{"X-Echo": f"Bearer {SECRET}", "Set-Cookie": "session=1"})
+        code = "def run(url):\n    return http_get(url)['headers']\n"
+
+        found = call(code, credential=self.credential(server), url=f"{server.url}/")
+
+        assert found["x-echo"] == "Bearer ••••"
+        assert "set-cookie" not in found
+
+    def test_s37_of_two_secrets_nothing_is_left_where_one_begins_the_other(self, server: Server) -> None:
+        server.answers["/"] = say(f"{SECRET}-longer".encode())
+        credential = Credential(origins=(server.url,), secrets=(SECRET, f"{SECRET}-longer"))
+
+        assert call(self.CODE, credential=credential, url=f"{server.url}/") == "••••"
+
+    def test_s37_a_renewed_secret_comes_back_masked_too(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        newer = Credential(headers={"Authorization": "newer"}, origins=(server.url,), secrets=("n3wer",), secret_id=7)
+        monkeypatch.setattr(python, "after_refusal", lambda *_, **__: newer)
+        server.answers["/"] = say(f"{SECRET} and n3wer".encode(), status=401)
+        older = Credential(headers={"A": "older"}, origins=(server.url,), secrets=(SECRET,), secret_id=7)
+
+        assert call(self.CODE, credential=older, url=f"{server.url}/") == "•••• and ••••"
+        assert server.requests[1][2]["authorization"] == "newer"
+
+    def test_s35_an_answer_that_is_too_long_is_refused(self, server: Server) -> None:
+        server.answers["/"] = say(b"x" * 2_000_001)
+
+        with pytest.raises(ToolError, match="longer than 2,000,000 bytes"):
+            call(self.CODE, url=f"{server.url}/")
+
     def test_it_goes_nowhere_else(self, server: Server, other: Server) -> None:
         call(self.CODE, credential=self.credential(server), url=f"{other.url}/")
 

@@ -239,6 +239,7 @@ def run():
         "http_get('https://h', 'a')",
         "http_get('https://h', {'a': {}})",
         "http_get('https://h', None, {'a': 1})",
+        "http_get('https://h', None, {str(number): 'x' for number in range(51)})",
         "http_get('https://h' + 'x' * 9000)",
         "http_post('https://h', 'x' * 2_000_000)",
         "in_zone(1, 'UTC')",
@@ -253,6 +254,13 @@ def test_a_host_function_refuses_what_it_cannot_take(call: str, runtime: str) ->
     assert error is not None
     assert error.kind in ("TypeError", "ValueError", "AttributeError")
     assert error.line == 2
+
+
+def test_s44_times_are_asked_for_so_often_and_no_more() -> None:
+    code = "def run(n):\n    for _ in range(n):\n        now_in('UTC')\n    return 'done'\n"
+
+    assert ran(code, {"n": 1_000}).value == "done"
+    assert "1,000 times in one run" in str(ran(code, {"n": 1_001}).error)
 
 
 def test_arguments_that_json_does_not_have_are_refused(runtime: str) -> None:
