@@ -73,7 +73,8 @@ def _bytes_of(text: str) -> bytes:
 
 @transaction.atomic
 def add_browser(member: Membership, browser: Browser) -> PushSubscription:
-    """Send the member's notifications to this browser too. The same browser again renews its keys and its name.
+    """Send the member's notifications to this browser too. The same browser again renews its keys and its name; those
+    of another member are not shown in it any more, because somebody else sits there now.
 
     Raises ChangeRefused for what is no subscription, and behind the tenth browser.
     """
@@ -91,12 +92,23 @@ def add_browser(member: Membership, browser: Browser) -> PushSubscription:
         endpoint_sha256=digest,
         host=check_url(browser.endpoint).host,
     )
+    _take_from_others(row, browser)
     is_new = row.pk is None
     row.values_json, row.label = values, label
     row.save()
     if is_new:
         record("push.add", row, actor=member, after={"browser": label, "host": row.host})
     return row
+
+
+def _take_from_others(row: PushSubscription, browser: Browser) -> None:
+    """Only who has the browser's keys takes it: its address alone may be known to somebody else. One query."""
+    others = PushSubscription.objects.filter(endpoint_sha256=row.endpoint_sha256).exclude(membership=row.membership)
+    for other in others.select_related("membership"):
+        with suppress(SecretUnreadable):
+            values = json.loads(other.values_json)
+            if (values["p256dh"], values["auth"]) == (browser.p256dh, browser.auth):
+                remove_browser(other, actor=row.membership)
 
 
 @transaction.atomic

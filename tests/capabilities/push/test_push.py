@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -133,6 +134,34 @@ def test_a_member_has_ten_browsers_and_each_once(
     add_browser(bob, browsers[-1])
     assert PushSubscription.objects.filter(membership=alice).count() == MAX_BROWSERS
     assert PushSubscription.objects.filter(label="renamed").count() == 1
+
+
+def test_a_browser_shows_the_notes_of_who_sits_there_now(
+    service: PushService, alice: Membership, bob: Membership, in_acme: Organisation
+) -> None:
+    shared = service.browser("shared").subscription
+    add_browser(alice, shared)
+    other_keys = service.browser("other").subscription
+
+    add_browser(bob, replace(other_keys, endpoint=shared.endpoint))  # the address alone takes nothing away
+    assert PushSubscription.objects.filter(membership=alice).count() == 1
+    add_browser(bob, shared)
+
+    assert not PushSubscription.objects.filter(membership=alice).exists()
+    assert send(alice) == (0, 0, [])
+    assert AuditEntry.objects.filter(action="push.remove").count() == 1
+
+
+def test_s31_nothing_is_sent_to_a_private_address(
+    service: PushService, alice: Membership, in_acme: Organisation, settings: Any
+) -> None:
+    add_browser(alice, service.browser("phone").subscription)
+    settings.TOOLHUB_PRIVATE_HOSTS = []
+
+    delivered, removed, reasons = send(alice)
+
+    assert (delivered, removed, len(reasons)) == (0, 0, 1)
+    assert service.asked == []
 
 
 def test_the_page_adds_and_removes_a_browser(
