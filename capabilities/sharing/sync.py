@@ -99,6 +99,8 @@ def _sync_file(folder: Folder, path: str, row: SyncedFile | None) -> Synced:
     row = row or SyncedFile(organisation=folder.organisation, folder=folder.label, path=path[:500])
     digest, has_changed = "", True
     try:
+        if not (folder.path / path).resolve().is_relative_to(folder.path.resolve()):
+            raise FileBroken("It is a link that leads out of the folder.")
         with (folder.path / path).open("rb") as file:
             content = file.read(4 * MAX_FILE + 1)
         digest = sha256(content).hexdigest()

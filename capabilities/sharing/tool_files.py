@@ -21,6 +21,7 @@ from typing import Any
 
 from capabilities.catalogue.tools.writes import Definition
 from capabilities.common.confined import run
+from capabilities.contract.warnings import normalised, normalised_value
 from capabilities.contract.wire import TOOL_NAME
 
 #: Characters of one file.
@@ -73,14 +74,14 @@ def read_tool_file(path: str, text: str, organisation_id: int) -> ToolFile:
     _one_of("RUNTIME", runtime, ("monty", "full"))
     definition = Definition(
         name=name,
-        description=found["description"],
-        parameters=found["parameters"],
+        description=normalised(found["description"]),
+        parameters=normalised_value(found["parameters"]),
         effect=effect,
         on_crash=on_crash,
         timeout=float(found.get("timeout", 20.0)),
-        instructions=found.get("instructions", ""),
+        instructions=normalised(found.get("instructions", "")),
         implementation={"runtime": runtime, "code": text, "helpers": found.get("helpers", {})},
-        human_format=found.get("human_format", ""),
+        human_format=normalised(found.get("human_format", "")),
     )
     return ToolFile(definition, found.get("category", ""), [_case(*each) for each in enumerate(found.get("tests", []))])
 

@@ -245,6 +245,29 @@ def test_a_failing_file_of_ours_does_not_stop_the_folder(folder: Folder, monkeyp
     assert "boom" not in SyncedFile.objects.get(path="a.py").error
 
 
+def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(ADD)
+    (folder.path / "linked.py").symlink_to(tmp_path / "theirs.py")
+    (folder.path / "add.py").write_text(ADD)
+    (folder.path / "again.py").symlink_to("add.py")
+
+    assert outcomes(sync_folder(folder)) == {"add.py": "new", "again.py": "new", "linked.py": "broken"}
+    row = SyncedFile.objects.get(path="linked.py")
+    assert (row.error, row.sha256, row.tool) == ("It is a link that leads out of the folder.", "", None)
+
+
+def test_s50_what_nobody_sees_is_taken_out_of_text_for_models(folder: Folder) -> None:
+    hidden = "\U000e0041\u200b\u202e"
+    words = f'HUMAN_FORMAT = "Adds{hidden}"\nINSTRUCTIONS = "Use it{hidden}."\n'
+    parameters = f'PARAMETERS = {{"type": "object", "properties": {{"a": {{"description": "One{hidden}."}}}}}}\n'
+    (folder.path / "add.py").write_text(f'"""Adds{hidden}."""\n{words}{parameters}\ndef run(a=1):\n    return a\n')
+
+    assert outcomes(sync_folder(folder)) == {"add.py": "new"}
+    version = ToolVersion.objects.get()
+    assert (version.description, version.instructions, version.human_format) == ("Adds.", "Use it.", "Adds")
+    assert version.parameters["properties"]["a"]["description"] == "One."
+
+
 def test_who_lost_the_right_approves_nothing_more(folder: Folder, alice: Membership) -> None:
     own = approved(folder, alice)
     Membership.objects.filter(pk=alice.pk).update(access=Access.MEMBER)
