@@ -192,7 +192,7 @@ class TestCredential:
         assert found == "you sent ••••"
 
     def test_s37_headers_come_back_masked_and_without_cookies(self, server: Server) -> None:
-        server.answers["/"] = say(b"", **{"X-Echo": f"Bearer {SECRET}", "Set-Cookie": "session=1"})
+        server.answers["/"] = say(b"", X_Echo=f"Bearer {SECRET}", Set_Cookie="session=1")
         code = "def run(url):\n    return http_get(url)['headers']\n"
 
         found = call(code, credential=self.credential(server), url=f"{server.url}/")
