@@ -1722,7 +1722,6 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             **own, membership=member, tool=tool, tool_version=asked.tool_version, session=asked.session,
             approval=asked, granted_by=member,
         )  # fmt: skip
-        python_tool = make_python_tool(category, colleague, word)
         kept_back_tool = make_kept_back_tool(category, colleague, server, word)
         module, idle_module = (make_module(colleague, f"{word}_{each}", word) for each in ("module", "idle"))
         python_tool = make_python_tool(category, colleague, word, {module.name: 1})
