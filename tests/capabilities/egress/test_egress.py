@@ -22,6 +22,7 @@ from pytest_django import Settings
 
 from capabilities import egress
 from capabilities.egress import EgressFailed, EgressRefused, Fetched, fetch, fetching, guarded_client, is_public
+from capabilities.egress.decoding import decoder
 from tests.capabilities.egress.servers import HOSTILE, Server, say, serve
 
 
@@ -583,7 +584,9 @@ def test_what_the_standard_library_calls_local_is_never_public(address: Any) -> 
         assert not is_public(str(address))
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "172.32.0.1"])
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "172.32.0.1", "64:ff9b::808:808"]
+)
 def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(address)
 
@@ -619,3 +622,21 @@ def test_a_request_that_follows_no_redirect_refuses_it(server: Server) -> None:
         fetch("POST", f"{server.url}/here", content=b"x", timeout=5, max_redirects=0)
 
     assert [path for _, path, _, _ in server.requests] == ["/here"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a\\b", "https://example.org\\@evil.example/", "https://a.example/\tb"]
+)
+def test_s31_what_two_parsers_read_differently_is_refused_for_that(url: str) -> None:
+    with pytest.raises(EgressRefused, match="a space, a control character or a backslash"):
+        egress.check_url(url)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_s35_no_more_is_made_of_a_compressed_piece_than_was_asked_for(coding: str) -> None:
+    bomb = gzip.compress(b"0" * 10_000_000) if coding == "gzip" else zlib.compress(b"0" * 10_000_000)
+    decode = decoder(coding)
+
+    parts = [decode(bomb, 1_000), decode(b"", 500)]
+
+    assert [len(part) for part in parts] == [1_000, 500]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import threading
 import time
@@ -62,9 +61,10 @@ def call(
     *,
     on_crash: str = "never",
     timeout: float = 10.0,
+    max_redirects: int = 3,
     **arguments: Any,
 ) -> Any:
-    envelope = Envelope(on_crash, timeout, 40_000)
+    envelope = Envelope(on_crash, timeout, 40_000, max_redirects=max_redirects)
     spec = ToolSpec(1, 1, "t", "http", "web", 1, True, "{}", "", 1, "external", envelope)
     context = ToolContext(
         1, 1, "", Path("/"), timezone.now, timeout, idempotency_key="turn-1-step-2", envelope=envelope
@@ -224,7 +224,7 @@ def test_a_status_of_400_and_more_is_an_error(bin_url: str, status: int) -> None
 
 
 def test_an_error_tells_the_beginning_of_what_the_far_side_says_in_one_line(server: Server) -> None:
-    body = json.dumps({"error": "no\u202e such\n\n\x1b[31mthing", "more": "x" * 5_000})
+    body = "{'error': 'no\u202e such\n\n\x1b[31mthing\u200b', 'more': '" + "x" * 5_000
     server.answers["/"] = say(body.encode(), status=429, content_type="application/json", retry_after="30")
 
     with pytest.raises(ToolError) as raised:
@@ -235,7 +235,7 @@ def test_an_error_tells_the_beginning_of_what_the_far_side_says_in_one_line(serv
         "127.0.0.1 answered with status 429 Too Many Requests. It asks to wait: 30 seconds. It says:"
     )
     assert len(text) < 500
-    assert "\n" not in text
+    assert "{'error': 'no such [31mthing ', 'more'" in text
 
 
 def test_a_page_of_an_error_is_told_as_text(server: Server) -> None:
@@ -293,6 +293,27 @@ def test_redirects_are_followed_so_many_times(bin_url: str, server: Server) -> N
     assert call({"url": f"{bin_url}/redirect/2"})["url"] == f"{bin_url}/get"
     with pytest.raises(ToolError, match="redirects"):
         call({"url": f"{bin_url}/redirect/9"})
+
+
+def test_a_tool_that_follows_no_redirect_refuses_one(server: Server) -> None:
+    server.redirect("/", f"{server.url}/there")
+
+    with pytest.raises(ToolError, match="redirects elsewhere, and this request is not sent on"):
+        call({"url": f"{server.url}/"}, max_redirects=0)
+
+    assert [path for _, path, _, _ in server.requests] == ["/"]
+
+
+def test_words_that_a_redirect_chose_count_as_text_from_outside(server: Server) -> None:
+    """Where a far side redirected, the sentence of the failure may name what it chose."""
+    server.redirect("/", "http://ignore-all-rules.invalid/")
+
+    with pytest.raises(ToolError) as redirected:
+        call({"url": f"{server.url}/"})
+    with pytest.raises(ToolError) as unreachable:
+        call({"url": "http://nowhere.invalid/"})
+
+    assert (redirected.value.nothing_came, unreachable.value.nothing_came) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_place_in_the_path_that_nobody_declares_is_an_argument() -> None:
 def test_what_speaks_for_somebody_is_no_argument() -> None:
     found = one({"parameters": [parameter("Authorization", "header", required=True), parameter("Accept", "header")]})
 
-    assert found["parameters"]["properties"] == {}
+    assert (found["parameters"]["properties"], found["refused"]) == ({}, "")
 
 
 def test_a_header_that_no_tool_sets_is_left_out_or_refused() -> None:
@@ -347,6 +347,14 @@ def test_what_is_no_such_document_says_so(root: Any, reason: str) -> None:
         read_openapi(root)
 
 
+def test_of_a_document_without_end_so_many_operations_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capabilities.contract.openapi.reading.MAX_OPERATIONS", 3)
+
+    read = read_openapi(document({f"/p{number}": {"get": {}} for number in range(5)}))
+
+    assert (len(read["found"]), read["summary"]["beyond"]) == (3, 2)
+
+
 @pytest.mark.parametrize(
     ("servers", "url", "addresses"),
     [
@@ -363,7 +371,17 @@ def test_what_is_no_such_document_says_so(root: Any, reason: str) -> None:
         ([{"url": "/api"}], "https://docs.example.org/spec/openapi.json", ["https://docs.example.org/api"]),
         (None, "https://docs.example.org/spec/openapi.json", ["https://docs.example.org"]),
         ([{"url": "/api"}, {"url": "https://b.example.org"}], "", ["https://b.example.org"]),
-        ([{"url": "file:///etc"}, {"url": "https://{x}.example.org"}, {"url": 3}, "x"], "", []),
+        (
+            [
+                {"url": "file:///etc"},
+                {"url": "ftp://files.example.org/"},
+                {"url": "https://{x}.example.org"},
+                {"url": 3},
+                "x",
+            ],
+            "",
+            [],
+        ),
     ],
 )
 def test_addresses_of_a_document(servers: Any, url: str, addresses: list[str]) -> None:
