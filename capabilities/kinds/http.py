@@ -40,6 +40,8 @@ from capabilities.models import ToolVersion
 
 #: Bytes of an answer, as sent and as decompressed.
 MAX_BYTES = 2_000_000
+#: Commas and brackets of an answer that is taken apart as JSON: 50 MB in memory at worst.
+MAX_PARTS = 150_000
 #: Characters of an error's body that the model reads.
 ERROR_CHARS = 300
 PAGES = ("text/html", "application/xhtml+xml")
@@ -121,6 +123,8 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
     if response.text:
         return _cut(answer, answer.text)
     if is_json(kind) and not answer.truncated:
+        if _parts(answer.body) > MAX_PARTS:
+            return _too_intricate(answer, response)
         try:
             value = json.loads(answer.body)
         except (ValueError, RecursionError):
@@ -134,6 +138,18 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
     if is_text(kind) or (not kind and b"\0" not in answer.body):
         return _cut(answer, answer.text)
     return _file(answer, kind)
+
+
+def _parts(body: bytes) -> int:
+    """Commas and brackets: what JSON becomes in memory goes by these, and not by its length."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def _too_intricate(answer: Fetched, response: HttpResponse) -> str:
+    """The text as it came: it is cut to what a model reads in any case."""
+    if response.pointer or response.fields:
+        raise ToolError(f"The answer of {_host(answer)} has more than {MAX_PARTS:,} parts: ask for less of it.")
+    return answer.text
 
 
 def _empty(answer: Fetched) -> dict[str, Any]:

@@ -339,6 +339,17 @@ def test_s35_a_gzip_bomb_costs_no_more_than_the_cap(server: Server) -> None:
     assert found.endswith("(The answer was longer; the rest is left out.)")
 
 
+def test_s35_json_of_very_many_parts_is_not_taken_apart(server: Server) -> None:
+    body = b"[" + b"{}," * 160_000 + b"{}]"
+    server.answers["/"] = say(body, content_type="application/json")
+
+    assert call({"url": f"{server.url}/"}) == body.decode()
+    with pytest.raises(ToolError, match="more than 150,000 parts: ask for less"):
+        call({"url": f"{server.url}/", "response": {"pointer": "/0"}})
+    server.answers["/"] = say(b"[" + b"1," * 140_000 + b"1]", content_type="application/json")
+    assert call({"url": f"{server.url}/"}) == [1] * 140_001
+
+
 def test_s35_a_file_over_the_cap_is_not_taken(server: Server) -> None:
     server.answers["/"] = say(b"\0" * (http.MAX_BYTES + 1), content_type="application/zip")
 
