@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from capabilities.catalogue.tools.writes import Definition, ToolRefused
+from capabilities.catalogue.tools.writes import Definition, ToolRefused, check_of_kind
 from capabilities.common.text import storable, storable_json, storable_value
 from capabilities.common.tokens import count_each
 from capabilities.contract.effects import READ
@@ -16,6 +16,7 @@ from capabilities.contract.warnings import is_hidden, warnings_of
 from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
 from capabilities.importers.matching import (
+    KINDS,
     Names,
     content_of,
     content_of_row,
@@ -29,7 +30,7 @@ from capabilities.importers.matching import (
     versions_at_hand,
     wanted_name,
 )
-from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, Tool, ToolImport
+from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, Tool, ToolImport
 
 #: Definitions of one reading; what is beyond is counted and left out.
 MAX_FOUND = 2_000
@@ -122,6 +123,7 @@ def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:
 def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
     """Refuse what could not become a version, and count the tokens of the others in one pass."""
     good: list[tuple[ImportedTool, Definition]] = []
+    kind = KINDS.get(ImportSource(tool_import.source))
     for row in rows:
         if row.status == ImportedStatus.REFUSED:
             continue
@@ -132,6 +134,8 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
         content = content_of(row, tool_import)
         try:
             content.check()
+            if kind is not None and _has_whole_address(content):
+                check_of_kind(kind, content)
         except ToolRefused as error:
             _refuse(row, str(error))
         else:
@@ -139,6 +143,11 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
     wires = [tool_wire(content.name, content.description, content.parameters) for _, content in good]
     for (row, _), tokens in zip(good, count_each(wires), strict=True):
         row.tokens = tokens
+
+
+def _has_whole_address(content: Definition) -> bool:
+    """Whether it says where its calls go; a document may name only their path, and a person the rest."""
+    return not str(content.implementation.get("url", "")).startswith("/")
 
 
 def _argument_names(schema: Any) -> list[str]:

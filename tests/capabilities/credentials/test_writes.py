@@ -24,7 +24,7 @@ from capabilities.credentials.writes import (
 )
 from capabilities.models import OAuthSignIn, StoredCredential, StoredSecret, Tool
 from tests.capabilities.credentials.test_signing import ORIGIN, make_credential, make_secret
-from tests.cast import make_tool
+from tests.cast import make_member, make_tool
 from tests.rest import Rest
 from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
@@ -93,13 +93,15 @@ def test_members_disconnect_their_own_account_and_nobody_elses(
     acme: Organisation, alice: Membership, bob: Membership
 ) -> None:
     credential = make_credential(acme, scope="member")
-    of_alice, of_bob = (make_secret(credential, member) for member in (alice, bob))
+    dave = make_member(acme, "dave")
+    of_alice, of_bob, of_dave = (make_secret(credential, member) for member in (alice, bob, dave))
 
-    with pytest.raises(PermissionDenied):
-        disconnect_account(of_alice, actor=bob)
+    for other in (of_alice, of_dave):
+        with pytest.raises(PermissionDenied):
+            disconnect_account(other, actor=bob)
     disconnect_account(of_bob, actor=bob)
 
-    assert list(StoredSecret.objects.all()) == [of_alice]
+    assert set(StoredSecret.objects.all()) == {of_alice, of_dave}
 
 
 def test_nobody_below_admin_disconnects_an_admin(acme: Organisation, alice: Membership, bob: Membership) -> None:

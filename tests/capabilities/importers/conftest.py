@@ -51,8 +51,8 @@ def read(offer: Callable[..., None]) -> Callable[..., ToolImport]:
     return read
 
 
-def pet(name: str = "listPets", **fields: Any) -> FoundTool:
+def pet(original_name: str = "listPets", **fields: Any) -> FoundTool:
     """One request of an API of pets."""
-    implementation = {"method": "GET", "url": f"/{name}", "arguments": {}}
-    content = {"description": f"Does {name}.", "implementation": implementation, "effect": "read"} | fields
-    return FoundTool(name, **content)
+    implementation = {"method": "GET", "url": f"/{original_name}", "arguments": {}}
+    content = {"description": f"Does {original_name}.", "implementation": implementation, "effect": "read"} | fields
+    return FoundTool(original_name, **content)

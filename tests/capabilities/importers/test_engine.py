@@ -20,6 +20,7 @@ from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import tool_wire
 from capabilities.importers import runs
 from capabilities.importers.found import FoundTool
+from capabilities.importers.names import mcp_tool_name
 from capabilities.importers.readers import READERS, ring_for_import
 from capabilities.importers.writes import (
     accept_imported,
@@ -134,6 +135,25 @@ def test_s51_a_name_that_is_taken_is_another_one_and_says_so(alice: Membership, 
     assert tool_import.summary["collisions"] == 2
     accept(tool_import, pets, alice)
     assert set(Tool.objects.values_list("name", flat=True)) == {"web_search", first.name, second.name, "other"}
+
+
+def test_s51_tools_of_two_servers_never_share_a_name(alice: Membership, read: Read, pets: Category) -> None:
+    """Whatever they call them: the same, as another server would, or as a tool of ours."""
+    wanted = [("one", "send_mail"), ("two", "send_mail"), ("one", "two__send_mail"), ("one", "web_search"),
+              ("one", "send mail"), ("one", "SEND_MAIL"), ("two", "x" * 80), ("two", "x" * 81)]  # fmt: skip
+    make_tool(alice.organisation, "web_search")
+
+    found = [
+        pet(f"{server}/{number}", name=mcp_tool_name(server, tool)) for number, (server, tool) in enumerate(wanted)
+    ]
+    tool_import = read(alice, *found)
+    accept(tool_import, pets, alice)
+
+    names = list(Tool.objects.values_list("name", flat=True))
+    assert len({name.casefold() for name in names}) == len(wanted) + 1
+    assert {name.split("__")[0] for name in names if name != "web_search"} <= {"mcp", "pets"}
+    assert {"mcp__one__send_mail", "mcp__two__send_mail", "mcp__one__two__send_mail"} <= set(names)
+    assert max(map(len, names)) <= 64
 
 
 def test_names_are_the_same_at_each_reading(alice: Membership, read: Read) -> None:
@@ -259,13 +279,36 @@ def test_what_cannot_become_a_tool_says_why_and_stops_no_other(
     assert list(accepted.created) == ["b"]
 
 
+def test_one_whose_request_cannot_be_made_stops_no_other(alice: Membership, read: Read, pets: Category) -> None:
+    request = {"method": "GET", "arguments": {}}
+    tool_import = read(
+        alice,
+        pet("a b"),
+        pet("private", implementation=request | {"url": "http://10.0.0.1/a"}),
+        pet("placed", implementation=request | {"url": "/{id}"}),
+        pet("fine"),
+    )
+
+    found = rows_of(tool_import)
+    accepted = accept(tool_import, pets, alice)
+
+    assert "a space, a control character or a backslash" in found["a b"].reason
+    assert "10.0.0.1 is a private address" in found["private"].reason
+    assert "No argument goes into the path as id" in found["placed"].reason
+    assert accepted.created == ["fine"]
+
+
 def test_s41_five_hundred_hostile_definitions_run_nothing_and_wait(alice: Membership, read: Read) -> None:
     texts = ["\U000e0041" * 50, "x" * 7_000, "\x1b]8;;http://evil\x07", "\u202e" * 9, "\x00\ud800", "QUJD" * 200]
     found = [
         pet(
             f"send_mail{number}" if number % 3 else "send_mail",
             description=texts[number % len(texts)],
-            implementation={"method": "GET", "url": f"http://169.254.169.254/{number}", "arguments": {}},
+            implementation={
+                "method": "GET",
+                "url": f"http://{'169.254.169.254' if number % 7 else 'internal.example'}/{number}",
+                "arguments": {},
+            },
             parameters={"type": "object", "properties": {"a": {"$ref": "http://evil.example/x"}}}
             if number % 5 == 0
             else {"type": "object", "properties": {}},
@@ -280,6 +323,8 @@ def test_s41_five_hundred_hostile_definitions_run_nothing_and_wait(alice: Member
     assert not Tool.objects.exists()
     assert not ToolVersion.objects.exists()
     assert set(import_rows(tool_import).values_list("status", flat=True)) == {"new", "refused"}
+    private = [row for row in import_rows(tool_import) if "169.254" in row.implementation["url"]]
+    assert {str(row.status) for row in private} == {"refused"}
 
 
 def test_it_takes_the_same_queries_to_accept_three_and_thirty(alice: Membership, read: Read, pets: Category) -> None:
