@@ -52,6 +52,8 @@ FILES = {
     "tests/tenants/test_guarded.py": 10,
     "tests/tenants/test_statements.py": 8,
     "tests/tenants/test_chain.py": 40,
+    "tests/test_races.py": 9,
+    "tests/capabilities/credentials/test_revoking.py": 22,
 }
 
 
