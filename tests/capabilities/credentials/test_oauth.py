@@ -11,9 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.db import connection
+from django.utils import timezone
 
-from capabilities.credentials.oauth.asking import TOO_MANY, OAuthRefused
+from capabilities.credentials.oauth import tokens
+from capabilities.credentials.oauth.asking import TOO_MANY, OAuthRefused, ask
 from capabilities.credentials.oauth.clients import client_document
 from capabilities.credentials.oauth.discovery import discover
 from capabilities.credentials.oauth.sign_in import (
@@ -25,14 +28,18 @@ from capabilities.credentials.oauth.sign_in import (
     end_sign_in,
     used_sign_in,
 )
+from capabilities.credentials.oauth.tokens import exchange_code
 from capabilities.models import OAuthSignIn, StoredCredential, StoredSecret
 from tests.authorization_server import AuthorizationServer
 from tests.capabilities.credentials.test_signing import make_credential
-from toolhub.tenants.models import Membership, Organisation
+from tests.capabilities.egress.servers import Server, serve
+from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 
 OURS = OwnAddresses("http://127.0.0.1:9/oauth/callback/", "http://127.0.0.1:9/oauth/client.json")
 LOGIN = "login-session"
+egress_server = pytest.fixture(serve, name="egress_server")
+canary = pytest.fixture(serve, name="canary")
 
 
 @pytest.fixture
@@ -298,6 +305,92 @@ def test_a_credential_that_was_changed_meanwhile_gets_no_token(
         come_back(bob, back)
 
     assert server.asked("/token") == []
+
+
+def test_s30_a_sign_in_is_good_for_ten_minutes(far: StoredCredential, bob: Membership) -> None:
+    back = agree(begin(far, bob).url)
+    with organisation_scope(far.organisation_id):
+        OAuthSignIn.objects.update(expires_at=timezone.now())
+
+    with pytest.raises(OAuthRefused, match="took more than ten minutes"):
+        come_back(bob, back)
+
+
+def test_who_may_not_manage_it_any_more_signs_the_organisation_in_no_more(
+    acme: Organisation, server: AuthorizationServer, alice: Membership
+) -> None:
+    shared = oauth_credential(acme, server, scope="organisation")
+    back = agree(begin(shared, alice).url)
+    with organisation_scope(acme):
+        Membership.objects.filter(pk=alice.pk).update(access=Access.MEMBER)
+        demoted = Membership.objects.get(pk=alice.pk)
+
+    with pytest.raises(PermissionDenied):
+        come_back(demoted, back)
+
+    assert server.asked("/token") == []
+
+
+def test_a_credential_that_changes_during_the_exchange_gets_no_token(
+    far: StoredCredential, bob: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exchange(*args: Any, **options: Any) -> Any:
+        StoredCredential.objects.filter(pk=far.pk).update(client_id="another")
+        return exchange_code(*args, **options)
+
+    monkeypatch.setattr("capabilities.credentials.oauth.sign_in.exchange_code", exchange)
+
+    with pytest.raises(OAuthRefused, match="changed meanwhile"):
+        come_back(bob, agree(begin(far, bob).url))
+
+    with organisation_scope(far.organisation_id):
+        assert not StoredSecret.objects.exists()
+
+
+def test_what_is_found_of_the_server_before_is_not_kept_for_another(
+    far: StoredCredential, bob: Membership, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(*args: Any) -> Any:
+        StoredCredential.objects.filter(pk=far.pk).update(resource="https://other.example.org/mcp")
+        return discover(*args)
+
+    monkeypatch.setattr("capabilities.credentials.oauth.sign_in.discover", find)
+
+    with pytest.raises(OAuthRefused, match="changed a moment ago"):
+        begin(far, bob)
+
+    with organisation_scope(far.organisation_id):
+        now = StoredCredential.objects.get()
+        assert (now.client_id, now.server_metadata) == ("", {})
+
+
+def test_a_member_begins_so_many_sign_ins(
+    far: StoredCredential, bob: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capabilities.credentials.oauth.sign_in.MOST_BEGUN", 2)
+    begin(far, bob)
+    begin(far, bob)
+
+    with pytest.raises(OAuthRefused, match="Too many sign-ins"):
+        begin(far, bob)
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\r\nX-Admin: 1", "tök", "x" * 20_001, None, 7])
+def test_what_is_no_token_is_not_kept(far: StoredCredential, server: AuthorizationServer, token: Any) -> None:
+    far.server_metadata = {"token_endpoint": f"{server.url}/token"}
+
+    with pytest.raises(OAuthRefused, match="gave no token that can be used"):
+        tokens._tokens(far, {"access_token": token, "token_type": "bearer"})
+
+
+def test_an_authorization_server_sends_no_request_on(egress_server: Server, canary: Server) -> None:
+    """A code or a client's secret would go along."""
+    egress_server.redirect("/token", f"{canary.url}/", status=307)
+
+    with pytest.raises(OAuthRefused, match="redirects elsewhere"):
+        ask("POST", f"{egress_server.url}/token", content=b"code=1")
+
+    assert canary.requests == []
 
 
 # -- What stops nobody else -------------------------------------------------------------------------------------------

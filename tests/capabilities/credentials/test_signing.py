@@ -11,8 +11,10 @@ from django.test import Client
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.challenges import challenge_value
+from capabilities.credentials.refusals import mark_refused
 from capabilities.credentials.signing import after_refusal, credential_for, stored_credential
-from capabilities.models import StoredCredential, StoredSecret, Tool
+from capabilities.credentials.writes import set_secret
+from capabilities.models import SecretStatus, StoredCredential, StoredSecret, Tool
 from capabilities.pipeline.specs import specs
 from tests.cast import make_agent, make_tool, make_toolkit
 from tests.rest import Rest
@@ -207,6 +209,20 @@ def test_a_token_that_is_not_valid_any_more_is_not_sent_again(acme: Organisation
         refusal(secret, 401, 'Bearer error="invalid_token"', bob)
     with pytest.raises(LinkNeeded):
         sign(credential, bob)
+
+
+def test_what_was_said_of_the_secret_before_does_not_count_for_one_that_was_entered_meanwhile(
+    acme: Organisation, alice: Membership
+) -> None:
+    credential = make_credential(acme)
+    before = make_secret(credential)
+    with organisation_scope(acme):
+        sent = StoredSecret.objects.get(pk=before.pk)
+        set_secret(credential, {"token": "entered-anew"}, actor=alice)
+
+        mark_refused(sent, "The server says that it is not valid any more.")
+
+        assert StoredSecret.objects.get().status == SecretStatus.CONNECTED
 
 
 def test_one_unexplained_401_does_not_stop_everybody(acme: Organisation, bob: Membership) -> None:

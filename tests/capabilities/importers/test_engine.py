@@ -19,7 +19,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import tool_wire
 from capabilities.importers import runs
-from capabilities.importers.found import FoundTool
+from capabilities.importers.found import FoundTool, ReadSource
 from capabilities.importers.names import mcp_tool_name
 from capabilities.importers.readers import READERS, ring_for_import
 from capabilities.importers.writes import (
@@ -649,6 +649,27 @@ def test_who_lost_the_right_meanwhile_gets_nothing_read(alice: Membership, offer
 
     tool_import.refresh_from_db()
     assert (tool_import.status, tool_import.reason) == ("failed", runs.NO_RIGHT)
+
+
+def test_an_import_that_ended_meanwhile_gets_no_definitions(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(tool_import: ToolImport) -> Any:
+        ToolImport.objects.update(status=ImportStatus.FAILED)
+        return ReadSource((pet("a"),), "Pets")
+
+    monkeypatch.setitem(READERS, ImportSource.OPENAPI, read)
+    tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
+
+    runs.run_import(tool_import.public_id)
+
+    tool_import.refresh_from_db()
+    assert (tool_import.status, import_rows(tool_import).count()) == (ImportStatus.FAILED, 0)
+
+
+def test_what_changes_something_asks_behind_text_from_outside(alice: Membership, read: Read, pets: Category) -> None:
+    accept(read(alice, pet("a"), pet("b", effect="external"), pet("c", effect="write")), pets, alice)
+
+    versions = ToolVersion.objects.values_list("tool__name", "in_untrusted", "on_crash")
+    assert set(versions) == {("a", "allow", "retry"), ("b", "ask", "never"), ("c", "ask", "never")}
 
 
 def test_charlie_sees_nothing_and_collides_with_nothing(alice: Membership, read: Read, pets: Category) -> None:

@@ -398,6 +398,21 @@ def test_charlie_cannot_name_a_definition_of_another_import(alice: Membership, r
     assert foreign.status == ImportedStatus.NEW
 
 
+def test_a_definition_of_another_import_is_not_decided_on(alice: Membership, read: Read, pets: Category) -> None:
+    own, other = read(alice, pet("a")), read(alice, pet("b"), title="Others")
+    foreign = ids(other, "b")
+
+    answers = [
+        Rest(alice).post(f"imports/{own.public_id}/{act}", {"tools": foreign} | more)
+        for act, more in (("accept", {"category": "pets"}), ("dismiss", {}))
+    ]
+    page = decide(alice, own, act="dismiss", tools=foreign)
+
+    assert [answer.error for answer in answers] == [(400, "unknown", "tools")] * 2
+    assert "There is no such definition in this import." in words(page)
+    assert import_rows(other).get().status == ImportedStatus.NEW
+
+
 # -- REST -------------------------------------------------------------------------------------------------------------
 
 
