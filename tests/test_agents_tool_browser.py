@@ -25,7 +25,7 @@ TOOL = "agent_everyday__initials"
 PAGE = f"/o/acme/tools/{TOOL}/"
 CODE = """def run(name: str) -> dict:
     parts = [part for part in name.split() if part]
-    if not parts:
+    if not name.replace(" ", "").isalpha():
         raise ValueError("Give a name.")
     return {"initials": "".join(part[0].upper() for part in parts)}
 """
@@ -114,6 +114,17 @@ def initials(page: Page, provider: ScriptedOpenAI, text: str, answer: str) -> st
     return str(step.inner_text())
 
 
+def by_hand(page: Page, name: str) -> str:
+    """What the page to try the tool shows."""
+    page.goto(f"{PAGE}try/")
+    page.locator("[name=arg-name]").fill(name)
+    if page.locator("[name=confirm]").count():
+        page.locator("[name=confirm]").check()
+    page.get_by_role("button", name=f"Run {TOOL}").click()
+    page.locator(".try-run pre").wait_for(timeout=TURN_MS)
+    return str(page.locator(".try-run").inner_text())
+
+
 def status_of(up: Up, number: int) -> str:
     return str(rest(up, f"tools/{TOOL}/versions/{number}")["status"])
 
@@ -154,6 +165,10 @@ def test_s48_a_tool_of_an_agents_is_made_approved_called_changed_quarantined_and
     alice.goto(chat)
     assert '"GH"' in initials(alice, provider, "The initials of Grace Hopper?", "GH")
     picture(alice, "agent-tool-3-called")
+
+    # Run by hand: a result, and a failure that says what is wrong.
+    assert '"AL"' in by_hand(alice, "Ada Lovelace")
+    assert "Give a name." in by_hand(alice, "1815")
 
     # Changed by its editor, approved, called.
     alice.goto(f"{PAGE}python/")

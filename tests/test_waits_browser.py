@@ -251,6 +251,49 @@ def test_a_long_task_says_how_far_it_is_until_it_ends(page: Page, side: Side) ->
     assert page.get_by_text("Two of three rows are done.").count() == 0
 
 
+def test_an_import_is_decided_by_group_one_by_one_and_closed(window: Page, side: Side) -> None:
+    heard = complaints(window)
+    paths = {
+        f"/{group}/{number}": {
+            "get": {"operationId": f"{group}_{number}", "tags": [group], "summary": f"Reads {group} {number}."}
+        }
+        for group in ("trains", "buses")
+        for number in range(3)
+    }
+    document = {"openapi": "3.1.0", "info": {"title": "Rides", "version": "1"}, "paths": paths}
+    document["servers"] = [{"url": "https://rides.example.org"}]
+    found = rest(side.up, "imports", {"source": "openapi", "document": json.dumps(document)})["id"]
+    wait_for(lambda: rest(side.up, f"imports/{found}")["status"] not in ("queued", "running"), 60)
+    window.goto(f"/o/acme/imports/{found}/?group=trains")
+
+    window.locator("#decide [name=category]").select_option("far")
+    window.get_by_role("button", name="Accept all 3 that match").click()
+    window.get_by_text("Accepted: 3 new tools").wait_for()
+    window.goto(f"/o/acme/imports/{found}/?q=buses_1")
+    window.locator("#decide [name=category]").select_option("far")
+    window.locator("[name=tools]").first.check()
+    window.get_by_role("button", name="Accept the ticked").click()
+    window.get_by_text("Accepted: 1 new tool").wait_for()
+    window.goto(f"/o/acme/imports/{found}/?q=buses_2")
+    window.locator("[name=tools]").first.check()
+    window.get_by_role("button", name="Dismiss the ticked").click()
+    window.get_by_text("Dismissed: 1 definition").wait_for()
+    picture(window, "import-decided")
+    window.goto(f"/o/acme/imports/{found}/")
+    window.get_by_text("Close this import").click()
+    window.get_by_role("button", name="Close the import").click()
+    window.get_by_text("is closed").first.wait_for()
+
+    names = {each["name"] for each in rest(side.up, "tools?category=far&limit=100")["results"]}
+    assert {each for each in names if each.startswith(("trains", "buses"))} == {
+        "trains_0",
+        "trains_1",
+        "trains_2",
+        "buses_1",
+    }
+    assert heard == []
+
+
 @pytest.mark.parametrize(
     ("tool", "state", "result"),
     [
