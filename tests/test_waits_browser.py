@@ -260,7 +260,7 @@ def test_an_import_is_decided_by_group_one_by_one_and_closed(window: Page, side:
         for group in ("trains", "buses")
         for number in range(3)
     }
-    document = {"openapi": "3.1.0", "info": {"title": "Rides", "version": "1"}, "paths": paths}
+    document: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "Rides", "version": "1"}, "paths": paths}
     document["servers"] = [{"url": "https://rides.example.org"}]
     found = rest(side.up, "imports", {"source": "openapi", "document": json.dumps(document)})["id"]
     wait_for(lambda: rest(side.up, f"imports/{found}")["status"] not in ("queued", "running"), 60)
