@@ -12,6 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
+from capabilities.credentials.oauth.tokens import Tokens, refreshed
 from capabilities.credentials.signing import after_refusal, stored_credential
 from capabilities.models import StoredCredential, StoredSecret
 from tests.authorization_server import AuthorizationServer
@@ -161,6 +162,23 @@ def test_a_worker_that_died_holds_the_others_up_for_a_while_only(
 
     change(secret, refreshing_until=timezone.now() - timedelta(seconds=1))
     assert token_of(sign(far, bob)) in server.tokens
+
+
+def test_a_worker_that_comes_too_late_stores_nothing_over_anothers_token(
+    far: StoredCredential, bob: Membership, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was held up for longer than it had the row; what another one stored, or a member entered, is newer."""
+    secret = ended(connect(far, bob))
+
+    def renew(*args: Any, **options: Any) -> Tokens:
+        tokens = refreshed(*args, **options)
+        newer = {"values_json": '{"access_token": "of-another", "refresh_token": "r"}', "refreshing_until": None}
+        change(secret, **newer, expires_at=timezone.now() + timedelta(hours=1))
+        return tokens
+
+    monkeypatch.setattr("capabilities.credentials.oauth.refreshing.refreshed", renew)
+
+    assert token_of(sign(far, bob)) == "of-another"
 
 
 def test_while_another_worker_renews_it_a_token_with_time_left_is_used(
