@@ -198,6 +198,18 @@ def test_a_change_that_is_rejected_is_not_proposed_again(server: McpServer, scri
         use_as_offered(server, [ECHO], actor=alice)
 
 
+def test_s49_a_definition_that_becomes_unusable_is_kept_back_and_waits_for_nobody(
+    server: McpServer, script: Script
+) -> None:
+    malformed = {"type": "string", "x-mcp-header": "not a name"}
+    script.tools["echo"]["inputSchema"] = {"type": "object", "properties": {"text": malformed}}
+
+    again(server)
+
+    assert (usable(), list(waiting())) == ([ADD], [])
+    assert tool().quarantine.startswith("Its definition at the server cannot be used: ")
+
+
 def test_of_two_changes_the_last_one_waits(server: McpServer, script: Script) -> None:
     for words in ("Says it twice.", "Says it three times."):
         script.tools["echo"]["description"] = words
