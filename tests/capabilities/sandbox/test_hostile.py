@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -94,3 +95,31 @@ class TestChannel:
         assert found.error is not None
         assert found.error.kind in ("Output", "Timeout")
         assert time.monotonic() - begun < 8
+
+
+@pytest.mark.usefixtures("full_python")
+def test_s45_a_call_holds_its_own_channel_and_no_other_file() -> None:
+    code = """
+import os, stat, time
+
+def run(seconds):
+    time.sleep(seconds)
+    found = []
+    for file in range(64):
+        try:
+            kind = os.fstat(file).st_mode
+            found.append("socket" if stat.S_ISSOCK(kind) else "device" if stat.S_ISCHR(kind) else oct(kind))
+        except OSError:
+            pass
+    return found
+"""
+    beside = threading.Thread(target=lambda: ran(code, {"seconds": 2}, runtime="full"))
+    beside.start()
+    time.sleep(0.5)
+    try:
+        found = ran(code, {"seconds": 0}, runtime="full").value
+    finally:
+        beside.join()
+
+    assert sorted(set(found)) == ["device", "socket"]  # /dev/null, and the channel
+    assert found.count("socket") == 1
