@@ -37,6 +37,7 @@ from capabilities.models import (
     ModelPrice,
     PolicyProfile,
     Provider,
+    Publication,
     Role,
     RoleMembership,
     RoleRule,
@@ -519,6 +520,16 @@ def _records() -> dict[str, Any]:
     return {kind.name: _first(kind.model).public_id for kind in kinds()}
 
 
+def _publication() -> Publication:
+    """Of the organisation in scope."""
+    organisation = _first(ToolImport).organisation
+    text: dict[str, Any] = {"publisher_name": organisation.name, "toolkit_name": "kit", "document": "{}"}
+    found, _ = Publication.objects.get_or_create(
+        publisher=organisation, number=1, audience="installation", sha256="0" * 64, **text
+    )
+    return found
+
+
 def _arguments(session: ChatSession) -> dict[str, Any]:
     model = LanguageModel.objects.select_related("provider").order_by("pk")[0]
     return {
@@ -563,6 +574,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         **dict.fromkeys(("number", "first", "second", "other"), 1),
         "module": _first(HelperModule).name,
         "import_id": _first(ToolImport).public_id,
+        "publication_id": _publication().public_id,
         "imported_id": _first(ImportedTool).public_id,
     }
 

@@ -84,7 +84,8 @@ from capabilities.runtime_config.api import (
 )
 from capabilities.servers.api import ServerAccept, ServerDetail, ServerList, ServerRead
 from capabilities.services.api import ServiceDetail, ServiceList
-from capabilities.sharing.api import ToolFileList
+from capabilities.sharing.api import ImportToolkit, ToolFileList, ToolkitExport
+from capabilities.sharing.publications.api import PublicationDetail, PublicationImport, PublicationList
 from capabilities.toolkits.api import ToolkitDetail, ToolkitList
 
 urlpatterns: list[URLPattern] = [
@@ -158,6 +159,11 @@ urlpatterns: list[URLPattern] = [
     path("mcp-servers/<str:name>/accept", ServerAccept.as_view(), name="api-mcp-server-accept"),
     path("mcp-servers/<str:name>", ServerDetail.as_view(), name="api-mcp-server"),
     path("toolkits", ToolkitList.as_view(), name="api-toolkits"),
+    path("toolkits/<str:name>/export", ToolkitExport.as_view(), name="api-toolkit-export"),
+    path("imports/<uuid:import_id>/toolkit", ImportToolkit.as_view(), name="api-import-toolkit"),
+    path("publications", PublicationList.as_view(), name="api-publications"),
+    path("publications/<uuid:publication_id>", PublicationDetail.as_view(), name="api-publication"),
+    path("publications/<uuid:publication_id>/import", PublicationImport.as_view(), name="api-publication-import"),
     path("toolkits/<str:name>", ToolkitDetail.as_view(), name="api-toolkit"),
     path("policies", PolicyList.as_view(), name="api-policies"),
     path("policies/organisation", OrganisationPolicy.as_view(), name="api-organisation-policy"),

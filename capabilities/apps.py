@@ -13,11 +13,13 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
         from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
         from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
-        from capabilities.importers.readers import register_reader  # noqa: PLC0415 -- app ready
+        from capabilities.importers.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
         from capabilities.servers.queries import servers_told  # noqa: PLC0415 -- app ready
+        from capabilities.sharing import imported_toolkits, toolkit_files  # noqa: PLC0415 -- app ready
+        from capabilities.sharing.queries import toolkit_review  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
@@ -34,3 +36,6 @@ class CapabilitiesConfig(AppConfig):
         register_reader(ImportSource.DEFINITIONS, definitions.read)
         register_reader(ImportSource.OPENAPI, openapi.read)
         register_reader(ImportSource.MCP, refresh.read_for_import)
+        register_reader(ImportSource.TOOLKIT, toolkit_files.read)
+        AFTER_ACCEPT[ImportSource.TOOLKIT] = imported_toolkits.after_accept
+        REVIEWS[ImportSource.TOOLKIT] = toolkit_review

@@ -29,6 +29,7 @@ from capabilities.runtime_config import views as runtime_config
 from capabilities.servers import views as servers
 from capabilities.services import views as services
 from capabilities.sharing import views as sharing
+from capabilities.sharing.publications import views as publications
 from capabilities.toolkits import views as toolkits
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
@@ -42,6 +43,19 @@ SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
+    re_path(TOOLKIT + r"export/\Z", sharing.toolkit_export, name="toolkit_export"),
+    re_path(TOOLKIT + r"publish/\Z", publications.toolkit_publish, name="toolkit_publish"),
+    path("imports/<uuid:import_id>/toolkit/", sharing.import_toolkit, name="import_toolkit"),
+    path("published-toolkits/", publications.publication_list, name="publication_list"),
+    path("published-toolkits/<uuid:publication_id>/", publications.publication_detail, name="publication_detail"),
+    path(
+        "published-toolkits/<uuid:publication_id>/withdraw/",
+        publications.publication_withdraw,
+        name="publication_withdraw",
+    ),
+    path(
+        "published-toolkits/<uuid:publication_id>/import/", publications.publication_import, name="publication_import"
+    ),
     path("tool-files/", sharing.tool_file_list, name="tool_file_list"),
     path("notifications/", push.browser_list, name="browser_list"),
     path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),

@@ -54,6 +54,7 @@ from capabilities.models import (
     OAuthSignIn,
     PolicyProfile,
     Provider,
+    Publication,
     RequestStatus,
     Role,
     RoleMode,
@@ -76,6 +77,8 @@ from capabilities.registry import registry
 from capabilities.runtime_config import writes as runtime_config
 from capabilities.servers import writes as servers
 from capabilities.services import writes as services
+from capabilities.sharing import imported_toolkits
+from capabilities.sharing.publications import writes as publications
 from capabilities.toolkits import writes as toolkits
 from sessions.budgets import writes as budgets
 from sessions.models import Budget, BudgetPeriod
@@ -95,6 +98,8 @@ NOT_IN_TABLE = {
     "capabilities.catalogue.python_tools.writes.save_checked": "calls save_python_version",
     "capabilities.servers.writes.read_tools": "start_import, of a server",
     "capabilities.catalogue.http_tools.writes.category_for": "a check",
+    "capabilities.sharing.exports.export_toolkit": "changes nothing: it is on record that a toolkit left the house",
+    "capabilities.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
     "capabilities.push.writes.add_browser": "one's own browsers",
     "capabilities.push.writes.remove_browser": "one's own browsers",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
@@ -290,6 +295,41 @@ class Dice:
             for position in range(2)
         )
         return found
+
+    def toolkit_import(self) -> ToolImport:
+        """One of a file whose toolkit names a tool that is here."""
+        tool = self.row(Tool)
+        line: dict[str, Any] = {"tool": "a", "timeout": None, "max_result_chars": None, "knobs": {}}
+        found = ToolImport.objects.create(
+            organisation_id=self.actor.organisation_id,
+            source=ImportSource.TOOLKIT,
+            title=self.name(),
+            status=ImportStatus.REVIEW,
+            content={"toolkit": {"name": self.name(), "description": "", "tools": [line]}},
+            deadline_at=timezone.now(),
+        )
+        ImportedTool.objects.create(
+            organisation_id=self.actor.organisation_id,
+            tool_import=found,
+            position=0,
+            original_name="a",
+            name=tool.name,
+            tool=tool,
+            status="unchanged",
+        )
+        return found
+
+    def publication(self) -> Publication:
+        """One of the actor's organisation."""
+        return Publication.objects.create(
+            publisher_id=self.actor.organisation_id,
+            number=1,
+            audience="installation",
+            publisher_name="P",
+            toolkit_name=self.name(),
+            document="{}",
+            sha256="0" * 64,
+        )
 
     def category_content(self) -> categories.CategoryContent:
         return categories.CategoryContent(self.name(), is_core=self.yes())
@@ -574,6 +614,18 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.importers.writes.accept_imported": lambda d, a: imports.accept_imported(
         imports.import_rows(d.tool_import()), d.row(Category), actor=a
+    ),
+    "capabilities.sharing.imported_toolkits.save_imported_toolkit": lambda d, a: (
+        imported_toolkits.save_imported_toolkit(d.toolkit_import(), actor=a)
+    ),
+    "capabilities.sharing.publications.writes.publish_toolkit": lambda d, a: publications.publish_toolkit(
+        d.row(Toolkit), d.one(["installation", "address"]), actor=a
+    ),
+    "capabilities.sharing.publications.writes.withdraw_publication": lambda d, a: publications.withdraw_publication(
+        d.publication(), actor=a
+    ),
+    "capabilities.sharing.publications.writes.import_publication": lambda d, a: publications.import_publication(
+        d.publication(), actor=a
     ),
     "capabilities.importers.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
         imports.import_rows(d.tool_import()), actor=a

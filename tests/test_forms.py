@@ -219,6 +219,8 @@ FORMS: dict[str, Form] = {
     "POST toolkit_update preview": Form({"description": "Fresh"}, "What will change", writes=False),
     "POST toolkit_update find": Form(shows="word_tool", writes=False),
     "POST toolkit_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
+    "POST toolkit_publish": Form({"audience": "address"}, "is published as number"),
+    "GET publication_list": Form({"q": "word"}, "word_kit"),
     "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
     # Providers
     "POST price_model": Form({"input": "1.5", "output": "2", "note": "Fresh"}, "has a price of its own"),
@@ -337,6 +339,7 @@ FORMS: dict[str, Form] = {
 
 #: Forms that a device fills in, or that stand in a longer walk, and the test that sends them.
 ELSEWHERE = {
+    "POST toolkit_export": "tests/capabilities/sharing/test_sharing_browser.py",  # a download
     "POST browser_list": "tests/capabilities/push/test_push_browser.py",
     "POST mfa_login_webauthn": "tests/tenants/test_factors.py",
     "POST mfa_add_webauthn": "tests/tenants/test_factors.py",

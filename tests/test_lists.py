@@ -38,6 +38,7 @@ from capabilities.models import (
     Policy,
     PolicyProfile,
     Provider,
+    Publication,
     Role,
     RoleRule,
     StoredCredential,
@@ -310,6 +311,18 @@ def make_import(member: Membership, number: int) -> ToolImport:
     return found
 
 
+def make_publication(member: Membership, number: int) -> Publication:
+    return Publication.objects.create(
+        publisher=member.organisation,
+        number=number,
+        audience="installation",
+        publisher_name="P",
+        toolkit_name="kit",
+        document="{}",
+        sha256="0" * 64,
+    )
+
+
 def the_import(member: Membership) -> ToolImport:
     own = {"organisation": member.organisation, "deadline_at": timezone.now()}
     return ToolImport.objects.get_or_create(source="openapi", title="the import", status="review", defaults=own)[0]
@@ -426,6 +439,7 @@ MAKERS: dict[str, Maker] = {
     "api-python-module-versions": make_module_version,
     "api-python-module-uses": make_use,
     "api-imports": make_import,
+    "api-publications": make_publication,
     "api-import-tools": make_imported,
     "api-mcp-servers": make_server,
     "api-credentials": make_credential,

@@ -52,6 +52,7 @@ from capabilities.models import (
     Policy,
     PolicyProfile,
     Provider,
+    Publication,
     PushSubscription,
     Role,
     RoleMembership,
@@ -234,6 +235,8 @@ class OrganisationRows:
     #: An import that waits for decisions, and one definition of it.
     import_id: UUID = field(default_factory=uuid4)
     imported_id: UUID = field(default_factory=uuid4)
+    #: A copy of a toolkit that was withdrawn: nobody else reads it.
+    publication_id: UUID = field(default_factory=uuid4)
 
 
 MISSING = OrganisationRows(
@@ -308,6 +311,10 @@ KNOBS_ASKS = (
 TYPED = {"token": "typed-secret"}
 TOKYO = {"time_zone": "Asia/Tokyo"}
 INVITED = {"email": "new@example.com", "access": "member"}
+
+
+def published_body(side: OrganisationRows) -> dict[str, Any]:
+    return {"toolkit": side.idle_toolkit, "audience": "address"}
 
 
 def provider_form(side: OrganisationRows) -> dict[str, Any]:
@@ -759,6 +766,17 @@ ROUTES: dict[str, Route] = {
     "api-import-tools": Route((Ask(), Ask(query=lambda side: {"status": "new"})), right=Right.CATALOGUE),
     "api-import-tool": Route((Ask(), Ask("PATCH", body=lambda side: {"effect": "external"})), right=Right.CATALOGUE),
     "api-import-accept": Route((Ask("POST", body=accept_body),), right=Right.CATALOGUE),
+    "api-import-toolkit": Route((Ask("POST", 409),), right=Right.TOOLKITS),  # it is of no toolkit file
+    "api-publications": Route(
+        (
+            Ask(query=lambda side: {"whose": "own"}, right=Right.CATALOGUE),
+            Ask("POST", 201, body=published_body, right=Right.APPROVE_CODE, also=Right.CATALOGUE),
+        )
+    ),
+    "api-publication": Route(
+        (Ask(right=Right.CATALOGUE), Ask("DELETE", 204, right=Right.APPROVE_CODE, also=Right.CATALOGUE))
+    ),
+    "api-publication-import": Route((Ask("POST", 409),), right=Right.CATALOGUE),  # it is withdrawn
     "api-import-dismiss": Route(
         (Ask("POST", body=lambda side: {"tools": [str(side.imported_id)]}),), right=Right.CATALOGUE
     ),
@@ -780,6 +798,7 @@ ROUTES: dict[str, Route] = {
         ),
         args={"name": "idle_toolkit"},
     ),
+    "api-toolkit-export": Route((Ask("POST"),), args={"name": "idle_toolkit"}, right=Right.CATALOGUE),
     "api-policies": Route(right=Right.POLICIES),
     "api-organisation-policy": Route((Ask(), Ask("PATCH", body=policy_body)), right=Right.POLICIES),
     "api-provider-policy": Route((Ask(), Ask("PATCH", body=policy_body)), right=Right.POLICIES),
@@ -1236,6 +1255,16 @@ ROUTES: dict[str, Route] = {
     "import_address": Route(
         (Ask("POST", 302, body=lambda side: {"base_url": "https://other.example.org"}),), right=Right.CATALOGUE
     ),
+    "import_toolkit": Route((Ask("POST", 302),), right=Right.TOOLKITS),
+    "toolkit_export": Route((Ask("POST"),), args={"name": "idle_toolkit"}, right=Right.CATALOGUE),
+    "toolkit_publish": Route(
+        (Ask("POST", 302, body=lambda side: {"audience": "address"}, right=Right.APPROVE_CODE, also=Right.CATALOGUE),),
+        args={"name": "idle_toolkit"},
+    ),
+    "publication_list": Route((Ask(), Ask(query=lambda side: {"whose": "own"})), right=Right.CATALOGUE),
+    "publication_detail": Route(right=Right.CATALOGUE),
+    "publication_withdraw": Route((Ask("POST", 302, right=Right.APPROVE_CODE, also=Right.CATALOGUE),)),
+    "publication_import": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "import_close": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "import_tool": Route(
         (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "effect": "external"})), right=Right.CATALOGUE
@@ -1697,6 +1726,10 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             description=word, parameters={"type": "object", "properties": {}}, effect="read",
             implementation={"method": "GET", "url": f"/{word}", "arguments": {}},
         )  # fmt: skip
+        publication = Publication.objects.create(
+            publisher=organisation, number=1, audience="installation", publisher_name=word, toolkit_name=f"{word}_kit",
+            description=word, document=word, sha256="0" * 64, withdrawn_at=timezone.now(),
+        )  # fmt: skip
         findings = {"models": [{"name": f"{provider.slug}-listed", "context_window": 8000}]}
         tests: list[dict[str, Any]] = [{"language_model": model_row}, {"service": word}, {"server": server}]
         for tested in (*tests, {"provider": provider, "findings": findings}):
@@ -1788,6 +1821,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         http_tool=http_tool.name,
         import_id=tool_import.public_id,
         imported_id=imported.public_id,
+        publication_id=publication.public_id,
         credential=credential.name,
         profile=idle_profile.name,
         email=member.user.email,

@@ -86,6 +86,7 @@ TITLES = {
     "left_out": "Something is left out",
     "credential": "Needs a credential",
     "other_server": "Calls another server",
+    "unchecked_code": "Code is not checked",
     "media_type": "One of several types of body",
 }
 

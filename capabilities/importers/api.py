@@ -55,8 +55,9 @@ MAX_NAMED = 2_000
 
 class ImportIn(serializers.Serializer[Any]):
     source: Any = serializers.ChoiceField(
-        [ImportSource.OPENAPI, ImportSource.DEFINITIONS],
-        help_text="`openapi`: a document of 3.0 or 3.1; `definitions`: an answer of an MCP server to tools/list.",
+        [ImportSource.OPENAPI, ImportSource.DEFINITIONS, ImportSource.TOOLKIT],
+        help_text="`openapi`: a document of 3.0 or 3.1; `definitions`: an answer of an MCP server to tools/list; "
+        "`toolkit`: a toolkit file.",
     )
     url = serializers.CharField(
         max_length=1_000, allow_blank=True, default="", help_text="Where a worker reads the document."
@@ -140,12 +141,14 @@ class ImportedToolOut(serializers.Serializer[ImportedTool]):
     collision = serializers.CharField(help_text="Which tool has the name that it would have had.")
     status = serializers.ChoiceField(ImportedStatus.choices)
     reason = serializers.CharField()
+    kind = serializers.CharField(help_text="How its tool would run; empty where the source says that of all.")
 
 
 class ImportedToolDetailOut(ImportedToolOut):
     parameters: Any = serializers.JSONField()
     implementation: Any = serializers.JSONField()
     annotations: Any = serializers.JSONField(help_text="Hints of the source, which decide nothing.")
+    more: Any = serializers.JSONField(help_text="What a toolkit file says beside: instructions, timeout, tests, ...")
 
 
 class ImportedToolPart(serializers.Serializer[Any]):
@@ -184,6 +187,10 @@ class AcceptedOut(serializers.Serializer[Any]):
     updated = serializers.ListField(child=serializers.CharField(), help_text="Tools with a new version.")
     waiting = serializers.ListField(child=serializers.CharField(), help_text="Those that wait for approval.")
     switched_off = serializers.ListField(child=serializers.CharField(), help_text="Those that are gone at the source.")
+    modules = serializers.ListField(
+        child=serializers.CharField(), help_text="Versions of Python modules that came along and wait for approval."
+    )
+    note = serializers.CharField(help_text="What became of a file’s toolkit; empty for other sources.")
 
 
 def shown(tool_import: ToolImport) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class StartForm(forms.Form):
         label="What is it?",
         choices=[
             (ImportSource.OPENAPI, "An OpenAPI document, 3.0 or 3.1: its operations become HTTP tools"),
+            (ImportSource.TOOLKIT, "A toolkit file, which another toolhub exported: its tools, and their toolkit"),
             (ImportSource.DEFINITIONS, "A list of MCP tools (tools/list): to look at, without a server to call"),
         ],
         initial=ImportSource.OPENAPI,

@@ -20,6 +20,7 @@ class FoundTool:
     `original_name` is what the source knows it by, the same at each reading. `name` is what the tool would be called
     here; empty: it is made of the original one. `implementation` is what its kind runs, but that the `url` of an HTTP
     request may begin with / : then it goes to the import's base address. `refused` says why it cannot become a tool.
+    `kind` is empty where the source says that of all.
     """
 
     original_name: str
@@ -33,6 +34,12 @@ class FoundTool:
     annotations: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[DefinitionWarning, ...] = ()
     refused: str = ""
+    kind: str = ""
+    #: What else of the tool's content the source says: see `ImportedTool.more`.
+    more: Mapping[str, Any] = field(default_factory=dict)
+    #: The tool of the catalogue that it is already, as it is there; and the server that would run it. Keys.
+    tool_id: int | None = None
+    server_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,4 +53,6 @@ class ReadSource:
     found: tuple[FoundTool, ...] = ()
     title: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
+    #: What a toolkit file says of the toolkit and of helper modules: see `ToolImport.content`.
+    content: Mapping[str, Any] = field(default_factory=dict)
     base_url: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -11,12 +11,13 @@ from django.db.models import Q, QuerySet
 from capabilities.catalogue.tools.writes import Definition, definition_of
 from capabilities.common.short_names import short_name_of
 from capabilities.contract.effects import READ
-from capabilities.contract.trust import ALLOW, ASK
+from capabilities.contract.trust import ALLOW, ASK, IN_UNTRUSTED
 from capabilities.contract.warnings import normalised, normalised_value
 from capabilities.contract.wire import canonical_json
 from capabilities.importers.found import FoundTool
 from capabilities.importers.names import tool_name, with_hash, with_prefix
 from capabilities.models import (
+    HelperVersion,
     ImportedStatus,
     ImportedTool,
     ImportSource,
@@ -30,6 +31,10 @@ from capabilities.models import (
 
 #: Which kind of tool comes from which source; from any other, none can be accepted yet.
 KINDS = {ImportSource.OPENAPI: ToolKind.HTTP, ImportSource.MCP: ToolKind.MCP}
+#: The sources whose definitions can become tools; those of a toolkit file say their kind themselves.
+ACCEPTABLE = frozenset({*KINDS, ImportSource.TOOLKIT})
+#: Kinds whose tools are the file's own: those of a server and of this service come from there.
+OF_FILES = (ToolKind.HTTP, ToolKind.PYTHON)
 #: Characters of the part of a name that says the source, where the name alone is taken.
 MAX_PREFIX = 24
 
@@ -98,6 +103,8 @@ def tools_of_source(tool_import: ToolImport) -> dict[str, Tool]:
         return tools_of_server(tool_import.server_id)
     earlier = _readings(tool_import).exclude(pk=tool_import.pk)
     rows = ImportedTool.objects.filter(tool_import__in=earlier, tool__isnull=False)
+    if tool_import.source == ImportSource.TOOLKIT:
+        rows = rows.filter(kind__in=OF_FILES, status=ImportedStatus.ACCEPTED, version__isnull=False)
     keys: dict[str, Any] = dict(rows.order_by("pk").values_list("original_name", "tool_id"))
     tools = Tool.objects.select_related("current_version", "category").in_bulk(keys.values())
     return {name: tools[key] for name, key in keys.items()}
@@ -119,16 +126,18 @@ def tools_of_server(server_id: int) -> dict[str, Tool]:
     return found
 
 
-#: What of a definition its source says: description, schema of the arguments, what runs. Equal where they are the same.
-SourceContent = tuple[str, str, str]
+#: What of a definition its source says: description, schema of the arguments, what runs, and what a toolkit file says
+#: beside. Equal where they are the same.
+SourceContent = tuple[str, str, str, str]
 
 
-def content_at_source(description: str, parameters: Any, implementation: Any) -> SourceContent:
+def content_at_source(description: str, parameters: Any, implementation: Any, more: Any = None) -> SourceContent:
     """As it is compared: hidden characters, which no version has, make no difference."""
     return (
         normalised(description).strip(),
         canonical_json(normalised_value(parameters)),
         canonical_json(implementation),
+        canonical_json(more or {}),
     )
 
 
@@ -161,13 +170,16 @@ def _content_of_version(version: ToolVersion) -> SourceContent:
 
 
 def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
-    """Every reading of the same source: a server, a document on the web by its address, a file by its title."""
+    """Every reading of the same source: a server, a document on the web by its address, a publication by its line, a
+    file by its title."""
     readings = ToolImport.objects.filter(source=tool_import.source)
     if tool_import.server_id is not None:
         return readings.filter(server=tool_import.server_id)
     if tool_import.url:
         return readings.filter(url=tool_import.url)
-    return readings.filter(url="", title=tool_import.title)
+    if tool_import.line is not None:
+        return readings.filter(line=tool_import.line)
+    return readings.filter(url="", line=None, title=tool_import.title)
 
 
 #: Of a reading that came to its end.
@@ -191,7 +203,7 @@ def dismissed_before(tool_import: ToolImport) -> dict[str, SourceContent]:
 
 
 def content_of_row(row: ImportedTool) -> SourceContent:
-    return content_at_source(row.description, row.parameters, row.implementation)
+    return content_at_source(row.description, row.parameters, row.implementation, row.more)
 
 
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
@@ -223,7 +235,7 @@ def prefix_of(tool_import: ToolImport) -> str:
 
 def content_of(row: ImportedTool, tool_import: ToolImport) -> Definition:
     """The tool's first version as it would be: text as a model may read it, and a request with its whole address."""
-    return Definition(
+    content = Definition(
         name=row.name,
         description=normalised(row.description).strip() or fallback_description(row.original_name, tool_import.title),
         parameters=normalised_value(row.parameters),
@@ -233,6 +245,53 @@ def content_of(row: ImportedTool, tool_import: ToolImport) -> Definition:
         in_untrusted=ALLOW if row.effect == READ else ASK,
         implementation=with_base_url(row.implementation, tool_import.base_url),
     )
+    return _with_more(content, row, tool_import) if row.more else content
+
+
+def kind_of(row: ImportedTool, tool_import: ToolImport) -> ToolKind:
+    """How its tool would run. Raises KeyError for a source of which nothing can become a tool."""
+    return ToolKind(row.kind) if row.kind else KINDS[ImportSource(tool_import.source)]
+
+
+def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) -> Definition:
+    """What a toolkit file says beside. After a crash it says the last word only of the effect that it gave itself."""
+    more = row.more
+    implementation = dict(content.implementation)
+    if row.kind == ToolKind.PYTHON:
+        implementation["helpers"] = helper_numbers(tool_import, more.get("helpers", {}))
+    return replace(
+        content,
+        instructions=normalised(more.get("instructions", "")),
+        human_format=normalised(more.get("human_format", "")),
+        on_crash=more["on_crash"] if row.effect == more.get("effect") else content.on_crash,
+        timeout=float(more["timeout"]),
+        max_result_chars=more["max_result_chars"],
+        implementation=implementation,
+    )
+
+
+#: What of a helper module's versions counts as there: one that was rejected does not.
+_THERE = (VersionStatus.PENDING, VersionStatus.APPROVED, VersionStatus.RETIRED)
+
+
+def helper_numbers(tool_import: ToolImport, wanted: Mapping[str, str]) -> dict[str, int]:
+    """The number here of each helper module that is wanted by the SHA-256 of its code; 0 for one that is not here.
+
+    One query for each import that is at hand; `forget_helpers` makes it be asked again.
+    """
+    if not wanted:
+        return {}
+    known: dict[tuple[str, str], int] | None = getattr(tool_import, "_helpers", None)
+    if known is None:
+        names = {each["name"] for each in tool_import.content.get("modules", [])}
+        rows = HelperVersion.objects.filter(module__name__in=names, status__in=_THERE).order_by("number")
+        known = {(name, sha): number for name, sha, number in rows.values_list("module__name", "sha256", "number")}
+        tool_import._helpers = known  # type: ignore[attr-defined]
+    return {name: known.get((name, sha), 0) for name, sha in wanted.items()}
+
+
+def forget_helpers(tool_import: ToolImport) -> None:
+    tool_import.__dict__.pop("_helpers", None)
 
 
 def next_content(tool: Tool, version: ToolVersion | None, content: Definition) -> Definition:
@@ -251,6 +310,40 @@ def next_content(tool: Tool, version: ToolVersion | None, content: Definition) -
             "on_crash": content.on_crash,
         }
     )
+
+
+#: What a version says that a toolkit file says as well: all but how far its results are trusted.
+IN_FILES = (
+    "description", "parameters", "implementation", "effect", "on_crash", "timeout", "max_result_chars", "instructions",
+    "human_format",
+)  # fmt: skip
+
+
+def next_of(row: ImportedTool, tool: Tool, version: ToolVersion | None, tool_import: ToolImport) -> Definition:
+    """The version that accepting the row writes of a tool that is there, after `version`.
+
+    A toolkit file says all of it but trust, where the stricter of both counts.
+    """
+    content = content_of(row, tool_import)
+    if not row.more or version is None:
+        return next_content(tool, version, content)
+    strictness: dict[str, int] = {each: rank for rank, each in enumerate(IN_UNTRUSTED)}
+    return replace(content, in_untrusted=max(content.in_untrusted, version.in_untrusted, key=strictness.__getitem__))
+
+
+def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
+    """Whether all that a toolkit file says is in this version."""
+    return all(canonical_json(getattr(version, each)) == canonical_json(getattr(content, each)) for each in IN_FILES)
+
+
+def said_before(tool_import: ToolImport) -> dict[int, SourceContent]:
+    """What the same source said of its tools when they were accepted last, by the tool's key. Of those whose version
+    was rejected, nothing. One query."""
+    earlier = _readings(tool_import).exclude(pk=tool_import.pk)
+    rows = ImportedTool.objects.filter(
+        tool_import__in=earlier, status=ImportedStatus.ACCEPTED, version__isnull=False, tool__isnull=False
+    ).exclude(version__status__in=(VersionStatus.REJECTED, VersionStatus.DRAFT))
+    return {row.tool_id: content_of_row(row) for row in rows.order_by("pk") if row.tool_id is not None}
 
 
 def fallback_description(original_name: str, title: str) -> str:

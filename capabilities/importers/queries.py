@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,13 +15,14 @@ from django.http import Http404
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import may_administer
 from capabilities.contract.warnings import TITLES
-from capabilities.importers.matching import content_of, next_content, versions_at_hand
+from capabilities.importers.matching import next_of, versions_at_hand
 from capabilities.importers.writes import belongs_to, import_rows, origin_of
 from capabilities.models import (
     UNDECIDED,
     Category,
     ImportedStatus,
     ImportedTool,
+    ImportSource,
     ImportStatus,
     StoredCredential,
     Tool,
@@ -52,7 +53,7 @@ IMPORT_BADGES = {
     ImportStatus.CLOSED: "off",
 }
 #: Of a list: what nobody reads there.
-HEAVY = ("document", "summary")
+HEAVY = ("document", "summary", "content")
 
 
 def shown_imports() -> QuerySet[ToolImport]:
@@ -60,7 +61,7 @@ def shown_imports() -> QuerySet[ToolImport]:
     waiting = Count("found", filter=Q(found__status__in=UNDECIDED))
     return (
         ToolImport.objects.select_related("server", "membership__user")
-        .defer("document")
+        .defer("document", "content")
         .annotate(waiting_count=waiting, found_count=Count("found"))
     )
 
@@ -226,12 +227,21 @@ def suggested_credential(tool_import: ToolImport, stored: Iterable[StoredCredent
         return tool_import.credential
     needed = tool_import.summary.get("credentials", []) if isinstance(tool_import.summary, dict) else []
     wanted = {(each.get("kind"), each.get("parameter", "")) for each in needed if isinstance(each, dict)}
+    if tool_import.source == ImportSource.TOOLKIT:
+        asked = [each for each in needed if isinstance(each, dict)]
+        origins = set(asked[0].get("origins", [])) if len(asked) == 1 else set()
+        of_file = [each for each in stored if origins and origins <= set(each.origins) and _signs_so(each, wanted)]
+        return of_file[0] if len(of_file) == 1 else None
     try:
         origin = origin_of(tool_import.base_url) if tool_import.base_url else ""
     except ChangeRefused:
         return None
-    fitting = [each for each in stored if origin in each.origins and (each.kind, each.parameter) in wanted]
+    fitting = [each for each in stored if origin in each.origins and _signs_so(each, wanted)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _signs_so(credential: StoredCredential, wanted: Collection[tuple[Any, Any]]) -> bool:
+    return (credential.kind, credential.parameter) in wanted
 
 
 def versions_compared(row: ImportedTool) -> tuple[ToolVersion, ToolVersion] | None:
@@ -244,7 +254,7 @@ def versions_compared(row: ImportedTool) -> tuple[ToolVersion, ToolVersion] | No
     before = tool.current_version or (known[-1] if known else None)
     if before is None:
         return None
-    content = next_content(tool, before, content_of(row, row.tool_import))
+    content = next_of(row, tool, before, row.tool_import)
     fields = {name: getattr(content, name) for name in content.__dataclass_fields__ if name != "name"}
     after = ToolVersion(organisation_id=row.organisation_id, tool=tool, number=before.number + 1, **fields)
     return before, after

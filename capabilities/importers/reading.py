@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -23,7 +24,10 @@ from capabilities.importers.matching import (
     contents_at_source,
     dismissed_before,
     known_tools,
+    next_of,
     prefix_of,
+    said_before,
+    says_all_the_same,
     says_the_same,
     speaks_of,
     tools_of_source,
@@ -73,6 +77,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
 def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> ImportedTool:
     parameters = storable_json(dict(found.parameters), MAX_JSON)
     implementation = storable_json(dict(found.implementation), MAX_JSON)
+    more = storable_json(dict(found.more), MAX_JSON)
     row = ImportedTool(
         organisation_id=tool_import.organisation_id,
         tool_import=tool_import,
@@ -85,11 +90,15 @@ def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> Importe
         effect=found.effect,
         is_destructive=found.is_destructive,
         annotations=storable_json(dict(found.annotations), MAX_TEXT) or {},
+        kind=found.kind,
+        server_id=found.server_id,
+        more=more if more is not None else {},
     )
     if found.refused:
         _refuse(row, found.refused)
-    elif parameters is None or implementation is None:
-        _refuse(row, f"Its arguments take more than {MAX_JSON:,} characters, or are nested too deep.")
+    elif parameters is None or implementation is None or more is None:
+        what = "Its arguments" if more is not None else "Its saved tests"
+        _refuse(row, f"{what} take more than {MAX_JSON:,} characters, or are nested too deep.")
     return row
 
 
@@ -104,6 +113,9 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
         _refuse(row, f"The source has {row.original_name[:200]} twice.")
         return
     seen.add(row.original_name)
+    if found.tool_id is not None:
+        row.tool_id, row.name, row.status = found.tool_id, found.name, ImportedStatus.UNCHANGED
+        return
     tool = own.get(row.original_name)
     if tool is not None:
         row.tool, row.name = tool, tool.name
@@ -115,7 +127,10 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
 
 def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:
     said = warnings_of(
-        found.description, found.parameters, other_names=others - {found.name}, annotations=found.annotations
+        found.description,
+        found.parameters,
+        other_names=others - {found.name},
+        annotations=[found.annotations, found.more.get("instructions", ""), found.more.get("human_format", "")],
     )
     return [*said, *found.warnings]
 
@@ -125,7 +140,7 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
     good: list[tuple[ImportedTool, Definition]] = []
     kind = KINDS.get(ImportSource(tool_import.source))
     for row in rows:
-        if row.status == ImportedStatus.REFUSED:
+        if row.status != ImportedStatus.NEW:
             continue
         hidden = next((name for name in _argument_names(row.parameters) if any(map(is_hidden, name))), None)
         if hidden is not None:
@@ -134,7 +149,9 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
         content = content_of(row, tool_import)
         try:
             content.check()
-            if kind is not None and _has_whole_address(content):
+            if row.more:
+                check_row(row, content)
+            elif kind is not None and _has_whole_address(content):
                 check_of_kind(kind, content)
         except ToolRefused as error:
             _refuse(row, str(error))
@@ -148,6 +165,13 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
 def _has_whole_address(content: Definition) -> bool:
     """Whether it says where its calls go; a document may name only their path, and a person the rest."""
     return not str(content.implementation.get("url", "")).startswith("/")
+
+
+def check_row(row: ImportedTool, content: Definition) -> None:
+    """Raise ToolRefused where its kind could not run the content, its helper modules aside: those are not here yet."""
+    implementation = dict(content.implementation)
+    implementation.pop("helpers", None)
+    check_of_kind(row.kind, replace(content, implementation=implementation))
 
 
 def _argument_names(schema: Any) -> list[str]:
@@ -170,10 +194,17 @@ def _match(rows: Sequence[ImportedTool], own: dict[str, Tool], tool_import: Tool
     versions = versions_at_hand(own.values())
     # People may have written other words into a server's tool: it is the server's that are compared.
     accepted = contents_at_source(own.values()) if tool_import.server_id is not None else {}
+    before = said_before(tool_import) if any(row.more for row in rows) else {}
     for row in rows:
-        if row.status == ImportedStatus.REFUSED or row.tool is None:
+        if row.status != ImportedStatus.NEW or row.tool is None:
             continue
-        if accepted.get(row.tool.pk) == content_of_row(row):
+        if row.more:
+            same = before.get(row.tool.pk) == content_of_row(row) or any(
+                says_all_the_same(each, next_of(row, row.tool, each, tool_import))
+                for each in versions.get(row.tool.pk, [])
+            )
+            row.status = ImportedStatus.UNCHANGED if same else ImportedStatus.CHANGED
+        elif accepted.get(row.tool.pk) == content_of_row(row):
             row.status = ImportedStatus.UNCHANGED
         else:
             row.status = status_against(versions.get(row.tool.pk, []), content_of(row, tool_import))

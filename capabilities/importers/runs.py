@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from capabilities.common.confined import ConfinedError
 from capabilities.common.moments import from_now
 from capabilities.common.queued_rows import claim_unrung
-from capabilities.common.text import storable
+from capabilities.common.text import storable, storable_value
 from capabilities.contract.wire import sha256_hex
 from capabilities.egress import EgressError
 from capabilities.importers.found import ReadSource, SourceRefused
@@ -81,6 +81,7 @@ def _store(tool_import: ToolImport, source: ReadSource) -> None:
     if not owned.update(rang_at=Now()):
         return
     tool_import.title = storable(tool_import.title or source.title or tool_import.url or "Imported tools", 200)
+    tool_import.content = storable_value(dict(source.content))
     tool_import.base_url = tool_import.base_url or storable(source.base_url, 1_000)
     summary = store_found(tool_import, source)
     waits = any(summary["statuses"].get(status) for status in UNDECIDED)
@@ -89,6 +90,7 @@ def _store(tool_import: ToolImport, source: ReadSource) -> None:
         title=tool_import.title,
         base_url=tool_import.base_url,
         document=tool_import.document,
+        content=tool_import.content,
         sha256=sha256_hex(tool_import.document) if tool_import.document else "",
         summary=summary,
         ended_at=Now(),

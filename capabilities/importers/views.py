@@ -28,7 +28,7 @@ from capabilities.importers.forms import (
     ImportsAddress,
     StartForm,
 )
-from capabilities.importers.matching import KINDS, later_reading, with_base_url
+from capabilities.importers.matching import ACCEPTABLE, content_of, later_reading
 from capabilities.importers.queries import (
     BADGES,
     IMPORT_BADGES,
@@ -47,6 +47,7 @@ from capabilities.importers.queries import (
     suggested_credential,
     versions_compared,
 )
+from capabilities.importers.readers import REVIEWS
 from capabilities.importers.writes import (
     Accepted,
     accept_imported,
@@ -57,7 +58,16 @@ from capabilities.importers.writes import (
     set_base_url,
     start_import,
 )
-from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, ImportStatus, ToolImport
+from capabilities.models import (
+    UNDECIDED,
+    ImportedStatus,
+    ImportedTool,
+    ImportSource,
+    ImportStatus,
+    StoredCredential,
+    ToolImport,
+    ToolKind,
+)
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -128,7 +138,7 @@ def _review(
     page = found_page(tool_import, address.wanted(), **address.place)
     for row in page.rows:
         _mark(row, member)
-    stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
+    stored = _credentials_for(tool_import)
     suggested = suggested_credential(tool_import, stored)
     numbers = review_numbers(tool_import)
     waits = tool_import.status == ImportStatus.REVIEW and numbers.waiting > 0
@@ -151,14 +161,24 @@ def _review(
         "categories": categories_of(member),
         "credentials": stored,
         "may_add_category": member.has_right(Right.CATALOGUE),
-        "may_accept": tool_import.source in KINDS,
+        "may_accept": tool_import.source in ACCEPTABLE,
         "waits": waits,
         "decides": waits and decides_in(member, tool_import),
         "may_close": tool_import.status == ImportStatus.REVIEW and may_decide(member, tool_import),
         "matching": found_rows(tool_import, address.wanted()).filter(status__in=UNDECIDED).count(),
         "filter_statuses": STATUSES,
     }
+    review = REVIEWS.get(tool_import.source)
+    if review is not None and not tool_import.is_open and tool_import.status != ImportStatus.FAILED:
+        context["extra"] = review(tool_import, member)
     return render(request, "capabilities/importers/import_detail.html", context, status=status_of(form))
+
+
+def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
+    """Those that its tools may be signed with. At most one query."""
+    needs = isinstance(tool_import.summary, dict) and tool_import.summary.get("credentials")
+    is_file = tool_import.source == ImportSource.TOOLKIT and needs
+    return credentials_to_pick() if is_file or tool_import.source == ImportSource.OPENAPI else []
 
 
 def _mark(row: ImportedTool, member: Membership) -> None:
@@ -224,7 +244,10 @@ def accepted_told(accepted: Accepted) -> str:
     said = [f"{count:,} {one if count == 1 else (more or [f'{one}s'])[0]}" for count, one, *more in parts if count]
     waits = len(accepted.waiting)
     after = f" {waits:,} wait{'s' if waits == 1 else ''} for approval by somebody with the right." if waits else ""
-    return f"Accepted: {', '.join(said) or 'nothing that was still waiting'}.{after}"
+    if accepted.modules:
+        after += f" With them came the modules {', '.join(accepted.modules)}: each has to be approved before its tools."
+    note = f" {accepted.note}" if accepted.note else ""
+    return f"Accepted: {', '.join(said) or 'nothing that was still waiting'}.{after}{note}"
 
 
 def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:
@@ -291,8 +314,10 @@ def _definition_page(
 ) -> HttpResponse:
     _mark(row, member)
     compared = versions_compared(row)
-    stored = credentials_to_pick() if tool_import.source == ImportSource.OPENAPI else []
-    implementation = with_base_url(row.implementation, tool_import.base_url)
+    stored = _credentials_for(tool_import) if not row.more or row.more.get("credential") else []
+    would_be = content_of(row, tool_import)
+    implementation = dict(would_be.implementation)
+    code = str(implementation.pop("code", "")) if row.kind == ToolKind.PYTHON else ""
     is_mine = may_decide(member, tool_import, [row])
     context = {
         "import": tool_import,
@@ -302,6 +327,10 @@ def _definition_page(
         "parameters": parameter_rows(row.parameters),
         "schema": json.dumps(row.parameters, indent=2, ensure_ascii=False),
         "implementation": json.dumps(implementation, indent=2, ensure_ascii=False) if implementation else "",
+        "code": [list(visible_parts(line)) for line in code.split("\n")] if code else [],
+        "more": row.more,
+        "would_be": would_be if row.more else None,
+        "tests": json.dumps(row.more["tests"], indent=2, ensure_ascii=False) if row.more.get("tests") else "",
         "annotations": json.dumps(row.annotations, indent=2, ensure_ascii=False) if row.annotations else "",
         "method": implementation.get("method", ""),
         "url": implementation.get("url", ""),
@@ -311,7 +340,7 @@ def _definition_page(
         "credentials": stored,
         "suggested": suggested_credential(tool_import, stored),
         "may_add_category": member.has_right(Right.CATALOGUE),
-        "may_accept": tool_import.source in KINDS,
+        "may_accept": tool_import.source in ACCEPTABLE,
         "decides": tool_import.status == ImportStatus.REVIEW and row.status in UNDECIDED and is_mine,
         "restores": row.status == ImportedStatus.DISMISSED and is_mine and later_reading(tool_import) is None,
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -13,19 +14,30 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
+from capabilities.catalogue.helper_modules.checks import CheckedModule
+from capabilities.catalogue.helper_modules.writes import create_module, update_module
 from capabilities.catalogue.tools.writes import Definition, Origin, add_tools, set_tools_enabled, write_versions
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.common.moments import from_now
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
-from capabilities.common.rights import configuration_write, require
+from capabilities.common.rights import configuration_write, may_administer, require
 from capabilities.common.text import storable
 from capabilities.contract.effects import READ
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.egress import EgressRefused, check_url
 from capabilities.importers.definitions import NEEDS_SERVER
-from capabilities.importers.matching import KINDS, content_of, later_reading, next_content, versions_at_hand
-from capabilities.importers.readers import ring_for_import
+from capabilities.importers.matching import (
+    ACCEPTABLE,
+    content_of,
+    forget_helpers,
+    helper_numbers,
+    kind_of,
+    later_reading,
+    next_of,
+    versions_at_hand,
+)
+from capabilities.importers.readers import AFTER_ACCEPT, ring_for_import
 from capabilities.importers.reading import status_against
 from capabilities.importers.runs import QUEUE_SECONDS
 from capabilities.models import (
@@ -33,6 +45,7 @@ from capabilities.models import (
     RELEASED,
     UNDECIDED,
     Category,
+    HelperModule,
     ImportedStatus,
     ImportedTool,
     ImportSource,
@@ -41,12 +54,14 @@ from capabilities.models import (
     StoredCredential,
     Tool,
     ToolImport,
+    ToolKind,
+    ToolTestCase,
     ToolVersion,
     VersionStatus,
 )
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
-from toolhub.tenants.models import EVERY_CATEGORY, EVERYWHERE, Membership, Right
+from toolhub.tenants.models import EVERY_CATEGORY, EVERYWHERE, Membership, Organisation, Right
 
 #: Characters of a document that is handed in, and of one that is fetched.
 MAX_FILE = 3_500_000
@@ -63,6 +78,7 @@ DECIDED_WITH = (
     "tool_import__server",
     "tool_import__credential",
     "tool_import__category",
+    "server",
 )
 
 
@@ -75,6 +91,10 @@ class Accepted:
     updated: Sequence[str] = ()
     waiting: Sequence[str] = ()
     switched_off: Sequence[str] = ()
+    #: Versions of helper modules that came along and wait for approval, such as "money 2".
+    modules: Sequence[str] = ()
+    #: What became of the whole, such as its toolkit: a sentence, or nothing.
+    note: str = ""
 
     @property
     def total(self) -> int:
@@ -92,15 +112,18 @@ def start_import(
     server: McpServer | None = None,
     category: Category | None = None,
     credential: StoredCredential | None = None,
+    line: UUID | None = None,
+    organisation: Organisation | None = None,
 ) -> ToolImport:
     """Put an import on record and call for a worker. One of the same server or address that is open is returned.
 
     `category`: who administers it may decide on what is found; without one, who administers the whole catalogue. A
-    member whose right is for some categories alone has to choose one of them for a document. `actor` None: the service
-    itself, which reads a server again. Raises ChangeRefused.
+    member whose right is for some categories alone has to choose one of them for a document. `line`: the publications
+    that the document is one of. `actor` None: the service itself, which reads a server again, or a file for
+    `organisation`. Raises ChangeRefused.
     """
     _require_anywhere(actor)
-    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS):
+    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS, ImportSource.TOOLKIT):
         category = category or _own_category(actor)
     if category is not None:
         require(actor, Right.CATALOGUE, {category.name})
@@ -108,9 +131,11 @@ def start_import(
     document = storable(document)
     if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS) and bool(url) == bool(document.strip()):
         raise ChangeRefused("document", "Choose a file, or give an address: one of the two.")
+    if source == ImportSource.TOOLKIT and (url or not document.strip()):
+        raise ChangeRefused("document", "Choose the file of the toolkit: it is not read from an address.")
     if len(document) > MAX_FILE:
         raise ChangeRefused("document", f"A file has at most {MAX_FILE:,} characters: give the document’s address.")
-    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server)
+    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server or organisation)
     hold_organisation(organisation_id)
     still_open = ToolImport.objects.filter(status__in=OPEN_IMPORTS, deadline_at__gt=Now())
     same = still_open.filter(source=source, url=url, server=server, category=category)
@@ -128,6 +153,7 @@ def start_import(
         server=server,
         category=category,
         credential=credential,
+        line=line,
         membership=actor,
         deadline_at=from_now(QUEUE_SECONDS),
         rang_at=Now(),
@@ -141,10 +167,11 @@ def start_import(
     return tool_import
 
 
-def _organisation_of(server: McpServer | None) -> int:
-    if server is None:
-        raise ValueError("Without a member, an import is a server's.")
-    return server.organisation_id
+def _organisation_of(owner: McpServer | Organisation | None) -> int:
+    if owner is None:
+        raise ValueError("Without a member, an import is a server's, or says whose it is.")
+    key: int = owner.pk if isinstance(owner, Organisation) else owner.organisation_id
+    return key
 
 
 def _require_anywhere(actor: Membership | None) -> None:
@@ -212,23 +239,27 @@ def accept_imported(
     _require_for(actor, tool_import, waiting)
     if new and category is not None:
         require(actor, Right.CATALOGUE, {category.name})
+    modules = _bring_modules([row for row in waiting if row.status != ImportedStatus.GONE], tool_import, actor)
     created = _create(new, category, tool_import, credential, actor) if category is not None else {}
     updated = _update([row for row in waiting if row.status == ImportedStatus.CHANGED], tool_import, credential, actor)
     gone = [row for row in waiting if row.status == ImportedStatus.GONE and row.tool is not None]
     if gone:
         set_tools_enabled([row.name for row in gone], False, actor=actor, message=GONE_MESSAGE)
     versions = {**created, **updated}
+    _keep_tests([row for row in waiting if row.pk in versions and row.kind == ToolKind.PYTHON])
     _decide(waiting, ImportedStatus.ACCEPTED, actor, versions)
     done = Accepted(
         created=[row.name for row in waiting if row.pk in created],
         updated=[row.name for row in waiting if row.pk in updated],
         waiting=[row.name for row in waiting if row.pk in versions and _waits(versions[row.pk])],
         switched_off=[row.name for row in gone],
+        modules=modules,
     )
     record("import.accept", tool_import, actor=actor, after=_recorded(done, versions, waiting, category, credential))
     touch_registry(tool_import.organisation_id)
     _close_if_decided(tool_import)
-    return done
+    after_accept = AFTER_ACCEPT.get(tool_import.source)
+    return replace(done, note=after_accept(tool_import, actor)) if after_accept is not None else done
 
 
 @configuration_write("tools")
@@ -307,19 +338,40 @@ def _check_acceptable(
     """Raise ChangeRefused where these definitions cannot become tools as they are."""
     if tool_import.status != ImportStatus.REVIEW:
         raise ChangeRefused("tools", "This import is closed: read its source again.", code="conflict")
-    if tool_import.source not in KINDS:
+    if tool_import.source not in ACCEPTABLE:
         raise ChangeRefused("tools", NEEDS_SERVER, code="conflict")
     if category is None and any(row.status == ImportedStatus.NEW for row in rows):
         raise ChangeRefused("category", "Choose the category that the new tools go to.")
-    if tool_import.source != ImportSource.OPENAPI:
+    rows = [row for row in rows if row.status != ImportedStatus.GONE]
+    if tool_import.source == ImportSource.TOOLKIT:
+        _check_of_file(tool_import, rows, credential)
+        rows = [row for row in rows if row.kind == ToolKind.HTTP and (row.more.get("credential") or not credential)]
+    elif tool_import.source != ImportSource.OPENAPI:
         return
-    origins = {_checked_origin(content_of(row, tool_import)) for row in rows if row.status != ImportedStatus.GONE}
+    origins = {_checked_origin(content_of(row, tool_import)) for row in rows}
     if credential is not None and credential.origins:
         elsewhere = sorted(origins - set(credential.origins))
         if elsewhere:
             raise ChangeRefused(
                 "credential",
                 f"{credential} is not sent to {elsewhere[0]}: add that to its addresses, or choose another.",
+            )
+
+
+def _check_of_file(tool_import: ToolImport, rows: Sequence[ImportedTool], credential: StoredCredential | None) -> None:
+    """Raise ChangeRefused for a tool whose server is gone by now, and for code that would get a credential for other
+    addresses than the one it was written for."""
+    gone = next((row for row in rows if row.kind == ToolKind.MCP and row.server_id is None), None)
+    if gone is not None:
+        raise ChangeRefused("tools", f"The server of {gone.name} is gone: add it, and import the file again.")
+    if credential is None:
+        return
+    named = {each["name"]: each["origins"] for each in tool_import.content.get("credentials", [])}
+    for row in rows:
+        wanted = named.get(row.more.get("credential", ""), [])
+        if row.kind == ToolKind.PYTHON and wanted and not set(wanted) & set(credential.origins):
+            raise ChangeRefused(
+                "credential", f"{row.name} asks for a credential for {wanted[0]}, and {credential} is not sent there."
             )
 
 
@@ -352,33 +404,79 @@ def _create(
     """The first version of each new tool, by key of its row."""
     if not rows:
         return {}
-    kind = KINDS[ImportSource(tool_import.source)]
-    server = tool_import.server
-    origin = Origin(
-        kind=kind, server=server, credential=None if server is not None else credential, source=_source(tool_import)
-    )
-    contents = [(content_of(row, tool_import), origin) for row in rows]
+    contents = [(content_of(row, tool_import), _origin(row, tool_import, credential)) for row in rows]
     tools = add_tools(category, contents)
-    status = status_of_new(kind, actor, author=None, changes_code=True, category=category.name)
-    pairs = [(tool, content) for tool, (content, _) in zip(tools, contents, strict=True)]
-    versions = write_versions(pairs, actor=actor, status=status)
-    for row, tool in zip(rows, tools, strict=True):
+    groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
+    for row, tool, (content, _) in zip(rows, tools, contents, strict=True):
         row.tool = tool
-    return {row.pk: version for row, version in zip(rows, versions, strict=True)}
+        status = status_of_new(tool.kind, actor, author=None, changes_code=True, category=category.name)
+        groups.setdefault(status, []).append((row, tool, content))
+    return _written(groups, actor)
+
+
+def _written(
+    groups: Mapping[VersionStatus, Sequence[tuple[ImportedTool, Tool, Definition]]], actor: Membership
+) -> dict[int, ToolVersion]:
+    """The versions, by key of their row."""
+    found: dict[int, ToolVersion] = {}
+    for status, group in groups.items():
+        versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
+        found |= {row.pk: version for (row, _, _), version in zip(group, versions, strict=True)}
+    return found
+
+
+def _origin(row: ImportedTool, tool_import: ToolImport, credential: StoredCredential | None) -> Origin:
+    kind = kind_of(row, tool_import)
+    server = (row.server if row.kind else tool_import.server) if kind == ToolKind.MCP else None
+    signed = credential if server is None and (not row.kind or row.more.get("credential")) else None
+    return Origin(kind=kind, server=server, credential=signed, source=_source(tool_import))
+
+
+def _bring_modules(rows: Sequence[ImportedTool], tool_import: ToolImport, actor: Membership) -> list[str]:
+    """Write the helper modules that these tools import and that are not here as they are: each is the next version of
+    the module of its name, and waits for approval. Returns them."""
+    wanted = {each for row in rows for each in row.more.get("helpers", {}).items()}
+    missing = sorted(each for each in wanted if not helper_numbers(tool_import, dict([each]))[each[0]])
+    if not missing:
+        return []
+    sent = {(each["name"], each["sha256"]): each for each in tool_import.content.get("modules", [])}
+    brought = []
+    for name, sha in missing:
+        module = sent[name, sha]
+        checked = CheckedModule(module["code"], dict.fromkeys(module["runtimes"], ()))
+        known = HelperModule.objects.filter(name=name).first()
+        if known is None:
+            version = create_module(name, module["description"], checked, actor=actor)
+        else:
+            version = update_module(known, checked, actor=actor)
+        brought.append(f"{name} {version.number}")
+    forget_helpers(tool_import)
+    return brought
+
+
+def _keep_tests(rows: Sequence[ImportedTool]) -> None:
+    """The saved tests of these tools are those of the file. Two queries, and one for some hundred tests."""
+    tools = {row.tool_id: row for row in rows if row.tool_id is not None}
+    ToolTestCase.objects.filter(tool__in=list(tools)).delete()
+    ToolTestCase.objects.bulk_create(
+        ToolTestCase(organisation_id=row.organisation_id, tool_id=key, **test)
+        for key, row in tools.items()
+        for test in row.more.get("tests", [])
+    )
 
 
 def _source(tool_import: ToolImport) -> str:
     """Where its tools say that they come from."""
     if tool_import.server is not None:
         return f"MCP server {tool_import.server.title}"
-    return f"OpenAPI document {tool_import.title}"
+    kind = "Toolkit file" if tool_import.source == ImportSource.TOOLKIT else "OpenAPI document"
+    return f"{kind} {tool_import.title}"
 
 
 def _update(
     rows: Sequence[ImportedTool], tool_import: ToolImport, credential: StoredCredential | None, actor: Membership
 ) -> dict[int, ToolVersion]:
     """The next version of each tool that is there, by key of its row."""
-    found: dict[int, ToolVersion] = {}
     groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
     newest = versions_at_hand(row.tool for row in rows if row.tool is not None)
     for row in rows:
@@ -386,20 +484,26 @@ def _update(
         if tool is None:
             continue
         known = newest.get(tool.pk, [])
-        content = next_content(
-            tool, tool.current_version or (known[-1] if known else None), content_of(row, tool_import)
-        )
+        content = next_of(row, tool, tool.current_version or (known[-1] if known else None), tool_import)
         content = replace(content, name=tool.name)
         changes = changes_code(tool, content)
         status = status_of_new(tool.kind, actor, author=None, changes_code=changes, category=tool.category.name)
         groups.setdefault(status, []).append((row, tool, content))
-    for status, group in groups.items():
-        versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
-        found |= {row.pk: version for (row, _, _), version in zip(group, versions, strict=True)}
+    found = _written(groups, actor)
     in_force = [tool.pk for _, tool, _ in groups.get(VersionStatus.APPROVED, [])]
     Tool.objects.filter(pk__in=in_force).exclude(quarantine="").update(**RELEASED)
     if credential is not None:
-        unsigned = [row.tool.pk for row in rows if row.tool is not None and row.tool.server_id is None]
+        # What signs a tool in force is decided by who may approve it.
+        unsigned = [
+            row.tool.pk
+            for row in rows
+            if row.tool is not None
+            and row.tool.server_id is None
+            and (not row.kind or row.more.get("credential"))
+            and (
+                row.tool.current_version is None or may_administer(actor, Right.APPROVE_CODE, [row.tool.category.name])
+            )
+        ]
         Tool.objects.filter(pk__in=unsigned, credential=None).update(credential=credential)
     return found
 
@@ -442,6 +546,7 @@ def _recorded(
         "created": list(done.created),
         "updated": list(done.updated),
         "switched_off": list(done.switched_off),
+        **({"modules": list(done.modules)} if done.modules else {}),
         "versions": written,
     }
 

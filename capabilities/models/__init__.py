@@ -63,6 +63,7 @@ from capabilities.models.permissions import (
 )
 from capabilities.models.policies import Policy, PolicyProfile
 from capabilities.models.prices import ModelPrice
+from capabilities.models.publications import Audience, Publication
 from capabilities.models.push import PushKey, PushSubscription
 from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
 from capabilities.models.servers import McpServer, Transport
@@ -84,6 +85,7 @@ __all__ = [
     "AgentToolkit",
     "ApprovalRule",
     "AskWhen",
+    "Audience",
     "CalendarEvent",
     "CalendarFeed",
     "Category",
@@ -123,6 +125,7 @@ __all__ = [
     "Policy",
     "PolicyProfile",
     "Provider",
+    "Publication",
     "PushKey",
     "PushSubscription",
     "Recipe",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from capabilities.models.catalogue import Category, Tool, ToolVersion
+from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
 from toolhub.tenants.guarded import PublicModel, TenantModel
@@ -55,6 +55,13 @@ class ToolImport(PublicModel):
         StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="imports"
     )
     category = models.ForeignKey(Category, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    #: Of a toolkit file: {"toolkit", "modules", "left_out"}, and the toolkit that was made of it.
+    content = models.JSONField(default=dict, blank=True)
+    toolkit = models.ForeignKey(
+        "capabilities.Toolkit", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    #: The line of publications that it was read from: another publisher's toolkit of the same name is another source.
+    line = models.UUIDField(null=True, blank=True)
     #: The base address that calls go to, where the document names several or none.
     base_url = models.CharField(max_length=1_000, blank=True, default="")
     status = models.CharField(max_length=12, choices=ImportStatus, default=ImportStatus.QUEUED)
@@ -115,6 +122,13 @@ class ImportedTool(PublicModel):
     #: What the source calls it, such as `GET /anything` or `create_issue`; the tool's name here.
     original_name = models.CharField(max_length=300)
     name = models.CharField(max_length=64, blank=True, default="")
+    #: Of which kind its tool would be; empty where its source says that of all.
+    kind = models.CharField(max_length=16, choices=ToolKind, blank=True, default="")
+    #: The server that would run it, where one source names several.
+    server = models.ForeignKey(McpServer, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    #: What a toolkit file says beside: instructions, human_format, on_crash, timeout, max_result_chars, effect,
+    #: credential, helpers, tests.
+    more = models.JSONField(default=dict, blank=True)
     #: What the source groups it by, such as an OpenAPI tag.
     group = models.CharField(max_length=200, blank=True, default="")
     description = models.TextField(blank=True, default="")

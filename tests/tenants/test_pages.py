@@ -113,8 +113,8 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     admin = menu(client.get("/o/acme/").content)
 
     open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Tools", "Categories", "Toolkits", "Agents"]
-    catalogue = ["Tools", "Categories", "Keywords", "Toolkits", "Imports", "MCP servers", "Credentials"]
-    catalogue += ["Python modules", "Set-up", "Agents", "Providers"]
+    catalogue = ["Tools", "Categories", "Keywords", "Toolkits", "Imports", "Published toolkits", "MCP servers"]
+    catalogue += ["Credentials", "Python modules", "Set-up", "Agents", "Providers"]
     assert plain == [*open_to_all, "Approvals", "Budgets", "Usage", "Requests", "Explain"]
     assert delegated == [*open_to_all, "Providers", "Approvals", "Budgets", "Usage", "Requests", "Explain"]
     assert admin == [

@@ -107,6 +107,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
             ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
             ("Imports", "archive", "import_list", "import", Right.CATALOGUE),
+            ("Published toolkits", "send", "publication_list", "publication", Right.CATALOGUE),
             ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
             ("Credentials", "key", "credential_list", "credential", Right.CATALOGUE),
             ("Python modules", "list", "module_list", "module", Right.CATALOGUE),

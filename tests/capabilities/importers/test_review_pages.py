@@ -227,7 +227,7 @@ def test_while_it_is_read_the_page_asks_again_and_then_loads_whole(
     [
         ({"source": "openapi"}, "Choose a file, or give an address"),
         ({"source": "openapi", "url": "ftp://a.example"}, "Only http and https"),
-        ({"source": "toolkit", "url": "https://a.example"}, "Select a valid choice"),
+        ({"source": "toolkit", "url": "https://a.example"}, "it is not read from an address"),
         ({"source": "openapi", "file": SimpleUploadedFile("a", b"\xff\xfe\x00")}, "The file is no text"),
         ({"source": "openapi", "file": SimpleUploadedFile("a", b"x" * 3_600_000)}, "has more than 3,500,000 bytes"),
     ],
@@ -437,7 +437,8 @@ def test_over_rest_an_import_is_asked_for_read_and_decided_on(
     assert [each["name"] for each in tools["results"]] == ["a", "b"]
     assert tools["next"]
     assert changed.json["effect"] == "external"
-    assert accepted.json == {"created": ["a"], "updated": [], "waiting": [], "switched_off": []}
+    plain = {"updated": [], "waiting": [], "switched_off": [], "modules": [], "note": ""}
+    assert accepted.json == {"created": ["a"], **plain}
     assert dismissed.json == {"dismissed": 2}
     assert [each["status"] for each in rest.get("imports").json["results"]] == ["closed"]
 
