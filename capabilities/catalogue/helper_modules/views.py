@@ -96,7 +96,10 @@ def _editor(request: MemberRequest, member: Membership, module: HelperModule | N
         said = form.cleaned_data
         try:
             checked = check_module(module.name if module else said["name"], said["code"], member.organisation_id)
-            if request.POST.get("do", "check") == "submit":
+            is_submitted = request.POST.get("do", "check") == "submit"
+            if is_submitted and checked.refusal:
+                form.add_error("code", "It cannot be saved with these problems: no runtime can load it.")
+            elif is_submitted:
                 if module is None:
                     version = create_module(said["name"], said["description"], checked, actor=member)
                 else:

@@ -92,7 +92,7 @@ def test_a_module_is_checked_written_approved_used_and_followed_by_a_newer_one(
     decide_module(HelperVersion.objects.get(number=2), approve=True, actor=dora)
 
     page = text(client.get("/o/acme/python-modules/prices/"))
-    assert "1 tool · 1 with an older version" in page
+    assert "1 tool · 1 with another version" in page
     assert '<a href="/o/acme/tools/bill/python/?module=prices">Use version 2</a>' in page
     assert "It cannot be removed. It is used by bill." in page
     shown = text(client.get("/o/acme/tools/bill/"))
