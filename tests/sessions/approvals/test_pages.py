@@ -472,7 +472,7 @@ def test_one_badge_for_approvals_and_requests(alice: Membership, session: ChatSe
     asked(session)
     client = login(alice)
 
-    assert badge(client) == "1 + 1 wait for you"
+    assert badge(client) == "2 wait for you"
     page = text_of(client.get("/o/acme/").content)
     assert "1 approval waits for you" in page
     assert "1 request for access is waiting for you" in page
