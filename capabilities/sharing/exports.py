@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 
 from capabilities.catalogue.versions.queries import may_read_code
 from capabilities.common.refused import ChangeRefused
@@ -64,7 +65,8 @@ def export_toolkit(toolkit: Toolkit, *, actor: Membership | None) -> Exported:
         raise PermissionDenied("This needs the admin right catalogue.")
     exported = toolkit_file(toolkit, reader=actor)
     after = {"sha256": exported.sha256, **exported.summary}
-    record("toolkit.export", toolkit, actor=actor, after=after)
+    with transaction.atomic():
+        record("toolkit.export", toolkit, actor=actor, after=after)
     return exported
 
 

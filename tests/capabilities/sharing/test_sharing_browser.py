@@ -1,7 +1,8 @@
-"""Toolkit files and published toolkits in a real browser."""
+"""A toolkit on its way from Acme to Globex in a real browser: exported, uploaded, reviewed; published, and imported."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,28 @@ def page(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) 
         sign_in(page, EMAIL)
         page.wait_for_url("**/o/acme/")
         yield page
+
+
+def test_a_toolkit_is_exported_and_read_into_review(page: Page, tmp_path: Path) -> None:
+    wrong = complaints(page)
+    page.goto("/o/acme/toolkits/")
+    page.locator("td.cell-main a").first.click()
+    name = page.locator("h1").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export as a file").click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    assert path.name == f"{name}.toolkit.json"
+    assert json.loads(path.read_text())["toolkit"]["name"] == name
+
+    page.goto("/o/acme/imports/new/")
+    page.get_by_label("A toolkit file").check()
+    page.locator("input[type=file]").set_input_files(path)
+    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("heading", name="Toolkit", exact=True).wait_for()
+
+    assert "is as the file has it" in page.locator("main").inner_text()
+    assert wrong == []
 
 
 def test_a_file_that_was_changed_says_so(page: Page, tmp_path: Path) -> None:
