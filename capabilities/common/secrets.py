@@ -9,6 +9,8 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import models
 
+from capabilities.contract.masking import MASK
+
 
 class SecretUnreadable(Exception):
     """A stored secret cannot be read with any of TOOLHUB_FIELD_KEYS: enter it again, or restore the key."""
@@ -55,4 +57,4 @@ def masked(secret: str) -> str:
     """What may be shown of a secret: its last 4 characters, of a long one."""
     if not secret:
         return ""
-    return "••••" + (secret[-4:] if len(secret) >= 12 else "")
+    return MASK + (secret[-4:] if len(secret) >= 12 else "")

@@ -31,6 +31,7 @@ from capabilities.contract.http_tool import (
     mapped,
     read_implementation,
 )
+from capabilities.contract.masking import masked_in
 from capabilities.contract.results import ResultFile, ToolResult
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.signing import after_refusal
@@ -207,8 +208,7 @@ def _error_text(answer: Fetched, credential: Credential, context: ToolContext, u
     kind, text = media_type(answer), answer.text
     if kind and not is_text(kind):
         return ""
-    for secret in credential.secrets:  # before it is cut, or half a secret would be known by nobody as one
-        text = text.replace(secret, "••••")
+    text = masked_in(text, credential.secrets)  # before it is cut, or half a secret would be known by nobody as one
     if kind in PAGES:
         try:
             title, text, _ = readable(context, text, main=True, until=until, most=ERROR_CHARS)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from capabilities.contract.context import Credential
+from capabilities.contract.masking import masked_in
 from capabilities.egress import EgressError, Fetched, fetch
 from capabilities.sandbox.values import HostError, Http, HttpAnswer
 
 #: Bytes of one answer.
 MAX_ANSWER = 2_000_000
 #: What stands where a far side sent a secret back.
-MASK = "••••"
 #: Headers of an answer that the code has no business with.
 HIDDEN = frozenset({"set-cookie", "set-cookie2"})
 
@@ -39,8 +39,8 @@ def guarded_http(credential: Credential | None = None, *, refused: Refused | Non
         secrets = (*first.secrets, *signing.secrets)
         return HttpAnswer(
             status=answer.status,
-            headers={name: _masked(value, secrets) for name, value in answer.headers.items() if name not in HIDDEN},
-            body=_masked(answer.text, secrets),
+            headers={name: masked_in(value, secrets) for name, value in answer.headers.items() if name not in HIDDEN},
+            body=masked_in(answer.text, secrets),
         )
 
     return ask
@@ -60,10 +60,4 @@ def _fetched(
             credential=credential,
         )
     except EgressError as error:
-        raise HostError(_masked(str(error), credential.secrets)) from None
-
-
-def _masked(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    return text
+        raise HostError(masked_in(str(error), credential.secrets)) from None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
+from capabilities.contract.masking import masked_value
 from capabilities.credentials.signing import after_refusal, stored_credential
 from capabilities.kinds.mcp import address_of
 from capabilities.mcp_client import client
@@ -18,7 +17,6 @@ from toolhub.tenants.models import Membership, Right
 
 #: Seconds that the list may take.
 LIST_SECONDS = 30.0
-MASK = "••••"
 NO_ACCOUNT = "Each member has an own account there: somebody must read its tools, whose account is used from then on."
 
 
@@ -112,16 +110,3 @@ def _masked(listing: Listing, credential: Credential) -> Listing:
         listing.cache_scope,
         listing.is_cut,
     )
-
-
-def masked_value(value: Any, secrets: tuple[str, ...]) -> Any:
-    """A JSON value without these secrets in any of its text."""
-    if isinstance(value, str):
-        for secret in filter(None, secrets):
-            value = value.replace(secret, MASK)
-        return value
-    if isinstance(value, list):
-        return [masked_value(each, secrets) for each in value]
-    if isinstance(value, Mapping):
-        return {masked_value(key, secrets): masked_value(each, secrets) for key, each in value.items()}
-    return value

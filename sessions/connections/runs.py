@@ -17,6 +17,7 @@ from capabilities.common.queued_rows import claim_unrung
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolContext
+from capabilities.contract.masking import masked_in
 from capabilities.models import ConnectionStatus, ConnectionTest, LanguageModel, McpServer, Provider
 from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
@@ -37,7 +38,7 @@ from sessions.connections.findings import (
     checks_of_reply,
 )
 from sessions.loop.connections import release_connection
-from sessions.loop.execution import masked_in, run_bounded
+from sessions.loop.execution import run_bounded
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelError
 from sessions.loop.models.exchange import read_models

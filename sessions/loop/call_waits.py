@@ -19,11 +19,12 @@ from capabilities.common.text import storable, storable_json
 from capabilities.contract.asking import MAX_SHOWN, USUAL_HOURS, digest_of
 from capabilities.contract.context import CallWaits, InputNeeded, LinkNeeded, Resumed, TaskStarted
 from capabilities.contract.forms import form_fields
+from capabilities.contract.masking import masked_in
 from capabilities.contract.wire import canonical_json
 from sessions.access import own_session
 from sessions.loop import execution
 from sessions.loop.asking import refused, when_told, who_answered
-from sessions.loop.execution import Outcome, masked_in
+from sessions.loop.execution import Outcome
 from sessions.loop.preparing import Prepared
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, CallWait, StepStatus
 from sessions.turns.asked import go_on_later

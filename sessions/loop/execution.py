@@ -29,6 +29,7 @@ from capabilities.contract.context import CallWaits, Credential, LinkNeeded, Too
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import CREATE_TOOL
+from capabilities.contract.masking import masked_bytes, masked_in
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
@@ -63,7 +64,6 @@ MOST_PROGRESS = 5
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
 #: What stands in place of a secret.
-MASK = "••••"
 #: Characters of a note in a result, beside its words.
 ROOM_OF_CONTEXT = 20
 STILL_RUNNING = (
@@ -339,21 +339,6 @@ def waiting_outcome(waits: CallWaits, secrets: Sequence[str] = ()) -> Outcome:
     more: dict[str, Any] = {"link": waits.url} if isinstance(waits, LinkNeeded) else {}
     text = f"{message} Ask an agent for it in a chat: there it can go on."
     return replace(failure(text, status=StepStatus.REFUSED, **more), waits=waits)
-
-
-def masked_in(text: str, secrets: Sequence[str]) -> str:
-    """The text without these secrets, as they are and as JSON writes them: a far side may send one back."""
-    for secret in filter(None, secrets):
-        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
-            text = text.replace(written, MASK)
-    return text
-
-
-def masked_bytes(content: bytes, secrets: Sequence[str]) -> bytes:
-    """The same of a file."""
-    for secret in filter(None, secrets):
-        content = content.replace(secret.encode(), MASK.encode())
-    return content
 
 
 def capped(outcome: Outcome, spec: ToolSpec, context_window: int, *, step: str = "") -> Outcome:

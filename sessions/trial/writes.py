@@ -16,6 +16,7 @@ from django.shortcuts import get_object_or_404
 
 from capabilities.common.text import storable
 from capabilities.contract.context import CallWaits, ToolError
+from capabilities.contract.masking import masked_in
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.signing import credential_for
 from capabilities.models import Tool
@@ -79,7 +80,7 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     if isinstance(arguments, Outcome):
         return arguments
     text = json.dumps(arguments, ensure_ascii=False)
-    told = execution.masked_in(text, _secrets_of(spec, actor))
+    told = masked_in(text, _secrets_of(spec, actor))
     with transaction.atomic():
         hold_organisation(actor.organisation_id)
         open_runs = TrialRun.objects.filter(status__in=OPEN_TRIALS)

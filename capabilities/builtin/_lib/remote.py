@@ -19,6 +19,7 @@ import httpx2
 
 from capabilities.builtin._lib.http import media_type
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.contract.masking import masked_in
 from capabilities.egress import MAX_REDIRECTS, EgressError, Fetched, fetch
 from capabilities.registry import ServiceSpec
 
@@ -124,7 +125,7 @@ class Remote:
         for name, value in self.headers.items():
             credential = value.rpartition(" ")[2]
             if name.lower() == "authorization" and credential:
-                text = text.replace(credential, "••••")
+                text = masked_in(text, [credential])
         return text
 
     def _checked_headers(self, headers: Mapping[str, str]) -> dict[str, str]:

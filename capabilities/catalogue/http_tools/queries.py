@@ -20,6 +20,7 @@ from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.common.tokens import count_each
 from capabilities.contract.context import Credential, ToolError
 from capabilities.contract.http_tool import HttpRequest, build_request, read_implementation
+from capabilities.contract.masking import MASK
 from capabilities.contract.sample_arguments import sample_arguments
 from capabilities.contract.warnings import DefinitionWarning, warnings_of
 from capabilities.contract.wire import tool_wire
@@ -28,7 +29,6 @@ from capabilities.egress import origin_of, place
 from capabilities.models import CredentialKind, StoredCredential, Tool, ToolKind, ToolVersion, VersionStatus
 from toolhub.tenants.models import Membership
 
-DOTS = "••••"
 #: Stands for a secret until the request is written down.
 MARK = "SECRETOFTHECREDENTIAL"
 #: Characters of a body that a preview shows.
@@ -136,4 +136,4 @@ def request_text(request: HttpRequest, credential: StoredCredential | None) -> s
     if request.content is not None:
         body = request.content.decode("utf-8", "replace")
         lines += ["", body if len(body) <= BODY_CHARS else f"{body[:BODY_CHARS]}…"]
-    return "\n".join(lines).replace(MARK, DOTS)
+    return "\n".join(lines).replace(MARK, MASK)

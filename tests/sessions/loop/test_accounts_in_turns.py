@@ -162,6 +162,20 @@ def test_of_a_service_without_an_account_the_call_waits_twice_and_is_made_once_i
     assert (len(server.asked("/files")), len(asked_of(turn))) == (2, 2)
 
 
+def test_a_token_that_the_service_refuses_is_renewed_and_the_call_made_again(
+    session: ChatSession, files: StoredCredential, server: AuthorizationServer
+) -> None:
+    server.files_scope = "mail"
+    connected_for_mail(session, files)
+    server.tokens.clear()
+
+    turn = run(session)
+
+    assert result_of(turn)["scope"] == "mail"
+    first, second = (each.headers["authorization"] for each in server.asked("/files"))
+    assert (first != second, server.refreshes()) == (True, 1)
+
+
 def test_who_says_no_at_the_service_can_still_say_yes(
     session: ChatSession, files: StoredCredential, server: AuthorizationServer
 ) -> None:
