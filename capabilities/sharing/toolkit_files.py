@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import QuerySet
+
 from capabilities.catalogue.helper_modules.writes import check_name
 from capabilities.common import confined
 from capabilities.common.refused import ChangeRefused
@@ -84,13 +86,21 @@ def _needed(credential: Mapping[str, Any], tools: list[Mapping[str, Any]]) -> di
     }
 
 
+def _contents(tools: QuerySet[Tool]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The key and the name of each of these tools, and what a reader of its definition is shown. One query."""
+    shown = ("description", "parameters", "effect")
+    for key, name, *values in tools.values_list("pk", "name", *(f"current_version__{each}" for each in shown)):
+        yield key, name, {each: value for each, value in zip(shown, values, strict=True) if value is not None}
+
+
 @dataclass
 class _Reader:
     document: Mapping[str, Any]
     organisation_id: int
     #: Modules of the file by name and SHA-256: what it says, the runtimes that take it, and what is wrong.
     modules: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    builtin: Mapping[str, int] = field(default_factory=dict)
+    #: Built-in tools that are here, by name, as they are here.
+    builtin: Mapping[str, FoundTool] = field(default_factory=dict)
     servers: Mapping[str, McpServer] = field(default_factory=dict)
     _until: float = 0.0
     _of_servers: dict[int, Mapping[str, Tool]] = field(default_factory=dict)
@@ -99,7 +109,10 @@ class _Reader:
         self._until = time.monotonic() + CHECK_SECONDS
         names = [each["name"] for each in self.document["tools"] if each["kind"] == BUILTIN]
         rows = Tool.objects.filter(kind=ToolKind.BUILTIN, name__in=names).exclude(name__in=RESERVED_TOOLS)
-        self.builtin = dict(rows.values_list("name", "pk"))
+        self.builtin = {
+            name: FoundTool(name, name, kind=BUILTIN, tool_id=key, group="Built in", **content)
+            for key, name, content in _contents(rows)
+        }
         self.servers = _servers_here(self.document["servers"])
         codes = {(each["name"], sha256_hex(each["code"])): each for each in self.document["modules"]}
         self.modules = {key: self._module(key, each) for key, each in codes.items()}
@@ -136,7 +149,7 @@ class _Reader:
 
     def _builtin(self, name: str) -> FoundTool:
         if name in self.builtin:
-            return FoundTool(name, name, kind=BUILTIN, tool_id=self.builtin[name], group="Built in")
+            return self.builtin[name]
         return FoundTool(name, name, kind=BUILTIN, group="Built in", refused=f"There is no built-in tool {name} here.")
 
     def _of_server(self, tool: Mapping[str, Any], base: dict[str, Any], more: dict[str, Any]) -> FoundTool:

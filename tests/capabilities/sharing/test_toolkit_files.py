@@ -230,6 +230,9 @@ def test_a_file_waits_for_review_and_is_no_tool(exported: Exported, ready: Organ
         assert not Toolkit.objects.exists()
         assert not HelperModule.objects.exists()
         assert rows_of(tool_import)["price"].tokens > 0
+        built_in, here = rows_of(tool_import)["calculator"], Tool.objects.get(name="calculator").current_version
+        assert here is not None
+        assert (built_in.description, built_in.warnings) == (here.description, [])
 
 
 def test_round_trip_gives_the_same_hash(
