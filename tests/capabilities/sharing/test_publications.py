@@ -155,7 +155,7 @@ def test_charlie_withdraws_nothing_of_acme(two: Toolkit, alice: Membership, char
     assert Publication.objects.get().withdrawn_at is None
 
 
-def test_a_copy_is_imported_into_rows_of_ones_own(two: Toolkit, alice: Membership, charlie: Membership) -> None:
+def test_tx_39_a_copy_is_imported_into_rows_of_ones_own(two: Toolkit, alice: Membership, charlie: Membership) -> None:
     publication = publish(two, alice)
     make_tool(charlie.organisation, "calculator")
     make_tool(charlie.organisation, "uuid")
