@@ -75,6 +75,11 @@ class ServerForm(forms.Form):
             del self.fields["transport"], self.fields["stdio_name"]
             self.fields["url"].required = True
 
+    def keep_name(self) -> None:
+        """Show the name, and take no other: the server has tools, whose names begin with it."""
+        self.fields["name"].disabled = True
+        self.fields["name"].help_text = "The names of its tools begin with it, so it stays. Change the title."
+
     def content(self) -> ServerContent:
         data = self.cleaned_data
         transport = data.get("transport") or Transport.HTTP.value

@@ -392,7 +392,7 @@ def _same_content(version: ToolVersion, content: Definition) -> bool:
 def _what_changed(accepted: SourceContent, offered: FoundTool) -> str:
     """One sentence: which parts of its definition are not what was accepted."""
     now = content_at_source(offered.description, offered.parameters, offered.implementation)
-    names = ("description", "arguments", "technical details")
+    names = ("description", "arguments", "technical details", "settings")
     parts = [name for name, was, is_now in zip(names, accepted, now, strict=True) if was != is_now]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"Its {listed} changed at its server."

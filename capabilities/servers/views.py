@@ -66,6 +66,8 @@ def server_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
     server = server_or_404(name)
     form = ServerForm(request.POST or None, server=server, processes=processes_for(member.organisation))
+    if vars(server)["tool_count"]:
+        form.keep_name()
     return _form_page(request, member, server, form)
 
 

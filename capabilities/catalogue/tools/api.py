@@ -57,7 +57,7 @@ class ToolOut(serializers.Serializer[Tool]):
         source="source", help_text="Where it came from, for people; empty where somebody wrote it here."
     )
     quarantine = serializers.CharField(help_text="Why it is kept back until somebody decides, or empty.")
-    quarantined_at = serializers.DateTimeField(help_text="Since when, where it is noted; else null.")
+    quarantined_at = serializers.DateTimeField(allow_null=True, help_text="Since when, where it is noted; else null.")
     is_enabled = serializers.BooleanField()
     off_message = serializers.CharField(help_text="While it is off: what models and users read of that, or empty.")
     service = serializers.CharField(help_text="What must be set up before it works, or empty.")

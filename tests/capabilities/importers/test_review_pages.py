@@ -174,7 +174,8 @@ def test_a_credential_that_fits_is_suggested(alice: Membership, read: Read) -> N
 
 def test_one_definition_shows_everything_and_takes_another_guess(alice: Membership, read: Read) -> None:
     schema = {"type": "object", "properties": {"id": {"type": "string", "description": "Which one."}}}
-    tool_import = read(alice, pet("a", description="Adds\u202e.", parameters=schema))
+    request = {"method": "GET", "url": "/a", "arguments": {"id": {"in": "query"}}}
+    tool_import = read(alice, pet("a", description="Adds\u202e.", parameters=schema, implementation=request))
     row = import_rows(tool_import).get()
     address = reverse("import_tool", args=["acme", tool_import.public_id, row.public_id])
     client = signed_in(alice)

@@ -40,7 +40,8 @@ def spec_of(key: int, name: str) -> ToolSpec:
     function = {"name": name, "description": f"Does {name}.", "parameters": {"type": "object", "properties": {}}}
     wire = json.dumps({"type": "function", "function": function})
     kind = BUILTIN if key in META else "http"
-    return ToolSpec(key, key, name, kind, category, 1, True, wire, name, 40, "read", Envelope("retry", 30.0, 10_000))
+    envelope = Envelope("retry", 30.0, 10_000)
+    return ToolSpec(key, key + 1, name, kind, category, 1, True, wire, name, 40, "read", envelope)
 
 
 def make_offer(pinned: frozenset[int] = frozenset()) -> Offer:
