@@ -37,7 +37,7 @@ def read_text(text: str, organisation_id: int, *, server: str = "") -> ReadSourc
     summary = found["facts"] | {"format": "MCP tools", "server": name}
     if len(tools) > MAX_TOOLS:
         summary["left_out"] = len(tools) - MAX_TOOLS
-    return ReadSource(tuple(found_tool(each, name) for each in tools[:MAX_TOOLS]), name, summary)
+    return ReadSource(tuple(found_tool(each, name) for each in tools[:MAX_TOOLS]), title=name, summary=summary)
 
 
 def found_tool(sent: Any, server: str) -> FoundTool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from capabilities.contract.warnings import DefinitionWarning
@@ -51,6 +51,7 @@ class ReadSource:
     """
 
     found: tuple[FoundTool, ...] = ()
+    _: KW_ONLY
     title: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
     #: What a toolkit file says of the toolkit and of helper modules: see `ToolImport.content`.

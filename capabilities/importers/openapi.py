@@ -38,7 +38,8 @@ def read_text(text: str, organisation_id: int, *, url: str = "") -> ReadSource:
     summary = found["summary"]
     if "beyond" in summary:
         summary = summary | {"left_out": summary.pop("beyond")}
-    return ReadSource(tuple(map(_found_tool, found["found"])), found["title"], summary, found["base_url"])
+    tools = tuple(map(_found_tool, found["found"]))
+    return ReadSource(tools, title=found["title"], summary=summary, base_url=found["base_url"])
 
 
 def _fetched(url: str) -> tuple[str, str]:

@@ -52,7 +52,7 @@ def run_import(public_id: UUID) -> None:
 
 def _read(tool_import: ToolImport) -> None:
     try:
-        source = _source_of(tool_import)
+        _store(tool_import, _source_of(tool_import))
     except (SourceRefused, EgressError, ConfinedError) as error:
         _fail(tool_import, str(error))
     except DatabaseError:
@@ -60,8 +60,6 @@ def _read(tool_import: ToolImport) -> None:
     except Exception:
         logger.exception("The import %s fell over", tool_import.public_id)
         _fail(tool_import, FELL_OVER)
-    else:
-        _store(tool_import, source)
 
 
 def _source_of(tool_import: ToolImport) -> ReadSource:

@@ -46,8 +46,8 @@ def read(tool_import: ToolImport) -> ReadSource:
     toolkit = document["toolkit"]
     return ReadSource(
         tuple(map(reader.found, document["tools"])),
-        toolkit["name"],
-        {
+        title=toolkit["name"],
+        summary={
             "format": "Toolkit file",
             "sha256": document["sha256"],
             "credentials": [_needed(each, document["tools"]) for each in document["credentials"]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -654,7 +655,7 @@ def test_who_lost_the_right_meanwhile_gets_nothing_read(alice: Membership, offer
 def test_an_import_that_ended_meanwhile_gets_no_definitions(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(tool_import: ToolImport) -> Any:
         ToolImport.objects.update(status=ImportStatus.FAILED)
-        return ReadSource((pet("a"),), "Pets")
+        return ReadSource((pet("a"),), title="Pets")
 
     monkeypatch.setitem(READERS, ImportSource.OPENAPI, read)
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
@@ -771,3 +772,35 @@ def test_a_closed_import_is_decided_on_no_more(alice: Membership, read: Read, pe
 
     with pytest.raises(ChangeRefused, match="closed"):
         accept(tool_import, pets, alice)
+
+
+def test_a_document_goes_the_whole_way_from_its_text_to_the_review(alice: Membership) -> None:
+    """No reader is stood in for: what a document says of itself comes to the import that it is read for."""
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Rides", "version": "1"},
+        "servers": [{"url": "https://rides.example.org/v1"}],
+        "paths": {"/trains": {"get": {"operationId": "trains", "summary": "Lists trains."}}},
+    }
+    tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=json.dumps(document))
+
+    runs.run_import(tool_import.public_id)
+
+    tool_import.refresh_from_db()
+    assert (tool_import.status, tool_import.reason) == (ImportStatus.REVIEW, "")
+    assert (tool_import.title, tool_import.base_url) == ("Rides", "https://rides.example.org/v1")
+    assert tool_import.content == {}
+    assert [row.name for row in import_rows(tool_import)] == ["trains"]
+
+
+def test_what_cannot_be_stored_fails_the_import_too(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    def strange(_: ToolImport) -> Any:
+        return ReadSource(content="no mapping")  # type: ignore[arg-type]
+
+    monkeypatch.setitem(READERS, ImportSource.OPENAPI, strange)
+    tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
+
+    runs.run_import(tool_import.public_id)
+
+    tool_import.refresh_from_db()
+    assert (tool_import.status, tool_import.reason) == ("failed", runs.FELL_OVER)
