@@ -32,6 +32,7 @@ from typing import IO, Any, Literal
 from django.conf import settings
 
 from capabilities.contract.context import ToolContext, ToolError
+from toolhub.tenants.audit.writes import in_request
 
 logger = logging.getLogger(__name__)
 
@@ -97,19 +98,19 @@ def run(
     organisation_id: int,
     *,
     seconds: float = SECONDS,
-    wait: float | None = None,
+    wait: float = 2 * SECONDS,
     stopped: threading.Event | None = None,
     most: int = ANSWER_BYTES,
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
     `seconds` is what the child may take, `wait` what all may take, a wait for a free child included. `most` is in bytes
-    of its answer. None as `wait`: a person waits, for twice the usual time, and only so many of one organisation do.
+    of its answer. While a request to the web server is answered, only so many of one organisation wait at once.
     """
-    deadline = time.monotonic() + (2 * SECONDS if wait is None else wait)
+    deadline = time.monotonic() + wait
     stopped = stopped or threading.Event()
     places = _places_of_queries if job == "sqlite" else _places
-    with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if wait is None else None):
+    with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
         until = min(deadline, time.monotonic() + seconds)
         return _answer(job, arguments, until, stopped, most)
 

@@ -15,6 +15,7 @@ import pytest
 
 from capabilities.common import confined
 from capabilities.common.confined import Busy, ConfinedError, Job, TooComplex, output_of, run
+from toolhub.tenants.audit.writes import request_id
 
 ACME, GLOBEX = 1, 2
 
@@ -249,3 +250,29 @@ def test_where_people_wait_only_so_many_of_one_organisation_do(settings: Any) ->
         thread.join()
 
     assert (while_full, said[3:]) == (["busy"] * 3, ["taken"] * 3)
+
+
+@pytest.mark.parametrize(("request_name", "answered"), [("", 8), ("of a page", 2)])
+def test_work_beside_the_web_server_waits_however_many_there_are(
+    settings: Any, request_name: str, answered: int
+) -> None:
+    """A turn checks the arguments of all its calls at once; only the threads of pages are few."""
+    settings.TOOLHUB_CHILD_PROCESSES = settings.TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION = 1
+    said, begin = list[object](), threading.Barrier(8)
+
+    def check() -> None:
+        request_id.set(request_name)
+        begin.wait()
+        try:
+            said.append(confined.run("schema", {"schema_text": '{"type": "object"}', "arguments": {}}, ACME))
+        except Busy:
+            said.append("busy")
+
+    threads = [threading.Thread(target=check) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert said.count([]) >= answered
+    assert ("busy" in said) == bool(request_name)

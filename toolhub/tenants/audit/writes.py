@@ -22,6 +22,11 @@ from toolhub.tenants.scope import organisation_scope
 request_id: ContextVar[str] = ContextVar("toolhub_request_id", default="")
 
 
+def in_request() -> bool:
+    """Whether a request to the web server is being answered, and not the work of a worker or a command."""
+    return bool(request_id.get())
+
+
 def record(
     action: str,
     target: TenantModel,
