@@ -362,10 +362,11 @@ def test_a_sweep_waits_for_no_authorization_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To listen, a token is renewed where the tenant says: one that never answers stops nobody's sweep."""
-    hangs, asked = threading.Event(), []
+    hangs, begun, asked = threading.Event(), threading.Event(), []
 
     def renew(secret: StoredSecret, **_: Any) -> StoredSecret:
         asked.append(secret.organisation_id)
+        begun.set()
         hangs.wait(60)
         return secret
 
@@ -388,6 +389,7 @@ def test_a_sweep_waits_for_no_authorization_server(
     swept.start()
     swept.join(20)
     was_free, meanwhile = not swept.is_alive(), list(listeners.heard)
+    assert begun.wait(20)  # in a thread of its own, whenever that begins
     hangs.set()
     swept.join(20)
 
