@@ -6,7 +6,7 @@ A letter that looks like another one is left as it is.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from django.utils.html import escape, format_html
@@ -75,3 +75,11 @@ def marked_parts(parts: Iterable[Part]) -> SafeString:
     mark = '<span class="unseen" title="{}">{}</span>'
     pieces = [format_html(mark, part.name, part.text) if part.name else escape(part.text) for part in parts]
     return SafeString("".join(pieces))
+
+
+def numbered_lines(code: str, wrong: Collection[int]) -> list[tuple[int, SafeString, bool]]:
+    """Each line of the code with its number, from 1, as `marked` has it, and whether it is one of these; nothing where
+    none is."""
+    if not wrong:
+        return []
+    return [(number, marked(line), number in wrong) for number, line in enumerate(code.split("\n"), start=1)]

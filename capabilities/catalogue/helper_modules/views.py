@@ -39,7 +39,7 @@ from capabilities.catalogue.versions.forms import ReasonForm
 from capabilities.catalogue.versions.rules import check_changes_versions, may_decide, why_own
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.common.visible import marked
+from capabilities.common.visible import marked, numbered_lines
 from capabilities.models import HelperModule, HelperVersion, VersionStatus
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.addresses import ListAddress
@@ -128,8 +128,7 @@ def _form_page(
     context: dict[str, Any] = {"form": form, "module": module, "newest": newest, "checked": checked}
     if checked is not None:
         wrong = {each.line for found in checked.problems.values() for each in found if each.line}
-        lines = enumerate(checked.code.split("\n"), start=1)
-        context["lines"] = [(number, marked(line), number in wrong) for number, line in lines] if wrong else []
+        context["lines"] = numbered_lines(checked.code, wrong)
     return render(request, f"{FOLDER}/module_form.html", context, status=status_of(form))
 
 

@@ -32,7 +32,7 @@ from capabilities.catalogue.python_tools.writes import (
 from capabilities.catalogue.tools.writes import definition_of
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.common.visible import marked
+from capabilities.common.visible import numbered_lines
 from capabilities.models import Tool, VersionStatus
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
@@ -84,9 +84,7 @@ def _editor(request: MemberRequest, member: Membership, tool: Tool | None) -> Ht
 def _lines(checked: Checked) -> list[tuple[int, SafeString, bool]]:
     """The code with its numbers, and whether a problem is of that line; nothing where none is."""
     wrong = {each.line for each in checked.problems if each.line}
-    code = str(checked.definition.implementation["code"])
-    lines = [(number, marked(line), number in wrong) for number, line in enumerate(code.split("\n"), start=1)]
-    return lines if wrong else []
+    return numbered_lines(str(checked.definition.implementation["code"]), wrong)
 
 
 def _saved(request: MemberRequest, member: Membership, saved: SavedVersion, name: str, *, submit: bool) -> HttpResponse:
