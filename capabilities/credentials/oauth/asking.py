@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 
+from capabilities.common.fair_places import FairPlaces
 from capabilities.egress import EgressError, check_url, fetch, is_listed, resolve_checked
 from capabilities.egress.placing import USUAL_PORTS
 
@@ -33,31 +32,19 @@ class OAuthRefused(Exception):
         self.is_lasting = is_lasting
 
 
-class FarSides:
-    """The requests of people that wait for far sides: each holds a thread that answers everybody's pages."""
-
-    def __init__(self, *, in_all: int, of_one: int) -> None:
-        self._in_all, self._of_one = in_all, of_one
-        self._lock = threading.Lock()
-        self._waiting: Counter[int] = Counter()
-
-    @contextmanager
-    def asked_for(self, organisation_id: int) -> Iterator[None]:
-        """While a far side is asked. Raises OAuthRefused where as many of the organisation wait as may."""
-        with self._lock:
-            if self._waiting[organisation_id] >= self._of_one or self._waiting.total() >= self._in_all:
-                raise OAuthRefused(TOO_MANY, is_lasting=False)
-            self._waiting[organisation_id] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._waiting[organisation_id] -= 1
-                self._waiting += Counter()  # drops those at zero
+#: Requests of people that wait for far sides, of the threads of a web server (toolhub/handler.py): each holds one that
+#: answers everybody's pages.
+_waiting = FairPlaces(lambda: (16, 4))
 
 
-#: Of the threads of a web server, see toolhub/handler.py.
-far_sides = FarSides(in_all=16, of_one=4)
+@contextmanager
+def person_waits(organisation_id: int) -> Iterator[None]:
+    """While a far side is asked, and a person waits for it. Raises OAuthRefused where as many of the organisation wait
+    as may."""
+    with _waiting.place_for(organisation_id) as is_there:
+        if not is_there:
+            raise OAuthRefused(TOO_MANY, is_lasting=False)
+        yield
 
 
 def host_of(url: str) -> str:

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write
-from capabilities.credentials.oauth.asking import OAuthRefused, check_endpoint, far_sides, host_of
+from capabilities.credentials.oauth.asking import OAuthRefused, check_endpoint, host_of, person_waits
 from capabilities.credentials.oauth.clients import MANUAL, become_client
 from capabilities.credentials.oauth.discovery import discover
 from capabilities.credentials.oauth.revoking import queue_unkept
@@ -79,7 +79,7 @@ def begin_sign_in(
         require_manager(actor)
     if credential.kind != CredentialKind.OAUTH:
         raise OAuthRefused(f"{credential.title} is not connected by signing in.")
-    with far_sides.asked_for(actor.organisation_id):
+    with person_waits(actor.organisation_id):
         credential = known_client(credential, addresses)
         check_endpoint("The page to sign in", str(credential.server_metadata["authorization_endpoint"]))
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
@@ -279,7 +279,7 @@ def end_sign_in(sign_in: OAuthSignIn, answer: Answer, *, actor: Membership) -> S
         raise OAuthRefused(f"{host} did not sign you in: {MEANINGS.get(answer.error, 'it gave no reason we know')}.")
     if not answer.code:
         raise OAuthRefused(f"{host} sent you back without a code.")
-    with far_sides.asked_for(actor.organisation_id):
+    with person_waits(actor.organisation_id):
         tokens = exchange_code(credential, answer.code, verifier=sign_in.verifier, redirect_uri=sign_in.redirect_uri)
     try:
         return keep_tokens(credential, tokens, sign_in, actor=actor)

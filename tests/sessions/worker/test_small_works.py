@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from capabilities.common.fair_places import FairPlaces
 from capabilities.importers.writes import start_import
 from capabilities.models import ImportSource, ImportStatus, ToolImport
 from sessions.worker import process
-from sessions.worker.small_works import SmallWorks
+from sessions.worker.small_works import limits
 from tests.capabilities.mcp_client.scripted import wait_until
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -22,7 +23,7 @@ ACME, GLOBEX, INITECH = 1, 2, 3
 
 def test_one_organisation_has_half_of_the_places_and_all_have_a_fifth_of_the_threads(settings: Any) -> None:
     settings.WORKER_CONCURRENCY = 20
-    works = SmallWorks()
+    works = FairPlaces(limits)
 
     with works.place_for(ACME) as first, works.place_for(ACME) as second, works.place_for(ACME) as third:
         assert (first, second, third) == (True, True, False)
@@ -46,7 +47,7 @@ def test_what_finds_no_place_stays_queued_and_others_go_on(
         raise RuntimeError("It is of no use.")
 
     monkeypatch.setattr("capabilities.importers.runs._source_of", read)
-    monkeypatch.setattr(process, "small_works", SmallWorks())
+    monkeypatch.setattr(process, "small_works", FairPlaces(limits))
     with organisation_scope(alice.organisation):
         slow = [start_import(ImportSource.DEFINITIONS, actor=alice, document=DOCUMENT) for _ in range(4)]
     with organisation_scope(charlie.organisation):
