@@ -65,10 +65,10 @@ class ToolkitFileRefused(ValueError):
     """The text is no toolkit file that can be trusted; the message is one sentence."""
 
 
-def sealed(content: Mapping[str, Any]) -> str:
-    """The file of this content, without its format and hash: canonical JSON with both."""
+def with_hash(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of this content: with its format, and with the hash of all of it. A file is its canonical JSON."""
     whole = {**content, "format": FORMAT, "version": VERSION}
-    return canonical_json({**whole, "sha256": content_hash(whole)})
+    return {**whole, "sha256": content_hash(whole)}
 
 
 def content_hash(document: Mapping[str, Any]) -> str:

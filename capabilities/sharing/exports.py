@@ -16,8 +16,8 @@ from capabilities.catalogue.versions.queries import may_read_code
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.knobs import safety_knobs
 from capabilities.contract.loading import RESERVED_TOOLS
-from capabilities.contract.toolkit_file import BUILTIN, HTTP, MCP, PYTHON, sealed
-from capabilities.contract.wire import sha256_hex
+from capabilities.contract.toolkit_file import BUILTIN, HTTP, MCP, PYTHON, with_hash
+from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.importers.writes import MAX_FILE
 from capabilities.models import (
     HelperVersion,
@@ -101,19 +101,14 @@ def toolkit_file(toolkit: Toolkit, *, reader: Membership | None) -> Exported:
         "servers": _servers(kept, entries),
         "left_out": [{"tool": name, "because": why[:MAX_WHY]} for name, why in sorted(left_out.items())],
     }
-    text = sealed(content)
+    document = with_hash(content)
+    text = canonical_json(document)
     if len(text) > MAX_FILE:
         raise ChangeRefused(
             "toolkit",
             f"The file would have {len(text):,} characters; {MAX_FILE:,} are the most. Make two toolkits of it.",
         )
-    return Exported(toolkit.name, text, _hash_in(text), sorted(left_out.items()), _summary(content))
-
-
-def _hash_in(text: str) -> str:
-    found = re.search(r'"sha256":"([0-9a-f]{64})","toolkit":', text)
-    assert found is not None  # `sealed` writes the keys in their order
-    return found[1]
+    return Exported(toolkit.name, text, document["sha256"], sorted(left_out.items()), _summary(content))
 
 
 def _summary(content: Mapping[str, Any]) -> dict[str, Any]:

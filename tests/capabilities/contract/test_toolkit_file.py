@@ -16,9 +16,15 @@ from capabilities.contract.toolkit_file import (
     ToolkitFileRefused,
     content_hash,
     read_toolkit_file,
-    sealed,
+    with_hash,
 )
 from capabilities.contract.wire import canonical_json, sha256_hex
+
+
+def sealed(content: dict[str, Any]) -> str:
+    """The file of this content."""
+    return canonical_json(with_hash(content))
+
 
 CODE = "def gross(net):\n    return net * 2\n"
 FULL = {

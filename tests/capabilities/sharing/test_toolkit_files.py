@@ -16,7 +16,6 @@ from capabilities.catalogue.tools.writes import Origin, set_instructions
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
-from capabilities.contract.toolkit_file import sealed
 from capabilities.contract.wire import sha256_hex
 from capabilities.importers import writes as importer_writes
 from capabilities.importers.writes import accept_imported, import_rows
@@ -38,6 +37,7 @@ from capabilities.sharing import exports
 from capabilities.sharing.exports import Exported, export_toolkit, toolkit_file
 from capabilities.sharing.imported_toolkits import save_imported_toolkit
 from capabilities.toolkits.writes import content_of
+from tests.capabilities.contract.test_toolkit_file import sealed
 from tests.capabilities.sharing.toolkits import (
     CODE,
     MODULE,
