@@ -19,6 +19,7 @@ from capabilities.catalogue.helper_modules.queries import (
     module_or_404,
     uses_of,
     version_or_404,
+    versions_of,
 )
 from capabilities.catalogue.helper_modules.writes import (
     MAX_DESCRIPTION,
@@ -256,9 +257,8 @@ class ModuleVersions(APIView):
     def get(self, request: Request, name: str) -> Response:
         """Newest first, without their code."""
         _reader(request)
-        rows = HelperVersion.objects.filter(module=module_or_404(name)).select_related("created_by", "decided_by")
-        shown = page(request, rows.defer("code"), "pk", lambda row: ModuleVersionRowOut(row).data, newest_first=True)
-        return Response(shown)
+        rows = versions_of(module_or_404(name))
+        return Response(page(request, rows, "pk", lambda row: ModuleVersionRowOut(row).data, newest_first=True))
 
     @extend_schema(
         operation_id="python_module_versions_create",

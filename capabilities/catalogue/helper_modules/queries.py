@@ -10,7 +10,7 @@ from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquer
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
-from capabilities.catalogue.versions.queries import STATES, Lines, modules_waiting_for, shown_lines
+from capabilities.catalogue.versions.queries import Lines, modules_waiting_for, shown_lines, with_state
 from capabilities.common import confined
 from capabilities.contract.context import ToolError
 from capabilities.contract.versions import Line
@@ -95,12 +95,6 @@ def versions_page(module: HelperModule, *, after: str = "", before: str = "", li
     return Keyset(versions_of(module), ("-number",)).page(after, before, limit=limit).of(with_state)
 
 
-def with_state(version: HelperVersion) -> HelperVersion:
-    """The version with the badge of its status, for a template."""
-    version.state = STATES[VersionStatus(version.status)]  # type: ignore[attr-defined]
-    return version
-
-
 def version_or_404(name: str, number: int) -> HelperVersion:
     """One version whole, with its module. One query."""
     rows = HelperVersion.objects.select_related("module__current_version", "created_by__user", "decided_by__user")
@@ -140,7 +134,7 @@ def uses_page(module: HelperModule, *, after: str = "", before: str = "", limit:
 
 
 def _with_tool_state(use: HelperUse) -> HelperUse:
-    use.tool_version.state = STATES[VersionStatus(use.tool_version.status)]  # type: ignore[attr-defined]
+    with_state(use.tool_version)
     return use
 
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from capabilities.catalogue.helper_modules.checks import CheckedModule
 from capabilities.catalogue.versions.rules import status_of_new, why_own
-from capabilities.catalogue.versions.writes import reason_line
+from capabilities.catalogue.versions.writes import NEEDS_REASON, decided_already, reason_line
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden, configuration_write, require
 from capabilities.common.text import storable
@@ -32,7 +32,6 @@ MAX_MODULES = 10_000
 _GOES_ON = (VersionStatus.DRAFT, VersionStatus.PENDING, VersionStatus.APPROVED)
 #: Tools that a refusal names.
 NAMED = 3
-NEEDS_REASON = "Say why: the author reads it beside the version."
 
 
 def check_name(name: str) -> None:
@@ -249,6 +248,4 @@ def _held(version: HelperVersion) -> HelperVersion:
 
 def _check_waits(version: HelperVersion) -> None:
     if version.status != VersionStatus.PENDING:
-        verb = "rejected" if version.status == VersionStatus.REJECTED else "approved"
-        by = version.decided_by or "toolhub"
-        raise ChangeRefused("version", f"Version {version.number} was {verb} already, by {by}.", code="conflict")
+        raise ChangeRefused("version", decided_already(version), code="conflict")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -190,16 +192,22 @@ def _saved(
     tool: Tool | None, category: Category, content: PythonContent, member: Membership, *, submit: bool
 ) -> SavedVersion:
     """Checked and saved as the editor does it. Raises the API's errors, with the line of the code."""
-    with refusals():
+    with refusals(), _fields_of_body():
         if not isinstance(content.parameters, dict):
             raise ChangeRefused("parameters", "The schema is one JSON object.")
         require(member, Right.CATALOGUE, [category.name])
-        try:
-            found = check_content(content.definition(), None, member.organisation_id)
-            return save_checked(tool, category, found, submit=submit, actor=member)
-        except ChangeRefused as error:
-            error.field = error.field.removeprefix("implementation.")
-            raise
+        found = check_content(content.definition(), None, member.organisation_id)
+        return save_checked(tool, category, found, submit=submit, actor=member)
+
+
+@contextmanager
+def _fields_of_body() -> Iterator[None]:
+    """What runs stands in fields of its own here: a refusal names them without what they are part of."""
+    try:
+        yield
+    except ChangeRefused as error:
+        error.field = error.field.removeprefix("implementation.")
+        raise
 
 
 def _shown(tool: Tool, version: ToolVersion) -> dict[str, Any]:
@@ -264,15 +272,11 @@ class PythonToolCheck(APIView):
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(PythonCheckIn, request)
         content, example = _content(body["name"], body), body.get("example")
-        with refusals():
+        with refusals(), _fields_of_body():
             for name, value in (("parameters", content.parameters), ("example", {} if example is None else example)):
                 if not isinstance(value, dict):
                     raise ChangeRefused(name, "This is one JSON object.")
-            try:
-                found = check_content(content.definition(), example, member.organisation_id)
-            except ChangeRefused as error:
-                error.field = error.field.removeprefix("implementation.")
-                raise
+            found = check_content(content.definition(), example, member.organisation_id)
         return Response(PythonCheckOut(found).data)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -20,6 +20,7 @@ from capabilities.models import HelperVersion, Tool, ToolVersion, VersionStatus
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
+V = TypeVar("V", ToolVersion, HelperVersion)
 #: The badge counts to one more than this.
 COUNTED = 99
 #: What no list of versions reads.
@@ -61,8 +62,8 @@ def versions_page(tool: Tool, *, after: str = "", before: str = "") -> Page[Tool
     return Keyset(versions.defer(*_LONG, "made_by_agent__prompt"), ("-number",)).page(after, before).of(with_state)
 
 
-def with_state(version: ToolVersion) -> ToolVersion:
-    """The version with the badge of its status, for a template."""
+def with_state(version: V) -> V:
+    """The version, of a tool or of a module, with the badge of its status, for a template."""
     version.state = STATES[VersionStatus(version.status)]  # type: ignore[attr-defined]
     return version
 

@@ -23,6 +23,7 @@ from capabilities.models import (
     MAX_QUARANTINE,
     RELEASED,
     AgentTool,
+    HelperVersion,
     Tool,
     ToolKind,
     ToolVersion,
@@ -34,6 +35,7 @@ from toolhub.tenants.models import Membership, Right
 
 #: Characters of why a version was rejected or retired.
 MAX_REASON = 500
+NEEDS_REASON = "Say why: the author reads it beside the version."
 
 
 @configuration_write("version")
@@ -51,7 +53,7 @@ def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", act
         raise ChangeForbidden("version", why)
     if approve and (missing := helper_missing(version)):
         raise ChangeRefused("version", missing, code="conflict")
-    text = reason_line(reason, is_needed="" if approve else "Say why: the author reads it beside the version.")
+    text = reason_line(reason, is_needed="" if approve else NEEDS_REASON)
     status = VersionStatus.APPROVED if approve else VersionStatus.REJECTED
     before: dict[str, Any] = {"version": tool.current_version.number if tool.current_version else None}
     _end(version, status, text, actor)
@@ -195,17 +197,17 @@ def _held(version: ToolVersion) -> tuple[ToolVersion, Tool]:
 
 def _check_waits(version: ToolVersion) -> None:
     if version.status != VersionStatus.PENDING:
-        raise ChangeRefused("version", _decided(version), code="conflict")
+        raise ChangeRefused("version", decided_already(version), code="conflict")
 
 
 def _end(version: ToolVersion, status: VersionStatus, reason: str, actor: Membership) -> None:
     """One conditional UPDATE decides: who comes second is told."""
     waiting = ToolVersion.objects.filter(pk=version.pk, status=VersionStatus.PENDING)
     if not waiting.update(status=status, status_reason=reason, decided_by=actor, decided_at=Now()):
-        raise ChangeRefused("version", _decided(_held(version)[0]), code="conflict")
+        raise ChangeRefused("version", decided_already(_held(version)[0]), code="conflict")
 
 
-def _decided(version: ToolVersion) -> str:
+def decided_already(version: ToolVersion | HelperVersion) -> str:
     """Why it does not wait any more."""
     if version.status == VersionStatus.DRAFT:
         return f"Version {version.number} is a draft: it was not submitted, or was taken back."
