@@ -1913,7 +1913,8 @@ def read_rows() -> Rows:
     with system_scope():
         rows = {model.__name__: rows_of(model) for model in tables}
     for token in rows["ApiToken"]:
-        del token["last_used_at"]
+        for name in ("last_used_at", "last_client", "last_agent", "last_address", "last_use_changes"):
+            del token[name]
     # A refusal leaves an entry, and with it the end of the chain; nothing else of the audit may change.
     rows["AuditEntry"] = [entry for entry in rows["AuditEntry"] if entry["action"] != DENIED]
     for organisation in rows["Organisation"]:

@@ -7,8 +7,9 @@ import logging
 import secrets
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection, transaction
@@ -23,6 +24,7 @@ from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
 from toolhub.tenants.scope import system_scope
 from toolhub.tenants.statements import Select, param
+from toolhub.tenants.tokens.last_use import TokenUse, use_of
 
 if TYPE_CHECKING:
     from toolhub.sqlite3.base import DatabaseWrapper
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: How often, at most, a token's last use is written down.
 LAST_USE_EVERY = timedelta(minutes=1)
+#: How often in that time, at most, it is written down that something else uses the token.
+MAX_CHANGES = 5
 TOKEN_PREFIX = "thub_"
 
 
@@ -108,13 +112,34 @@ def token_by_secret(secret: str) -> ApiToken | None:
     return found[0] if found else None
 
 
-def note_token_use(token: ApiToken) -> None:
-    """Write down the use, at most once a minute, if nobody else is writing just now: the request never waits for it."""
-    if token.last_used_at is not None and timezone.now() - token.last_used_at < LAST_USE_EVERY:
+def note_token_use(token: ApiToken, request: HttpRequest, *, agent: str = "", client: str = "") -> None:
+    """Write down the use: see `record_token_use`. `agent`: slug of an agent, or `toolkit/<name>`, where the request
+    names one; `client`: what the protocol told of the client, in place of its User-Agent."""
+    record_token_use(token, use_of(request, agent=agent, client=client))
+
+
+def record_token_use(token: ApiToken, use: TokenUse) -> None:
+    """Write down that a token was used, and by what. At most one statement, and the request never waits for it: where
+    somebody else is writing just now, nothing is written.
+
+    Once a minute; at once where the client, the agent or the address is another one, which counts MAX_CHANGES times a
+    minute: clients that take turns with one token do not write with each request. Who names no agent keeps the one
+    that the same client named before.
+    """
+    if not use.agent and (use.client, use.address) == (token.last_client, token.last_address):
+        use = replace(use, agent=token.last_agent)
+    values: dict[str, Any] = {"last_client": use.client, "last_agent": use.agent, "last_address": use.address}
+    tokens = ApiToken.objects.filter(pk=token.pk)
+    if token.last_used_at is None or timezone.now() - token.last_used_at >= LAST_USE_EVERY:
+        values |= {"last_used_at": Now(), "last_use_changes": 0}
+    elif token.last_use_changes >= MAX_CHANGES or all(getattr(token, name) == values[name] for name in values):
         return
+    else:
+        tokens = tokens.filter(last_use_changes=token.last_use_changes)
+        values["last_use_changes"] = token.last_use_changes + 1
     try:
         with system_scope(), _without_waiting():
-            ApiToken.objects.filter(pk=token.pk).update(last_used_at=Now())
+            tokens.update(**values)
     except OperationalError:
         logger.debug("The last use of a token was not written down: the database is locked.")
 

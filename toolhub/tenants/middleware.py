@@ -41,7 +41,7 @@ def identify(request: HttpRequest) -> Membership | None:
         token = token_of(request)
         if token is not None:
             membership = token.membership
-            note_token_use(token)
+            note_token_use(token, request)
             request.api_token = token  # type: ignore[attr-defined]
     elif match := ORGANISATION_PATH.match(request.path_info):
         user = request.user

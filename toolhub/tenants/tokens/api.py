@@ -6,7 +6,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,6 +29,14 @@ class TokenIn(serializers.Serializer[Any]):
     )
 
 
+class TokenUserOut(serializers.Serializer[ApiToken]):
+    client = serializers.CharField(source="last_client", help_text="As it names itself; empty where it does not.")
+    agent = serializers.CharField(
+        source="last_agent", help_text="Slug of an agent, or `toolkit/<name>`; empty for none."
+    )
+    address = serializers.CharField(source="last_address")
+
+
 class TokenOut(serializers.Serializer[ApiToken]):
     id = serializers.UUIDField(source="public_id")
     name = serializers.CharField()
@@ -37,6 +45,11 @@ class TokenOut(serializers.Serializer[ApiToken]):
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
+    last_used_by = serializers.SerializerMethodField()
+
+    @extend_schema_field(TokenUserOut(allow_null=True))
+    def get_last_used_by(self, token: ApiToken) -> Any:
+        return TokenUserOut(token).data if token.last_used_at else None
 
 
 class NewTokenOut(TokenOut):
