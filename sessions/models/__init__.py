@@ -25,6 +25,7 @@ from sessions.models.budgets import (
 )
 from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
 from sessions.models.files import StepFile
+from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
@@ -34,6 +35,7 @@ from sessions.models.turns import (
     UNANSWERED,
     UNENDED,
     WAITING_STATUSES,
+    Door,
     Step,
     StepKind,
     StepStatus,
@@ -63,7 +65,10 @@ __all__ = [
     "BudgetScope",
     "CallWait",
     "ChatSession",
+    "ClientRequest",
+    "ClientSession",
     "Consent",
+    "Door",
     "FindingKind",
     "LoadSource",
     "LoadedToolkit",
@@ -91,4 +96,5 @@ __all__ = [
     "VerdictSet",
     "Window",
     "consent_in_force",
+    "name_of",
 ]

@@ -31,6 +31,9 @@ class ChatSession(TenantModel):
     #: Since when nobody sees it. The row itself goes when none of its turns is open any more.
     deleted_at = models.DateTimeField(null=True, blank=True)
 
+    #: Made for one request of a client that names no session: lists leave it out, and it is removed after a while.
+    is_throwaway = models.BooleanField(default=False)
+
     #: Whether what one agent loaded is there for the session's other agents too, as far as they may load it.
     shares_loads = models.BooleanField(default=False)
     #: Rises with every load and unload: whoever changes what is loaded begins by raising it, and so holds the row.

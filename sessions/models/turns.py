@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Q
@@ -16,6 +16,9 @@ from sessions.models.chats import ChatSession
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
 from toolhub.tenants.money import dollars
+
+if TYPE_CHECKING:
+    from sessions.models.gateway import ClientRequest
 
 
 class ToolSet(TenantModel):
@@ -30,6 +33,8 @@ class ToolSet(TenantModel):
     tokens = models.PositiveIntegerField()
     #: Keys of the tool versions in it, in order.
     version_ids = models.JSONField()
+    #: Names of the tools behind those, which the client of the gateway brought and runs itself.
+    client_tools = models.JSONField(default=list, blank=True)
     #: What toolkits say of their tools in place of the tools' own: {key of a version: {knob: value}}.
     overrides = models.JSONField(default=dict)
     #: What its tools tell the model beside, as it stands in the prompt.
@@ -99,6 +104,14 @@ UNENDED = Q(ended_at=None)
 NOT_ROLLED_UP = Q(ended_at__isnull=False, is_rolled_up=False)
 
 
+class Door(models.TextChoices):
+    """By which protocol of the gateway a turn came."""
+
+    CHAT = "chat", "Chat completions"
+    RESPONSES = "responses", "Responses"
+    MCP = "mcp", "MCP"
+
+
 class Turn(TenantModel):
     """One user message until its answer. The row is the queue: a worker that claims it owns it for one epoch."""
 
@@ -115,6 +128,12 @@ class Turn(TenantModel):
     answer = models.TextField(blank=True)
     error_code = models.CharField(max_length=40, blank=True)
     error_message = models.TextField(blank=True)
+
+    #: By which protocol it came; empty for pages, the REST API and the service itself. One that has it has a
+    #: ClientRequest.
+    door = models.CharField(max_length=10, choices=Door, blank=True, default="")
+    #: It has no message: it goes on from what stands in front of it.
+    is_continuation = models.BooleanField(default=False)
 
     #: What a client calls its request by, so that a second try makes no second turn.
     idempotency_key = models.CharField(max_length=255, blank=True)
@@ -241,6 +260,11 @@ class Turn(TenantModel):
         return self.status in OPEN_STATUSES
 
     @property
+    def asked(self) -> ClientRequest | None:
+        """What a client of the gateway sent beside the message; None for other turns. One query, once."""
+        return self.client_request if self.door else None
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it waits for other agents, for people or for a far side."""
         return self.status in WAITING_STATUSES
@@ -286,6 +310,8 @@ class StepStatus(models.TextChoices):
     REFUSED = "refused", "Refused"
     #: A crash hit between the start and the result of a call that is not repeated.
     UNKNOWN = "unknown", "Outcome unknown"
+    #: A call of a tool of the client's own: the turn ended with it, and its result comes with a later one.
+    RETURNED = "returned", "Left to the client"
 
 
 #: A call in one of these has no answer yet.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -23,6 +24,8 @@ from sessions.models import (
     KEPT,
     Budget,
     ChatSession,
+    ClientRequest,
+    Door,
     Turn,
     TurnStatus,
 )
@@ -36,7 +39,7 @@ from sessions.turns.fencing import (
     insert_event,
 )
 from sessions.turns.spending import check_room
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import ApiToken, Membership
 from toolhub.tenants.statements import Select, Update, param
 
 #: Characters of a message.
@@ -55,6 +58,36 @@ class Accepted:
     created: bool
 
 
+@dataclass(frozen=True)
+class ClientAsks:
+    """What a client of the gateway sends with a turn: the fields of ClientRequest, which says what each is."""
+
+    door: Door
+    token: ApiToken
+    digest: str
+    earlier: Sequence[Mapping[str, Any]] | None = None
+    continues: Turn | None = None
+    instructions: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    call: Mapping[str, Any] | None = None
+
+    def row(self, turn: Turn) -> ClientRequest:
+        """As it is stored beside its turn."""
+        return ClientRequest(
+            organisation_id=turn.organisation_id,
+            turn=turn,
+            token=self.token,
+            digest=self.digest,
+            earlier=None if self.earlier is None else list(self.earlier),
+            continues=self.continues,
+            instructions=self.instructions,
+            tools=list(self.tools),
+            parameters=dict(self.parameters),
+            call=self.call,
+        )
+
+
 def accept(
     session: ChatSession,
     message: str,
@@ -64,9 +97,11 @@ def accept(
     idempotency_key: str = "",
     origin_key: str = "",
     without_tools: bool = False,
+    asks: ClientAsks | None = None,
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
-    `without_tools`: a quick question, answered by one model call that carries no tools.
+    `without_tools`: a quick question, answered by one model call that carries no tools. `asks` comes with a turn of the
+    gateway's; without a message it goes on from what stands in front of it.
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
@@ -84,6 +119,8 @@ def accept(
         agent=agent,
         message=message,
         without_tools=without_tools,
+        door=asks.door if asks else "",
+        is_continuation=asks is not None and not message and asks.call is None,
         **keys,
     )
     if session.parent_turn_id is not None:
@@ -93,7 +130,7 @@ def accept(
         if agent.is_enabled:
             try:
                 with transaction.atomic():
-                    return Accepted(_insert(new), created=True)
+                    return Accepted(_insert(new, asks), created=True)
             except NoRoom as error:
                 full = error
             except ChatSession.DoesNotExist as gone:
@@ -104,7 +141,7 @@ def accept(
         for name, key in keys.items():
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
-                return Accepted(_same_request(known, new), created=False)
+                return Accepted(_same_request(known, new, asks), created=False)
         if not agent.is_enabled:
             raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
         if full is not None:
@@ -144,7 +181,7 @@ def admit_turn(waiting: int, mine: int) -> None:
         raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
 
 
-def _insert(turn: Turn) -> Turn:
+def _insert(turn: Turn, asks: ClientAsks | None) -> Turn:
     session = turn.session
     places = _PLACES.rows(session=session.pk, member=turn.membership_id)
     if not places:
@@ -156,6 +193,8 @@ def _insert(turn: Turn) -> Turn:
         check_room(budgets_of(turn.organisation_id, version), charged, now)
     turn.seq = last + 1
     insert_turn(turn)
+    if asks is not None:
+        asks.row(turn).save(force_insert=True)
     if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):
         raise ChatSession.DoesNotExist  # deleted between our look and our insert
     return turn
@@ -176,12 +215,17 @@ def title_of(message: str) -> str:
     return message.strip().splitlines()[0][:80] if message.strip() else ""
 
 
-#: What two requests of one key have in common.
-_SAME = ("session_id", "agent_id", "message", "without_tools")
+#: What two requests of one key have in common; those of one client of the gateway have the same body, whatever session
+#: was made for each.
+_SAME = ("session_id", "agent_id", "message", "without_tools", "door")
 
 
-def _same_request(known: Turn, new: Turn) -> Turn:
-    if any(getattr(known, name) != getattr(new, name) for name in _SAME):
+def _same_request(known: Turn, new: Turn, asks: ClientAsks | None) -> Turn:
+    if asks is not None and known.asked is not None:
+        is_same = known.asked.digest == asks.digest
+    else:
+        is_same = all(getattr(known, name) == getattr(new, name) for name in _SAME)
+    if not is_same:
         raise Conflict(
             "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."
         )

@@ -1,0 +1,66 @@
+"""What clients of the gateway send beside a turn's message, and which session each of their conversations is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import models
+
+from sessions.models.chats import ChatSession
+from sessions.models.turns import Turn
+from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.models import ApiToken
+
+
+class ClientRequest(TenantModel):
+    """A request of a client of the gateway: what it said beside the message of its turn."""
+
+    turn = models.OneToOneField(Turn, on_delete=models.CASCADE, related_name="client_request")
+    token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, related_name="+")
+    #: SHA-256 of the request's body: what a second one of the same Idempotency-Key must agree with.
+    digest = models.CharField(max_length=64)
+    #: The messages in front of the turn's own, where the client holds the conversation, as `loop/history` makes them;
+    #: null where the session's stored turns stand there.
+    earlier = models.JSONField(null=True, blank=True)
+    #: The turn whose calls of the client's tools this one goes on from.
+    continues = models.ForeignKey(Turn, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    #: The client's own system text. It stands behind the agent's prompt.
+    instructions = models.TextField(blank=True)
+    #: The client's own tools, as definitions of chat completions: the model may call them, and the client runs them.
+    tools = models.JSONField(default=list, blank=True)
+    #: What goes with each model call of the turn: `sessions/loop/client_requests.py` says which.
+    parameters = models.JSONField(default=dict, blank=True)
+    #: A single call that is run without a model: {"name", "arguments"}; null for a message.
+    call = models.JSONField(null=True, blank=True)
+
+    class Meta(TenantModel.Meta):
+        indexes = (models.Index(fields=["token", "-id"], name="client_requests_of_token"),)
+
+    def __str__(self) -> str:
+        return f"Request of turn {self.turn_id}"
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """Of the client's own tools."""
+        return frozenset(name_of(tool) for tool in self.tools)
+
+
+def name_of(tool: Mapping[str, Any]) -> str:
+    """Of a definition as chat completions have it."""
+    return str(tool["function"]["name"])
+
+
+class ClientSession(TenantModel):
+    """The session that a client means by a key of its own. Keys of one token say nothing of those of another."""
+
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="client_sessions")
+    key = models.CharField(max_length=255)
+    session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="client_sessions")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["token", "key"], name="client_session_once"),)
+
+    def __str__(self) -> str:
+        return self.key
