@@ -9,6 +9,7 @@ from sessions.approvals import views as approval_views
 from sessions.budgets import views as budget_views
 from sessions.chats import views
 from sessions.chats.files import file_download
+from sessions.connect import views as connect_views
 from sessions.connections import views as connection_views
 from sessions.explain import views as explain_views
 from sessions.hook_trials import views as hook_trials
@@ -66,6 +67,7 @@ urlpatterns = [
     re_path(r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/test/\Z", connection_views.server_test, name="server_test"),
     path("providers/<slug:slug>/test/", connection_views.provider_test, name="provider_test"),
     path("providers/<slug:slug>/models/add/", connection_views.provider_models_add, name="provider_models_add"),
+    path("connect/", connect_views.connect, name="connect"),
     path("schedules/", schedules_views.schedule_list, name="schedule_list"),
     path("schedules/<uuid:schedule_id>/", schedules_views.schedule_update, name="schedule_update"),
     path("schedules/<uuid:schedule_id>/switch/", schedules_views.schedule_switch, name="schedule_switch"),

@@ -284,6 +284,23 @@
     document.querySelectorAll("main .is-invalid").forEach((each) => each.classList.remove("is-invalid"));
   });
 
+  // Copies the text of an element. Where the clipboard is closed to pages (plain HTTP), the text is selected as well, to be
+  // copied by hand.
+  const copied = async (source) => {
+    try { await navigator.clipboard.writeText(source.textContent); return true; } catch { /* by the older way */ }
+    getSelection().selectAllChildren(source);
+    return document.execCommand("copy");
+  };
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const word = $("[data-copy-word]", button);
+    word.textContent = (await copied($(button.dataset.copy))) ? "Copied" : "Selected";
+    button.classList.add("is-copied");
+    clearTimeout(button.back);
+    button.back = setTimeout(() => { word.textContent = "Copy"; button.classList.remove("is-copied"); }, 2000);
+  });
+
   // Filters apply as they are changed; without script there is a button.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-auto]");

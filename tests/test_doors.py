@@ -124,7 +124,7 @@ ROOMS = {
         "loop",
         "approvals budgets",
         "chats",
-        "connections hook_trials schedules trial",
+        "connect connections hook_trials schedules trial",
         "worker",
         "explain previews usage",
         "keywords",

@@ -89,6 +89,8 @@ FORMS: dict[str, Form] = {
     "POST account_reauthenticate": Form({"password": PASSWORD}),
     "POST token_list": Form({"name": "Fresh"}, "Fresh"),
     "POST token_revoke": Form(),
+    "POST connect": Form({"name": "Fresh"}, "The new token is in the blocks below"),
+    "GET connect": Form(shows="Connect a client"),
     "POST browser_remove": Form(shows="Nothing is shown in word any more"),
     # Doors
     "POST account_login": Form({"login": "alice@example.com", "password": PASSWORD}, "First steps"),

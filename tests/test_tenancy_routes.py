@@ -1084,6 +1084,14 @@ ROUTES: dict[str, Route] = {
     "schedule_update": Route((Ask(), Ask("POST", 302, body=schedule_body, refused=422))),
     "schedule_switch": Route((Ask("POST", 302, body=lambda side: {"enabled": "0"}),)),
     "schedule_delete": Route((Ask("POST", 302),)),
+    "connect": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"client": "codex", "to": side.agent}, refused=404),
+            Ask(query=lambda side: {"client": "cursor", "to": f"toolkit/{side.toolkit}"}, refused=404),
+            Ask("POST", body=lambda side: {"name": "New", "days": "7"}),
+        )
+    ),
     "explain": Route(
         (
             Ask(),

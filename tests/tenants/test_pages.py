@@ -112,7 +112,8 @@ def test_members_see_only_the_entries_that_would_let_them_in(
     client.force_login(alice.user)
     admin = menu(client.get("/o/acme/").content)
 
-    open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Tools", "Categories", "Toolkits", "Agents"]
+    open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Connect a client", "Tools"]
+    open_to_all += ["Categories", "Toolkits", "Agents"]
     catalogue = ["Tools", "Categories", "Keywords", "Toolkits", "Imports", "Published toolkits", "MCP servers"]
     catalogue += ["Credentials", "Python modules", "Set-up", "Agents", "Providers"]
     assert plain == [*open_to_all, "Approvals", "Budgets", "Usage", "Requests", "Explain"]
@@ -122,6 +123,7 @@ def test_members_see_only_the_entries_that_would_let_them_in(
         "Sessions",
         "Schedules",
         "Your data",
+        "Connect a client",
         *catalogue,
         "Policies",
         "Hooks",

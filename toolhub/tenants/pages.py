@@ -97,6 +97,7 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
             ("Sessions", "chat-left-text", "session_list", "session", None),
             ("Schedules", "arrow-repeat", "schedule_list", "schedule", None),
             ("Your data", "archive", "data_overview", "data", None),
+            ("Connect a client", "plug", "connect", "connect", None),
         ),
     ),
     (

@@ -1,0 +1,38 @@
+"""What a client can be connected to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capabilities.models import Toolkit
+from sessions.chats.queries import agents_to_talk_to
+
+#: Before the name of a toolkit, in addresses of MCP servers and of this page.
+TOOLKIT = "toolkit/"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An agent or a toolkit, as addresses name it: `everyday`, `toolkit/devops`."""
+
+    address: str
+    name: str
+
+    @property
+    def is_toolkit(self) -> bool:
+        return self.address.startswith(TOOLKIT)
+
+    @property
+    def short_name(self) -> str:
+        return self.address.removeprefix(TOOLKIT)
+
+
+def agent_targets() -> list[Target]:
+    """The agents that are switched on, in the order they were made. One query."""
+    return [Target(slug, name) for slug, name in agents_to_talk_to().values_list("slug", "name")]
+
+
+def toolkit_targets() -> list[Target]:
+    """Every toolkit, by name: what of it a member gets depends on what the member may use. One query."""
+    names = Toolkit.objects.order_by("name").values_list("name", flat=True)
+    return [Target(f"{TOOLKIT}{name}", name) for name in names]
