@@ -180,19 +180,37 @@ class _Listed:
     prices: Prices | None
 
 
+@dataclass(frozen=True)
+class _ListedModel:
+    """What the public list has of one model: its name there, and its prices."""
+
+    name: str = ""
+    prices: Sequence[_Listed] = ()
+
+
 def public_price(model: ResolvedModel, at: datetime) -> PriceInForce | None:
     """What the public list says that this model cost at this moment; None where it does not know the vendor, the model,
     or a price for both input and output. No query."""
-    is_known = model.vendor is not OTHER
-    listed = _listed(model.vendor.prices if is_known else "", model.provider.base_url, model.name)
+    listed = _listed_of(model).prices
     in_force = (each for each in reversed(listed) if each.constraint is None or each.constraint.active(at))
     # The last that has begun, and the first where none has: as genai-prices takes them.
     prices = next(in_force, listed[0]).prices if listed else None
     return PriceInForce(prices, PUBLIC_LIST) if prices else None
 
 
+def public_name(model: ResolvedModel) -> str:
+    """The name under which the public list has the model; "" where it does not know the vendor or the model. No
+    query."""
+    return _listed_of(model).name
+
+
+def _listed_of(model: ResolvedModel) -> _ListedModel:
+    is_known = model.vendor is not OTHER
+    return _listed(model.vendor.prices if is_known else "", model.provider.base_url, model.name)
+
+
 @lru_cache(1024)
-def _listed(vendor: str, base_url: str, name: str) -> Sequence[_Listed]:
+def _listed(vendor: str, base_url: str, name: str) -> _ListedModel:
     """What the list has of a model, of the vendor or else of whoever is behind the address."""
     # It takes 30 MB, which only a process spends that asks for a price.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 -- leaf
@@ -201,10 +219,10 @@ def _listed(vendor: str, base_url: str, name: str) -> Sequence[_Listed]:
     provider = next((each for each in every if _is_of(each, vendor, base_url)), None)
     info = provider.find_model(name, all_providers=every) if provider else None
     if info is None:
-        return ()
+        return _ListedModel()
     if isinstance(info.prices, list):
-        return tuple(_Listed(each.constraint, _prices_from(each.prices)) for each in info.prices)
-    return (_Listed(None, _prices_from(info.prices)),)
+        return _ListedModel(info.id, tuple(_Listed(each.constraint, _prices_from(each.prices)) for each in info.prices))
+    return _ListedModel(info.id, (_Listed(None, _prices_from(info.prices)),))
 
 
 def _is_of(provider: genai.Provider, vendor: str, base_url: str) -> bool:

@@ -28,6 +28,7 @@ from sessions.models.files import StepFile
 from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
+from sessions.models.totals import BUCKETS, ModelTotal, ToolTotal, TurnTotal
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
     NOT_ROLLED_UP,
@@ -48,6 +49,7 @@ from sessions.models.turns import (
 
 __all__ = [
     "BEFORE_CALL",
+    "BUCKETS",
     "BY_MEMBERS",
     "KEPT",
     "NOT_ROLLED_UP",
@@ -73,6 +75,7 @@ __all__ = [
     "LoadSource",
     "LoadedToolkit",
     "Measure",
+    "ModelTotal",
     "Notice",
     "Reminder",
     "Reservation",
@@ -85,12 +88,14 @@ __all__ = [
     "StepKind",
     "StepStatus",
     "ToolSet",
+    "ToolTotal",
     "ToolUsageHour",
     "TrialRun",
     "TrialStatus",
     "Turn",
     "TurnEvent",
     "TurnStatus",
+    "TurnTotal",
     "UnloadReason",
     "UsageHour",
     "VerdictSet",

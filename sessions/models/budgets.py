@@ -6,6 +6,7 @@ Amounts are whole numbers: tokens, turns, or billionths of a US dollar, so that 
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 
 from capabilities.models import Agent, Role
 from sessions.models.chats import ChatSession
@@ -103,7 +104,10 @@ class BudgetPeriod(PublicModel):
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["budget", "key", "starts_at"], name="budget_period_once"),)
-        indexes = (models.Index(fields=["budget", "-starts_at"], name="budget_periods_newest"),)
+        indexes = (
+            models.Index(fields=["budget", "-starts_at"], name="budget_periods_newest"),
+            models.Index(fields=["ends_at"], condition=Q(ends_at__isnull=False), name="budget_periods_running"),
+        )
 
     def __str__(self) -> str:
         return f"{self.budget_id} {self.key} {self.starts_at:%Y-%m-%d %H:%M}"

@@ -14,7 +14,18 @@ from capabilities.providers.resolve import ResolvedModel, provider_of, resolve_m
 from sessions.models import NOT_ROLLED_UP, Step, StepKind, StepStatus, ToolSet, Turn, VerdictSet
 
 _MODEL_COLUMNS = (
-    *("turn_id", "organisation_id", "index", "kind", "status", "round", "started_at", "origin", "usage_estimated"),
+    *(
+        "turn_id",
+        "organisation_id",
+        "index",
+        "kind",
+        "status",
+        "round",
+        "started_at",
+        "ended_at",
+        "origin",
+        "usage_estimated",
+    ),
     *("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost"),
     *("tool_tokens", "all_tool_tokens", "result_tokens", "history_tokens", "routing", "tool_set_id", "verdict_set_id"),
 )
@@ -29,6 +40,7 @@ class SentTool:
     name: str
     category: str
     tokens: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -128,9 +140,9 @@ def _tool_sets(steps: Mapping[UUID, Sequence[Step]]) -> dict[int, SentTools]:
 
 
 def _tools(versions: Iterable[int]) -> dict[int, SentTool]:
-    columns = ("pk", "tool_id", "tool__name", "tool__category__name", "tokens")
+    columns = ("pk", "tool_id", "tool__name", "tool__category__name", "tokens", "tool__kind")
     rows = ToolVersion.objects.filter(pk__in=list(versions)).values_list(*columns)
-    return {key: SentTool(tool_id, name, category, tokens) for key, tool_id, name, category, tokens in rows}
+    return {key: SentTool(*tool) for key, *tool in rows}
 
 
 def _is_refused(step: Step) -> bool:
@@ -146,9 +158,9 @@ def _verdicts(turns: set[UUID], steps: Mapping[UUID, Sequence[Step]]) -> dict[in
 def _tools_named(names: set[str]) -> dict[str, SentTool]:
     if not names:
         return {}
-    columns = ("pk", "name", "category__name", "current_version__tokens")
+    columns = ("pk", "name", "category__name", "current_version__tokens", "kind")
     rows = Tool.objects.filter(name__in=names).values_list(*columns)
-    return {name: SentTool(key, name, category, tokens or 0) for key, name, category, tokens in rows}
+    return {name: SentTool(key, name, category, tokens or 0, kind) for key, name, category, tokens, kind in rows}
 
 
 def _models_of(

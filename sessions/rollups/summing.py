@@ -12,10 +12,11 @@ from uuid import UUID
 from capabilities.common.tokens import count_each
 from capabilities.contract.savings import Before, InputUse, SentRound, savings
 from capabilities.pipeline.routing import integers, router_verdicts
-from capabilities.providers.resolve import provider_of
+from capabilities.providers.resolve import ResolvedModel, provider_of
 from sessions.models import FindingKind, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.rollups.pricing import CallPrice, price_of_call
 from sessions.rollups.reading import Batch, SentTool
+from sessions.rollups.totals import Totals
 
 #: After so long without a call, a provider's cache has forgotten a prompt.
 CACHE_FORGETS_AFTER = timedelta(hours=1)
@@ -61,6 +62,7 @@ class TurnSums:
     tools: dict[ToolKey, Counter[str]] = field(default_factory=dict)
     tool_names: dict[int, tuple[str, str]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
 
     def of_hour(self, key: HourKey) -> Counter[str]:
         return self.hours.setdefault(key, Counter())
@@ -82,6 +84,7 @@ def sums_of(turn: Turn, batch: Batch) -> TurnSums:
     found = TurnSums()
     _add_rounds(turn, calls, batch, found)
     _add_tools(turn, calls, uses, batch, found)
+    _add_totals(turn, calls, uses, batch, found.totals)
     missed = _missing_tools(calls, uses, batch)
     if calls:
         first = found.of_hour(_hour_key(turn, calls[0], batch))
@@ -156,7 +159,7 @@ def _savings(turn: Turn, calls: Sequence[Step], batch: Batch) -> Iterator[tuple[
         known = run[-1]
 
 
-def _model_of(call: Step, batch: Batch) -> Any:
+def _model_of(call: Step, batch: Batch) -> ResolvedModel | None:
     key = provider_of(call.origin) if call.origin else None
     return batch.models.get((key, call.model_name)) if key else None
 
@@ -200,6 +203,17 @@ def _add_tools(turn: Turn, calls: Sequence[Step], uses: Sequence[Step], batch: B
 
 def _tool_of(use: Step, batch: Batch) -> SentTool | None:
     return batch.tools.get(use.tool_version_id) if use.tool_version_id else None
+
+
+# -- Totals of all time -----------------------------------------------------------------------------------------------
+
+
+def _add_totals(turn: Turn, calls: Sequence[Step], uses: Sequence[Step], batch: Batch, totals: Totals) -> None:
+    totals.add_turn(turn)
+    for call in calls:
+        totals.add_call(call, _model_of(call, batch))
+    for use in uses:
+        totals.add_use(use, _tool_of(use, batch))
 
 
 # -- Routing ----------------------------------------------------------------------------------------------------------
@@ -269,6 +283,7 @@ def _add_routing(
 def merged(sums: Mapping[UUID, TurnSums]) -> TurnSums:
     """The sums of some turns, without their findings."""
     found = TurnSums()
+    found.totals.add(each.totals for each in sums.values())
     for each in sums.values():
         found.tool_names |= each.tool_names
         for hour, amounts in each.hours.items():

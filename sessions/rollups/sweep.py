@@ -70,7 +70,7 @@ def add_turns(turn_ids: Iterable[UUID]) -> int:
 
 @transaction.atomic
 def _write(sums: Mapping[UUID, TurnSums], batch: Batch) -> Sequence[UUID]:
-    """Write the sums of the turns that no other worker has added; returns these. At most six statements."""
+    """Write the sums of the turns that no other worker has added; returns these. At most nine statements."""
     free = Turn.objects.select_for_update(skip_locked=True).filter(NOT_ROLLED_UP, pk__in=list(sums))
     won = list(free.order_by("pk").values_list("pk", flat=True))
     if not won:
@@ -93,6 +93,7 @@ def _write(sums: Mapping[UUID, TurnSums], batch: Batch) -> Sequence[UUID]:
         newest=("agent_name", "tool_name", "category_name"),
     )
     by_key = {turn.pk: turn for turn in batch.turns}
+    total.totals.write()
     findings = [
         RoutingFinding(
             organisation_id=by_key[key].organisation_id,
