@@ -126,7 +126,7 @@ ROOMS = {
         "chats",
         "connect connections hook_trials schedules trial",
         "worker",
-        "explain previews usage",
+        "explain metrics previews usage",
         "keywords",
         "apps audit_targets builtin templatetags urls",
     ),

@@ -359,6 +359,7 @@ NO_PAGES = {
     "account_logout",
     "healthz",
     "readyz",
+    "metrics",
     "api-schema",
     "api-docs",
     "calendar_feed",

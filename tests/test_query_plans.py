@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
+from sessions.metrics.families import Figures
 from sessions.models import (
     Approval,
     BudgetPeriod,
@@ -93,10 +94,14 @@ def test_nothing_reads_a_history(provider: ScriptedOpenAI) -> None:
         run_with_a_call(session, provider)
         collector.source = "sweep"
         Housekeeper().sweep()
+        collector.source = "metrics"
+        assert list(Figures().collect())
+        assert list(Figures(by_organisation=True).collect())
         ask_everything(collector, alice, side)
     statements = list(collector.statements.values())
 
-    assert {each.source for each in statements} >= {"turn", "sweep", "GET session_detail", "GET api-sessions"}
+    sources = {"turn", "sweep", "metrics", "GET session_detail", "GET api-sessions"}
+    assert {each.source for each in statements} >= sources
     assert not faults(statements), "\n".join(faults(statements))
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:

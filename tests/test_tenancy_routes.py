@@ -582,6 +582,7 @@ ROUTES: dict[str, Route] = {
     # The service
     "healthz": Route(is_public=True),
     "readyz": Route((Ask(status=503),), is_public=True),  # no worker runs beside the tests
+    "metrics": Route((Ask(status=404),), is_public=True),  # no operator set a token
     "account_login": Route((Ask(status=302),), is_public=True),
     "account_logout": Route((Ask(), Ask("POST", 302)), is_public=True),
     "account_inactive": Route(is_public=True),

@@ -11,10 +11,13 @@ from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
+from django.urls import resolve
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 logger = logging.getLogger(__name__)
+#: Paths that load balancers and Prometheus call, at each web server by itself.
+BY_ANY_NAME = ("/healthz", "/readyz", "/metrics")
 #: Seconds to wait for the broker before calling it unreachable.
 BROKER_SECONDS = 0.5
 #: Databases that were seen with every migration applied. They stay so while this process lives.
@@ -39,11 +42,11 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def answer_by_any_name(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Middleware, the outermost: load balancers call a server by its address, which is not among ALLOWED_HOSTS."""
-    views = {"/healthz": healthz, "/readyz": readyz}
+    """Middleware, the outermost: machines call a server by its address, which is not among ALLOWED_HOSTS."""
 
     def answer(request: HttpRequest) -> Any:
-        return views.get(request.path_info, get_response)(request)
+        view = resolve(request.path_info).func if request.path_info in BY_ANY_NAME else get_response
+        return view(request)
 
     return answer
 

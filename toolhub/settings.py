@@ -203,6 +203,13 @@ TOOLHUB_BOOTSTRAP_EMAIL = env.text("TOOLHUB_BOOTSTRAP_EMAIL", "admin@example.com
 TOOLHUB_BOOTSTRAP_PASSWORD = env.text("TOOLHUB_BOOTSTRAP_PASSWORD", "")
 TOOLHUB_BOOTSTRAP_TOKEN = env.text("TOOLHUB_BOOTSTRAP_TOKEN", "", at_least=32)
 
+# -- Metrics ---------------------------------------------------------------------------------------------------------
+
+#: Bearer token that a Prometheus server reads /metrics with. Without one there is no such address.
+TOOLHUB_METRICS_TOKEN = env.text("TOOLHUB_METRICS_TOKEN", "", at_least=32)
+#: Whether its figures are told apart by organisation, whose short name is then a label.
+TOOLHUB_METRICS_ORGANISATIONS = env.boolean("TOOLHUB_METRICS_ORGANISATIONS", False)
+
 # -- Django ----------------------------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
@@ -293,7 +300,7 @@ if BEHIND_TLS_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
     SECURE_HSTS_SECONDS = 31_536_000
-    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 #: The matrix of roles without script: a field for each cell.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000

@@ -9,6 +9,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from capabilities.credentials.views import oauth_callback, oauth_client
 from capabilities.push.views import worker_script
 from capabilities.records.feeds import calendar_feed
+from sessions.metrics.views import metrics
 from toolhub.health import healthz, readyz
 from toolhub.tenants.members.account_views import account as own_account
 from toolhub.tenants.members.doors import join, join_link, reset, reset_link
@@ -37,6 +38,7 @@ api = [
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("accounts/login/", account.login, name="account_login"),
     path("accounts/logout/", account.logout, name="account_logout"),
     path("accounts/inactive/", account.account_inactive, name="account_inactive"),
