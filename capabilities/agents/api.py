@@ -144,7 +144,10 @@ class AgentIn(CallsIn):
         help_text="Of the allowed, those that are loaded with the first turn, and stay.",
     )
     loading_mode = serializers.ChoiceField(
-        LoadingMode.choices, default=LoadingMode.NEXT_REQUEST, help_text="When a load shows in what is sent."
+        LoadingMode.choices,
+        default=LoadingMode.NEXT_REQUEST,
+        help_text="When a load shows in what is sent. `native`: as `same_run`, added to the conversation where the "
+        "provider takes that, so that its prompt cache holds.",
     )
     scope = serializers.ChoiceField(
         AgentScope.choices,

@@ -91,6 +91,10 @@ class AgentForm(CallsForm):
             (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
             (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
             (
+                LoadingMode.NATIVE,
+                "In the same turn, added to the conversation, so that the prompt cache holds (OpenAI; else as above)",
+            ),
+            (
                 LoadingMode.CONSTANT,
                 "Never: the agent searches for tools and calls them by name, so the sent tools never change",
             ),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 #: Names that OpenAI takes; more than this is refused there, so it is refused here when saved.
@@ -21,6 +22,12 @@ def tool_wire(name: str, description: str, parameters: Mapping[str, Any]) -> str
     """One entry of a request's `tools` array, in OpenAI form."""
     function = {"name": name, "description": description, "parameters": parameters}
     return canonical_json({"type": "function", "function": function})
+
+
+@lru_cache(maxsize=256)
+def names_in(wire: str) -> tuple[str, ...]:
+    """The names of the tools in a `tools` array, in its order."""
+    return tuple(each["function"]["name"] for each in json.loads(wire))
 
 
 def is_whole(value: Any) -> bool:

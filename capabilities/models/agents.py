@@ -55,6 +55,8 @@ class Provider(PublicModel):
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
     #: Whether routing leaves in place what it sent earlier in the session, so that the provider's prompt cache holds.
     keeps_routed_tools = models.BooleanField(default=False)
+    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), as a person says of it.
+    takes_added_tools = models.BooleanField(default=False)
     is_enabled = models.BooleanField(default=True)
 
     class Meta(PublicModel.Meta):
@@ -105,8 +107,15 @@ class LoadingMode(models.TextChoices):
     NEXT_REQUEST = "next_request", "With the next message"
     #: With the next model call of the same turn, never within the batch of calls that loaded it.
     SAME_RUN = "same_run", "In the same turn"
+    #: The same, added to the conversation where the provider takes that: what was sent before stays as it is.
+    NATIVE = "native", "In the same turn, added to the conversation"
     #: Never: what can be loaded is searched with `search_tools` and called with `call_tool`.
     CONSTANT = "constant", "Never: search and call"
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether it is with the next model call of the same turn."""
+        return self in (LoadingMode.SAME_RUN, LoadingMode.NATIVE)
 
 
 class RoutingMode(models.TextChoices):

@@ -18,7 +18,7 @@ from capabilities.contract.loading import CREATE_TOOL, READ_RESULT
 from capabilities.contract.policy import Layer
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex
-from capabilities.models import Agent, AgentScope
+from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.permissions import MemberPermissions
@@ -151,8 +151,13 @@ def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
         situation.message,
         situation.routing,
         candidates,
-        keeps_sent=situation.model.provider.keeps_routed_tools,
+        keeps_sent=situation.model.provider.keeps_routed_tools or adds_tools(situation.agent, situation.model),
     )
+
+
+def adds_tools(agent: Agent, model: ResolvedModel) -> bool:
+    """Whether what the agent loads is added to the conversation with this model."""
+    return agent.loading_mode == LoadingMode.NATIVE and not model.why_no_added_tools
 
 
 def _verdicts_of(by_message: Routed) -> list[Verdict]:

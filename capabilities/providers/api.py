@@ -82,6 +82,7 @@ class ProviderOut(serializers.Serializer[Provider]):
     tool_limit = serializers.IntegerField()
     dialect = serializers.CharField()
     keeps_routed_tools = serializers.BooleanField()
+    takes_added_tools = serializers.BooleanField()
     is_enabled = serializers.BooleanField()
 
     def get_vendor(self, provider: Any) -> str:
@@ -110,6 +111,11 @@ class ProviderIn(serializers.Serializer[Any]):
         default=False,
         help_text="Whether the tools that one message of a session needed stay for its later ones, so that the "
         "provider's prompt cache holds.",
+    )
+    takes_added_tools = serializers.BooleanField(
+        default=False,
+        help_text="Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), which the "
+        "loading mode `native` of agents asks for. OpenAI's own address does, whatever is said here.",
     )
     is_enabled = serializers.BooleanField(default=True)
 
@@ -223,7 +229,8 @@ class ProviderDetail(APIView):
         """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
-        fields = ("slug", "name", "base_url", "tool_limit", "dialect", "keeps_routed_tools", "is_enabled")
+        flags = ("keeps_routed_tools", "takes_added_tools", "is_enabled")
+        fields = ("slug", "name", "base_url", "tool_limit", "dialect", *flags)
         body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
         with refusals():
             save_provider(provider, _provider_content(body), actor=member)

@@ -142,6 +142,13 @@ class ProviderForm(forms.Form):
         initial=False,
         label="Keep the tools of earlier messages in a session, so that the provider’s prompt cache holds",
     )
+    takes_added_tools = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Takes tools that are added in the middle of a conversation (additional_tools of Responses)",
+        help_text="For agents that add what they load to the conversation. OpenAI’s own address does, also without "
+        "this; switch it on for another one only if its documentation says so.",
+    )
     model_name = forms.CharField(
         max_length=200,
         required=False,
@@ -184,6 +191,7 @@ class ProviderForm(forms.Form):
                 "tool_limit": provider.tool_limit,
                 "dialect": provider.dialect,
                 "keeps_routed_tools": provider.keeps_routed_tools,
+                "takes_added_tools": provider.takes_added_tools,
                 "is_enabled": provider.is_enabled,
             }
         elif vendor is not OTHER:
@@ -207,7 +215,7 @@ class ProviderForm(forms.Form):
     @property
     def shows_more(self) -> bool:
         """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
-        usual = {"tool_limit": "128", "dialect": AUTO, "keeps_routed_tools": "False"}
+        usual = {"tool_limit": "128", "dialect": AUTO, "keeps_routed_tools": "False", "takes_added_tools": "False"}
         return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
 
     def clean_base_url(self) -> str:
@@ -240,6 +248,7 @@ class ProviderForm(forms.Form):
             api_key=key,
             dialect=data["dialect"] or AUTO,
             keeps_routed_tools=data["keeps_routed_tools"],
+            takes_added_tools=data["takes_added_tools"],
         )
 
 

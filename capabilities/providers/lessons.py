@@ -11,6 +11,8 @@ from capabilities.models import Dialect
 
 #: Lessons that one model can hold; more would mean that it cannot be spoken to.
 MAX_LESSONS = 12
+#: What a lesson calls the items of a conversation that add tools to it.
+ADDED_TOOLS = "additional_tools"
 #: Characters of the provider's words that are kept.
 MAX_BECAUSE = 400
 
@@ -90,6 +92,11 @@ def learned_dialect(lessons: Iterable[Lesson]) -> str:
 
 def fills(lessons: Iterable[Lesson]) -> frozenset[str]:
     return frozenset(each.name for each in lessons if each.teaches is Teaches.FILL)
+
+
+def refuses_added_tools(lessons: Iterable[Lesson]) -> bool:
+    """Whether it takes no tools in the middle of a conversation."""
+    return any(each.teaches is Teaches.OMIT and each.name == ADDED_TOOLS for each in lessons)
 
 
 def corrected(

@@ -19,7 +19,7 @@ from capabilities.common.tokens import Tokenizer, tokenizer_of
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
 from capabilities.providers.knobs import KNOBS, most_output
-from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, with_lesson
+from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, refuses_added_tools, with_lesson
 from capabilities.providers.vendors import Vendor, vendor_of
 
 #: Share of the window that is left for the answer, and of that the part that an answer may take where nobody set it:
@@ -46,6 +46,8 @@ class ResolvedProvider:
     api_key: str | None = field(default=None, repr=False)
     #: Whether what routing sent stays in place for a session's later messages.
     keeps_routed_tools: bool = False
+    #: Whether a person says that it takes tools in the middle of a conversation.
+    takes_added_tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,16 @@ class ResolvedModel:
     @property
     def dialect(self) -> Dialect:
         return self.chosen_dialect.dialect
+
+    @property
+    def why_no_added_tools(self) -> str:
+        """Why tools cannot be added to its conversation: it is spoken to in another `dialect`, the `provider` is not
+        known to take them, or it `refused` them. Empty where they can."""
+        if self.dialect is not Dialect.RESPONSES:
+            return "dialect"
+        if not (self.provider.takes_added_tools or self.vendor.takes_added_tools):
+            return "provider"
+        return "refused" if refuses_added_tools(self.lessons) else ""
 
     @property
     def is_offline(self) -> bool:
@@ -202,4 +214,5 @@ def resolve_provider(provider: Provider) -> ResolvedProvider:
         dialect_setting=provider.dialect,
         api_key=provider.api_key if has_key else None,
         keeps_routed_tools=provider.keeps_routed_tools,
+        takes_added_tools=provider.takes_added_tools,
     )

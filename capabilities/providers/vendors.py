@@ -31,6 +31,8 @@ class Vendor:
     prices: str = "openai"
     #: Whether requests may name their conversation in `prompt_cache_key`.
     takes_cache_key: bool = False
+    #: Whether requests in Responses may add tools in the middle of the conversation (`additional_tools`).
+    takes_added_tools: bool = False
     #: What a person has to know before the address can work.
     note: str = ""
     #: Whether its list of models has the names that calls use.
@@ -52,6 +54,7 @@ VENDORS: tuple[Vendor, ...] = (
         ("api.openai.com",),
         "max_completion_tokens",
         takes_cache_key=True,
+        takes_added_tools=True,
     ),
     Vendor(
         "azure",

@@ -49,6 +49,8 @@ class ProviderContent:
     dialect: str = AUTO
     #: Whether what routing sent stays in place for a session's later messages, for the sake of a prompt cache.
     keeps_routed_tools: bool = False
+    #: Whether it takes tools in the middle of a conversation, though it is not known to.
+    takes_added_tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,7 @@ def _write(provider: Provider, content: ProviderContent) -> None:
     provider.name, provider.tool_limit, provider.dialect = content.name, content.tool_limit, content.dialect
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
     provider.keeps_routed_tools = content.keeps_routed_tools
+    provider.takes_added_tools = content.takes_added_tools
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
@@ -274,6 +277,7 @@ def _told(provider: Provider) -> dict[str, Any]:
         "tool_limit": provider.tool_limit,
         "dialect": provider.dialect,
         "keeps_routed_tools": provider.keeps_routed_tools,
+        "takes_added_tools": provider.takes_added_tools,
         "is_enabled": provider.is_enabled,
     }
 

@@ -56,24 +56,31 @@ def test_a_model_is_changed_and_agents_are_moved_to_it(
     assert AuditEntry.objects.get(action="model.update").before["name"] == "gpt-5-mini"
 
 
-def test_whether_routed_tools_stay_is_set_in_the_form_and_over_rest(
-    client: Client, alice: Membership, provider: Provider
+@pytest.mark.parametrize("flag", ["keeps_routed_tools", "takes_added_tools"])
+def test_whether_tools_stay_or_are_added_is_set_in_the_form_and_over_rest_and_audited(
+    flag: str, client: Client, alice: Membership, provider: Provider
 ) -> None:
     client.force_login(alice.user)
     rest = Client(headers={"Authorization": f"Bearer {make_token(alice)}"})
     at, form = "/api/v1/providers/openai", {"slug": "openai", "name": "OpenAI", "tool_limit": "9", "base_url": ""}
 
-    told = [rest.get(at).json()["keeps_routed_tools"]]
-    told.append(rest.patch(at, {"keeps_routed_tools": True}, JSON).json()["keeps_routed_tools"])
-    told.append(rest.patch(at, {"name": "Other"}, JSON).json()["keeps_routed_tools"])
+    told = [rest.get(at).json()[flag]]
+    told.append(rest.patch(at, {flag: True}, JSON).json()[flag])
+    told.append(rest.patch(at, {"name": "Other"}, JSON).json()[flag])
     page = client.get("/o/acme/providers/openai/edit/").content.decode()
     answers = [client.post("/o/acme/providers/openai/edit/", form)]
-    told.append(rest.get(at).json()["keeps_routed_tools"])
-    answers.append(client.post("/o/acme/providers/openai/edit/", form | {"keeps_routed_tools": "on"}))
-    told.append(rest.get(at).json()["keeps_routed_tools"])
+    told.append(rest.get(at).json()[flag])
+    answers.append(client.post("/o/acme/providers/openai/edit/", form | {flag: "on"}))
+    told.append(rest.get(at).json()[flag])
 
     assert (told, [each.status_code for each in answers]) == ([False, True, True, False, True], [302, 302])
     assert '<details class="fold" open>' in page
+    changes = AuditEntry.objects.filter(action="provider.update").order_by("pk").values_list("before", "after")
+    assert [(before[flag], after[flag]) for before, after in changes if before[flag] != after[flag]] == [
+        (False, True),
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_the_key_stays_out_of_the_audit(alice: Membership, provider: Provider) -> None:
