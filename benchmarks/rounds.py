@@ -122,7 +122,12 @@ def play(
 def _agent(member: Membership, mode: LoadingMode, dialect: Dialect, url: str) -> Agent:
     slug = f"{mode}-{dialect}".replace("_", "-")
     provider = Provider.objects.create(
-        organisation_id=member.organisation_id, slug=slug, name=slug, base_url=url, dialect=dialect
+        organisation_id=member.organisation_id,
+        slug=slug,
+        name=slug,
+        base_url=url,
+        dialect=dialect,
+        takes_added_tools=True,
     )
     model = LanguageModel.objects.create(organisation_id=member.organisation_id, provider=provider, name="scripted")
     content = AgentContent(
@@ -151,7 +156,7 @@ def _by_hand(session: ChatSession, scene: Scene) -> None:
 def _sent(session: ChatSession, bodies: Sequence[bytes]) -> list[Sent]:
     with organisation_scope(session.organisation_id):
         steps = Step.objects.filter(turn__session=session, kind=StepKind.MODEL).order_by("turn__seq", "index")
-        rows = list(steps.values_list("tool_set__tokens", "prompt_bytes", "prefix_bytes"))
+        rows = list(steps.values_list("tool_tokens", "prompt_bytes", "prefix_bytes"))
         failed = Step.objects.filter(turn__session=session, kind=StepKind.TOOL).exclude(status="done")
         assert not failed.exists(), [(step.tool_name, step.result) for step in failed]
     return [Sent(body, *row) for body, row in zip(bodies, rows, strict=True)]

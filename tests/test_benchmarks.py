@@ -32,11 +32,12 @@ def test_what_repeats_of_each_request_reaches_its_goal_in_each_loading_mode() ->
     assert list(dialects) == ["chat", "responses"]
     for modes in dialects.values():
         check_modes(modes)
+    assert prefix.share(dialects["responses"]["native"]) > prefix.share(dialects["responses"]["constant"])
 
 
 def check_modes(modes: prefix.Modes) -> None:
     found = prefix.shares(modes)
-    assert list(found) == ["next_request", "same_run", "constant"]
+    assert list(found) == ["next_request", "same_run", "native", "constant"]
     assert 0 < found["next_request"] < 1
     assert 0.6 <= found["same_run"] < 1
     assert 0.9 <= found["constant"] < 1

@@ -52,6 +52,29 @@ def openai_with_reasoning(path: str, request: Json) -> Raw | None:
     return None
 
 
+def openai_with_added_tools(path: str, request: Json) -> Raw | None:
+    """OpenAI in Responses: tools may be added by items of the input, each tool once, and a call needs its tool."""
+    if path != "/responses":
+        return refusal("Use /v1/responses.", param="tools")
+    declared = [tool["name"] for tool in request.get("tools", ())]
+    for item in request["input"]:
+        if item.get("type") == "additional_tools":
+            if item["role"] != "developer":
+                return refusal("Only the role developer may add tools.", param="input")
+            declared += [tool["name"] for tool in item["tools"]]
+    twice = sorted({name for name in declared if declared.count(name) > 1})
+    return refusal(f"Tools are declared more than once: {', '.join(twice)}.", param="tools") if twice else None
+
+
+def knows_no_added_tools(path: str, request: Json) -> Raw | None:
+    """A server that speaks Responses, and never heard of such items."""
+    if any(item.get("type") == "additional_tools" for item in request.get("input", ())):
+        return refusal(
+            "Invalid value: 'additional_tools'. Supported values are: 'message', 'function_call', 'reasoning'."
+        )
+    return None
+
+
 def gemini(path: str, request: Json) -> Raw | None:
     """Gemini 3: the first call of each reply wants its thought signature back."""
     if path != "/chat/completions":

@@ -105,7 +105,7 @@ class TurnOut(serializers.Serializer[Turn]):
 
 class StepOut(serializers.Serializer[Any]):
     index = serializers.IntegerField()
-    kind = serializers.CharField()
+    kind = serializers.CharField(help_text="`model`, `tool`, `note`, or `tools`: added to the conversation.")
     status = serializers.CharField(help_text="`pending`: a call that has not begun.")
     round = serializers.IntegerField()
     text = serializers.CharField()
@@ -116,7 +116,9 @@ class StepOut(serializers.Serializer[Any]):
     arguments = serializers.CharField()
     result = serializers.CharField(source="result_sent")
     structured = serializers.JSONField(
-        allow_null=True, help_text="The result as data, where its tool sent some. The model does not read it."
+        allow_null=True,
+        help_text="The result as data, where its tool sent some. The model does not read it. Of tools that were added "
+        "to the conversation: `{added, unavailable}`, names.",
     )
     hooks = serializers.JSONField(help_text="What hooks did at the call: `[{hook, action, did}]`, or how they failed.")
     input_tokens = serializers.IntegerField()

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 TAKES_EFFECT = {
     LoadingMode.NEXT_REQUEST: ("next_request", "will be available on the next request in this session"),
     LoadingMode.SAME_RUN: ("next_round", "will be available with your next step, not within this batch of calls"),
+    LoadingMode.NATIVE: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
 }
 #: What came without a category's name is answered with.
@@ -162,7 +163,7 @@ def _loaded(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
     """When a change shows, as a word for programs and as words for the model."""
     mode = LoadingMode(agent.loading_mode)
-    if mode == LoadingMode.SAME_RUN and by.next_turn:
+    if mode.is_in_turn and by.next_turn:
         mode = LoadingMode.NEXT_REQUEST
     return TAKES_EFFECT[mode]
 

@@ -134,7 +134,8 @@ def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
     if found.is_routable and is_routed(reading.place.agent):
         return _left_out(name)
     if bundle is None or bundle in reading.holdings.bundles:
-        when = "your next step" if reading.place.agent.loading_mode == LoadingMode.SAME_RUN else "the next message"
+        is_in_turn = LoadingMode(reading.place.agent.loading_mode).is_in_turn
+        when = "your next step" if is_in_turn else "the next message"
         return _loadable(name, f"{name} is loaded, but not available before {when}.")
     return _loadable(
         name, f"{name} is not loaded. Call {LOAD_TOOLS} with toolkit {bundle.name} first.", toolkit=bundle.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from capabilities.pipeline.specs import remember_specs
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
+from sessions.loop.added_tools import Line, line_for
 from sessions.loop.continuations import changes_in
 from sessions.loop.steps import Steps
 from sessions.loop.wanted import wanted_in
@@ -45,6 +46,18 @@ class Carried:
     #: Keys of the tools that the turn's messages called for so far; and tokens of all tools, had none been left out.
     routed: tuple[int, ...] = ()
     all_tool_tokens: int = 0
+    #: Where the agent adds tools to the conversation: what of the set stands in `tools`, and what was added.
+    line: Line | None = None
+
+    @property
+    def declared(self) -> ToolSet:
+        """What stands in `tools`."""
+        return self.line.base if self.line is not None else self.tool_set
+
+    @property
+    def tokens(self) -> int:
+        """Of all definitions that go out."""
+        return self.line.tokens if self.line is not None else self.tool_set.tokens
 
 
 def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
@@ -53,25 +66,25 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     last = model_steps[-1] if model_steps else None
     decided = _decided(model_steps, steps.calls)
     if last is None or last.tool_set is None:
-        return _selected(turn, held, decided)
+        return _selected(turn, held, steps, decided)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
-        return _selected(turn, held, decided)
+        return _selected(turn, held, steps, decided)
     if _has_other_policy(turn, last):
-        return _selected(turn, held, decided)
+        return _selected(turn, held, steps, decided)
     if decided is not None and decided.wanted:
-        return _selected(turn, held, decided)
+        return _selected(turn, held, steps, decided)
     routed = _routed_ids(decided)
     frozen = Carried(last.tool_set, last.load_count, routed=routed, all_tool_tokens=last.all_tool_tokens)
-    if turn.agent.loading_mode != LoadingMode.SAME_RUN:
+    if not LoadingMode(turn.agent.loading_mode).is_in_turn:
         return frozen
     turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
     if turn.session.load_count == last.load_count and not _has_new_own_tool(turn, last.tool_set, steps.calls):
-        return frozen
+        return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
     if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
         _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
-        return frozen
+        return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
     turn.has_loads = True
-    return _selected(turn, held, decided)
+    return _selected(turn, held, steps, decided)
 
 
 def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
@@ -108,7 +121,7 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
     return before in of_providers or provider in of_providers
 
 
-def _selected(turn: Turn, held: Held, decided: Decided | None) -> Carried:
+def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> Carried:
     selection = select_tools(turn, decided)
     if selection.stale or selection.new_initial:
         settle(LoadTarget(turn.session, turn.agent), selection)
@@ -127,6 +140,7 @@ def _selected(turn: Turn, held: Held, decided: Decided | None) -> Carried:
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
         all_tool_tokens=selection.all_tokens,
+        line=line_for(turn, held, steps, tool_set, selection),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from capabilities.common.tokens import O200K, count_each
 from capabilities.providers.resolve import ResolvedModel
+from sessions.loop.models.requests import TOOLS
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN
 from toolhub.tenants.statements import Select, param
@@ -135,16 +136,23 @@ class Past:
 
 
 def conversation(
-    turn: Turn, past: Past, steps: Sequence[Step], *, tool_tokens: int, instructions: str = ""
+    turn: Turn,
+    past: Past,
+    steps: Sequence[Step],
+    *,
+    tool_tokens: int,
+    instructions: str = "",
+    added: Collection[int] = (),
 ) -> Conversation:
     """The session's messages up to this turn with these steps, cut to the model's window less a reserve for the answer.
 
     Where not all of it fits, the oldest turns are left out, from then on, and half of the room is free again, so that
     the same turns stand in front for many turns to come. Where that is not enough, this turn's results are cut, the
     oldest first.
-    `instructions` are those of the tools at hand; they stand behind the agent's prompt. Raises TooLong.
+    `instructions` are those of the tools at hand; they stand behind the agent's prompt. Of the steps that add tools to
+    the conversation, those with the keys `added` do; their tokens are among `tool_tokens`. Raises TooLong.
     """
-    own = [{"role": "user", "content": turn.message}, *step_messages(steps, turn.model)]
+    own = _of_turn(turn, steps, turn.model)
     of_agent = turn.agent.prompt if turn.prompt is None else turn.prompt
     prompt = "\n\n".join(text for text in (of_agent, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
@@ -152,6 +160,7 @@ def conversation(
     if past.most_sent is not None:
         room = min(room, past.most_sent)
     talk = fit(head, past.blocks, own, room, past.sizes, past.encoding)
+    talk = replace(talk, messages=[each for each in talk.messages if each["role"] != TOOLS or each["step"] in added])
     past.sent = talk.messages
     if talk.parts_cut:  # all of them are out, for this once
         return talk
@@ -195,7 +204,7 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> li
 
     The assistant has the last word in any case: some providers take no user message behind a user's or a tool's.
     """
-    messages = [{"role": "user", "content": turn.message}, *step_messages(steps, model)]
+    messages = _of_turn(turn, steps, model)
     last = messages[-1]
     if turn.answer and turn.status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED, TurnStatus.FAILED):
         if last["role"] == "assistant" and last["content"] == turn.answer:
@@ -209,6 +218,18 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> li
     return messages
 
 
+def _of_turn(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
+    """What the user said, and what came of it so far. Tools that were loaded before the turn stand in front."""
+    first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
+    own = {"role": "user", "content": turn.message}
+    return [*map(_tools_message, first), own, *step_messages([each for each in steps if each not in first], model)]
+
+
+def _tools_message(step: Step) -> Message:
+    """A step that adds tools to the conversation; its content is the words beside them."""
+    return {"role": TOOLS, "step": step.pk, "items": step.extras, "content": step.text}
+
+
 def step_messages(steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
     """Model calls and tool results, each call answered exactly once and right behind the message that asked for it.
 
@@ -217,6 +238,8 @@ def step_messages(steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
     answers = {(step.round, step.call_index): step for step in steps if step.kind == StepKind.TOOL}
     messages: list[Message] = []
     for step in steps:
+        if step.kind == StepKind.TOOLS:
+            messages.append(_tools_message(step))
         if step.kind != StepKind.MODEL or not (step.text or step.tool_calls):
             continue
         message = step.as_message()
@@ -353,4 +376,6 @@ def _tokens(blocks: list[list[Message]], encoding: str = O200K) -> list[int]:
 
 
 def _text(block: list[Message]) -> str:
-    return json.dumps(block, ensure_ascii=False)
+    """As JSON, without definitions of tools, which are counted as such."""
+    told = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
+    return json.dumps(told, ensure_ascii=False)

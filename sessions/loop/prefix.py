@@ -35,7 +35,7 @@ def prefix_of(
     hashes = [sha256_hex(text)[:16] for text in messages]
     sent_tools = tools_of(tool_set.wire)
     tools = len(sent_tools.encode())
-    model = sha256_hex(f"{turn.model.origin} {turn.model.dialect}")[:16]
+    model = model_mark(turn)
     last_model, last_set, last_hashes = _last(turn)
     if last_model != model:
         same = 0
@@ -48,13 +48,31 @@ def prefix_of(
     return Prefix(tools + sum(sizes), same, marks)
 
 
+def model_mark(turn: Turn) -> str:
+    """Names the turn's model and the dialect that it is spoken to in."""
+    return sha256_hex(f"{turn.model.origin} {turn.model.dialect}")[:16]
+
+
+def line_marks(turn: Turn) -> dict[str, Any]:
+    """What the session keeps of the tools that were added to the agent's conversation, as `remembered` got it last;
+    empty for nothing."""
+    stored = _as_dict(_as_dict(turn.session.last_prompt).get(str(turn.agent_id)))
+    return _as_dict(stored.get("line"))
+
+
 def remembered(
-    turn: Turn, prefix: Prefix, tool_ids: Sequence[int] | None, routing: Mapping[str, Any] | None = None
+    turn: Turn,
+    prefix: Prefix,
+    tool_ids: Sequence[int] | None,
+    routing: Mapping[str, Any] | None = None,
+    line: Mapping[str, Any] | None = None,
 ) -> Prompt:
-    """What the session keeps of this call for the agent's next one: its marks, the order of new tools, and what the
-    next turn is routed by. It is stored with the reply; the turn's own session in memory has it at once."""
+    """What the session keeps of this call for the agent's next one: its marks, the order of new tools, what the next
+    turn is routed by, and the line of added tools, which stays as it was where this call had none. It is stored with
+    the reply; the turn's own session in memory has it at once."""
     session, agent = turn.session, str(turn.agent_id)
-    marks = {**prefix.marks, "routing": dict(routing)} if routing else prefix.marks
+    more = {"routing": routing, "line": line or line_marks(turn)}
+    marks = prefix.marks | {name: dict(value) for name, value in more.items() if value}
     session.last_prompt = {**_as_dict(session.last_prompt), agent: marks}
     if tool_ids is not None:
         session.tool_order = {**_as_dict(session.tool_order), agent: list(tool_ids)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from capabilities.providers.lessons import Lesson
 from capabilities.providers.prices import cost_of
 from capabilities.providers.resolve import resolve_model
 from sessions.loop import delegation, execution
+from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
@@ -32,7 +34,7 @@ from sessions.loop.compacting import compact
 from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
-from sessions.loop.history import Conversation, Past, TooLong, conversation
+from sessions.loop.history import Conversation, Past, TooLong
 from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
@@ -174,16 +176,14 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     One that met the cap of the agent's usual answers is asked for once more, with the model's own cap, where the
     budgets have room for that.
     """
-    tool_set = carried.tool_set
     turn.hooks.patch_prompt()
     try:
-        talk = conversation(
-            turn, past, steps.in_order(), tool_tokens=tool_set.tokens, instructions=tool_set.instructions
-        )
+        talk, line = in_conversation(turn, held, past, steps, carried.tool_set, carried.line)
     except TooLong as error:
         raise TurnFailed("context_length", past.refusal or str(error)) from error
     admit_model_call(turn, held, steps)
-    counted = talk.tokens + tool_set.tokens
+    carried = replace(carried, line=line)
+    counted = talk.tokens + carried.tokens
     was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
     admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
     _tell_cut(turn, held, talk)
@@ -220,7 +220,8 @@ def _call_model(
         Question(
             model=admitted.model,
             messages=talk.messages,
-            tools=tool_set.wire,
+            tools=carried.declared.wire,
+            all_tools=tool_set.wire if carried.line is not None else "",
             cache_key=str(turn.session_id),
             displays=displays_of(talk.messages) if turn.model.is_offline else {},
         ),
@@ -231,11 +232,14 @@ def _call_model(
     )
 
     def stored(reply: Reply) -> dict[str, Any]:
-        prefix = prefix_of(turn, tool_set, asking.question.parts, past.first, tools_of=asking.question.tools_of)
+        sent = carried if asking.question.adds_tools else replace(carried, line=None)
+        prefix = prefix_of(turn, sent.declared, asking.question.parts, past.first, tools_of=asking.question.tools_of)
+        line = sent.line.marks if sent.line is not None else None
         return {
             "started_at": started_at,
             "tool_set": tool_set,
-            "prompt": remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply)),
+            "declared_set": sent.declared if sent.line is not None else None,
+            "prompt": remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply), line),
             "verdict_set": carried.verdict_set,
             "load_count": carried.load_count,
             "routing": dict(carried.routing),
@@ -243,7 +247,7 @@ def _call_model(
             "prompt_bytes": prefix.prompt_bytes,
             "prefix_bytes": prefix.prefix_bytes,
             "reserved": admitted.reserved,
-            **_said(turn, talk, tool_set.tokens, reply, started_at),
+            **_said(turn, talk, sent.tokens, reply, started_at),
         }
 
     release_connection()

@@ -18,6 +18,8 @@ class Steps:
     replies: list[Step] = field(default_factory=list)
     #: Each reply's in their order, from the moment that the reply is stored.
     calls: list[Step] = field(default_factory=list)
+    #: Tools that were added to the conversation, in their order.
+    added: list[Step] = field(default_factory=list)
     #: Whether a call of the last reply was given to another agent: then its step is answered elsewhere.
     was_delegated: bool = False
     #: What people were asked before calls began, by the key of the call's step, as it was when the turn was claimed.
@@ -33,7 +35,13 @@ class Steps:
         return self.was_delegated or self.was_asked
 
     def in_order(self) -> list[Step]:
-        return sorted([*self.replies, *self.calls], key=lambda step: step.index)
+        return sorted([*self.replies, *self.calls, *self.added], key=lambda step: step.index)
+
+    def add(self, step: Step) -> None:
+        """Behind those of its kind; a note is not kept."""
+        kinds = {StepKind.MODEL: self.replies, StepKind.TOOL: self.calls, StepKind.TOOLS: self.added}
+        if step.kind != StepKind.NOTE:
+            kinds[StepKind(step.kind)].append(step)
 
     def of_round(self, number: int) -> dict[int, Step]:
         """The calls of this round, by their place in the reply."""
@@ -58,8 +66,7 @@ def read_steps(turn: Turn) -> Steps:
     for step in steps:
         if (wait := getattr(step, "wait", None)) is not None:
             found.call_waits[step.pk] = _at_hand(wait, step, approvals)
-        if step.kind != StepKind.NOTE:
-            (found.replies if step.kind == StepKind.MODEL else found.calls).append(step)
+        found.add(step)
     found.approvals = {each.step_id: each for each in approvals.values() if each.kind in BEFORE_CALL}
     return found
 

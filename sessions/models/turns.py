@@ -292,6 +292,7 @@ class StepKind(models.TextChoices):
     MODEL = "model", "Model call"
     TOOL = "tool", "Tool call"
     NOTE = "note", "Note"
+    TOOLS = "tools", "Tools added"
 
 
 class StepStatus(models.TextChoices):
@@ -319,7 +320,7 @@ UNANSWERED = (StepStatus.PENDING, StepStatus.STARTED, StepStatus.WAITING)
 
 
 class Step(TenantModel):
-    """One stored row of a turn: a model call, a tool call, a note."""
+    """One stored row of a turn: a model call, a tool call, a note, tools that were added to the conversation."""
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="steps")
     #: Counts from 1 in its turn.
@@ -332,7 +333,7 @@ class Step(TenantModel):
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
-    #: Model call: what it said. Note: what there is to know.
+    #: Model call: what it said. Note: what there is to know. Tools added: what the model reads beside them.
     text = models.TextField(blank=True)
     #: Model call: the calls it asked for, [{"id", "name", "arguments"}], in a form that any provider takes back.
     tool_calls = models.JSONField(default=list)
@@ -362,11 +363,17 @@ class Step(TenantModel):
     raw_usage = models.JSONField(default=dict, blank=True)
     #: Model call: which model answered, as `ResolvedModel.origin` writes it.
     origin = models.CharField(max_length=500, blank=True, default="")
-    #: Model call: what goes back to that model unread (signatures, encrypted reasoning), as JSON, byte for byte.
+    #: Model call: what goes back to that model unread (signatures, encrypted reasoning), as JSON, byte for byte. Tools
+    #: added: the items of the conversation, a line each, as they went out and go out again.
     extras = models.TextField(blank=True, default="")
-    #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection.
+    #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection. Of
+    #: tools added: those.
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     verdict_set = models.ForeignKey(VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    #: Model call of an agent that adds tools to the conversation: those that stood in `tools`.
+    declared_set = models.ForeignKey(
+        ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
     #: Model call: the session's count of loads that its tools were selected at.
     load_count = models.PositiveIntegerField(default=0)
     #: Model call: bytes of its tools and messages, and how many of them, from the front, are those of the same agent's
@@ -393,7 +400,8 @@ class Step(TenantModel):
     hooks = models.JSONField(default=list, blank=True)
     #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
     is_malformed = models.BooleanField(default=False)
-    #: The same result as data, where its tool sent some.
+    #: The same result as data, where its tool sent some. Tools added: {"added": names, "unavailable": all names that
+    #: were declared and are not to be called}.
     structured = models.JSONField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
@@ -405,6 +413,9 @@ class Step(TenantModel):
         )
         indexes = (
             models.Index(fields=["organisation", "tool_name", "-id"], condition=Q(kind="tool"), name="calls_of_tool"),
+            models.Index(
+                fields=["declared_set"], condition=Q(declared_set__isnull=False), name="steps_of_declared_set"
+            ),
         )
 
     def __str__(self) -> str:

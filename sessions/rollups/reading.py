@@ -113,7 +113,7 @@ def read_batch(turn_ids: Iterable[UUID]) -> Batch:
 
 def _steps_of(turns: Sequence[Turn]) -> dict[UUID, list[Step]]:
     found: dict[UUID, list[Step]] = {each.pk: [] for each in turns}
-    rows = Step.objects.filter(turn__in=list(found)).exclude(kind=StepKind.NOTE).only(*_COLUMNS)
+    rows = Step.objects.filter(turn__in=list(found)).exclude(kind__in=(StepKind.NOTE, StepKind.TOOLS)).only(*_COLUMNS)
     for step in rows.order_by("turn", "index"):
         found[step.turn_id].append(step)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -238,6 +238,49 @@ def awaited(turn: Turn) -> str:
     return f"Waiting for {', '.join(names)}" if names else "Working"
 
 
+@dataclass(frozen=True)
+class Told:
+    """How a sentence about an event begins; why it came stands behind."""
+
+    event: str
+    begins: str
+
+
+ADDED_ANEW = Told("tools_declared_anew", "All tools were sent anew, and the provider’s cache begins anew with them")
+WHY_ANEW = {
+    "model": "another model took over",
+    "changed": "one of them was changed",
+    "tool_limit": "with those that were sent before, a request takes no more",
+    "withdrawn": "some that were sent before may not be used any more",
+    "history_cut": "older messages do not fit any more, and tools stood among them",
+}
+NOT_ADDED = Told("native_unavailable", "What is loaded is sent with all tools, and not added to the conversation")
+WHY_NOT_ADDED = {
+    "dialect": "the model is not called with Responses",
+    "provider": "the provider is not known to take that",
+    "refused": "the provider refused that",
+}
+
+
+@register.filter
+def tools_told(step: Step) -> list[str]:
+    """What a step added to the conversation, and what the model was told to be gone, a sentence each."""
+    data = step.structured if isinstance(step.structured, dict) else {}
+    added, gone = data.get("added") or [], data.get("unavailable") or []
+    lines = []
+    if added:
+        number = f"{len(added):,} tool{'' if len(added) == 1 else 's'} added"
+        lines.append(f"{number}: {_first_names(added)}, {step.tool_tokens:,} tokens")
+    if gone:
+        lines.append(f"Not available any more: {_first_names(gone)}")
+    return lines or ["Tools are available again"]
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
 @register.filter
 def turn_told(turn: Turn) -> list[str]:
     """What its selection had to leave out, and which hooks failed, as its events say it: one sentence each."""
@@ -247,6 +290,10 @@ def turn_told(turn: Turn) -> list[str]:
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
+    for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED)):
+        payload = getattr(turn, told.event, None)
+        if isinstance(payload, dict) and payload.get("because") in reasons:
+            lines.append(f"{told.begins}: {reasons[payload['because']]}.")
     return lines + _hook_lines(turn, "hook_warning")
 
 

@@ -319,6 +319,17 @@ def add_note(claim: Claim, text: str) -> Step:
     return step
 
 
+def add_tools(claim: Claim, told: Mapping[str, Any], **fields: Any) -> Step:
+    """Store tools that are added to the conversation as the turn's next step, with its event, in one transaction;
+    `told` is what the event says beside the step."""
+    with transaction.atomic():
+        turn = fence(claim, _DONE_AT_ONCE)
+        step = _new_step(claim, index=turn["last_step"], kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
+        _insert_steps([step])
+        add_event(claim, turn, "tools_added", {"step": step.index, **told})
+    return step
+
+
 def record_model_step(
     claim: Claim,
     *,

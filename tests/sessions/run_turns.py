@@ -98,6 +98,7 @@ def _checked_items(request: Json) -> list[Json]:
     assert all(NAME.match(tool["name"]) for tool in request.get("tools", ()))
     ids = [item["id"] for item in items if "id" in item]
     assert len(ids) == len(set(ids)), "an id that came before"
+    declared = {tool["name"] for tool in request.get("tools", ())}
     open_ids: list[str] = []
     seen: set[str] = set()
     is_answering = False
@@ -116,6 +117,14 @@ def _checked_items(request: Json) -> list[Json]:
             check_function(item["call_id"], item)
             seen.add(item["call_id"])
             open_ids.append(item["call_id"])
+        elif kind == "additional_tools":
+            assert item["role"] == "developer"
+            assert open_ids == [], "a call without a result"
+            names = [tool["name"] for tool in item["tools"]]
+            assert names
+            assert all(NAME.match(name) for name in names)
+            assert not declared.intersection(names), "a tool that was declared before"
+            declared.update(names)
         elif kind == "reasoning":
             led_to = following.get("type", following.get("role"))
             assert led_to in ("reasoning", "function_call", "message", "assistant"), "reasoning that nothing follows"

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from capabilities.providers.lessons import Lesson, corrected, fills
+from capabilities.providers.lessons import ADDED_TOOLS, Lesson, Teaches, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.client import ModelCall
 from sessions.loop.models.dialects import DIALECTS, DialectModule
 from sessions.loop.models.errors import ModelError, ModelRefused
-from sessions.loop.models.refusals import lesson_of, refused_parameter
+from sessions.loop.models.refusals import lesson_of, refused_parameter, refuses_added
 from sessions.loop.models.replies import Reply
-from sessions.loop.models.requests import CallSettings, request_body
+from sessions.loop.models.requests import TOOLS, CallSettings, request_body
 from sessions.loop.models.transport import endpoint_of
 
 #: What one call may learn: a model that refuses more is not asked again.
@@ -40,6 +40,9 @@ class Question:
     model: ResolvedModel
     messages: Sequence[Mapping[str, Any]]
     tools: str = "[]"
+    #: All of the tools, where the rest of them is added by messages: what stands in `tools` for a model that turns out
+    #: not to take that.
+    all_tools: str = ""
     #: Names the conversation for the provider's prompt cache.
     cache_key: str = ""
     #: For the offline model: each call of the messages in a line for people, by its id.
@@ -48,7 +51,18 @@ class Question:
     @cached_property
     def parts(self) -> list[str]:
         """The messages as they go out, each as JSON, in order."""
-        return self._dialect.parts(self.messages, fills(self.model.lessons))
+        messages = [each for each in self.messages if self.adds_tools or each["role"] != TOOLS]
+        return self._dialect.parts(messages, fills(self.model.lessons))
+
+    @property
+    def adds_tools(self) -> bool:
+        """Whether messages may add tools to those that stand in `tools`."""
+        return bool(self.all_tools) and not self.model.why_no_added_tools
+
+    @property
+    def declared(self) -> str:
+        """The stored definitions that stand in `tools`."""
+        return self.tools if self.adds_tools or not self.all_tools else self.all_tools
 
     def tools_of(self, wire: str) -> str:
         """Stored definitions as they go out."""
@@ -64,7 +78,7 @@ class Question:
             vendor=model.vendor,
             reasoning_effort=model.reasoning_effort,
             temperature=model.temperature,
-            parallel_tool_calls=model.parallel_tool_calls if self.tools != "[]" else None,
+            parallel_tool_calls=model.parallel_tool_calls if self.declared != "[]" else None,
             cache_key=self.cache_key if model.vendor.takes_cache_key else "",
         )
         told = corrected(self._dialect.parameters(settings), model.lessons, chosen=self.chosen)
@@ -77,7 +91,7 @@ class Question:
 
     @cached_property
     def body(self) -> bytes:
-        return request_body(self._dialect.CONVERSATION, self.parts, self.tools_of(self.tools), self.parameters)
+        return request_body(self._dialect.CONVERSATION, self.parts, self.tools_of(self.declared), self.parameters)
 
     @property
     def has_extras(self) -> bool:
@@ -138,6 +152,8 @@ class Asking:
 
     def _lesson_of(self, refused: ModelRefused) -> Lesson | None:
         model = self.question.model
+        if self.question.adds_tools and refuses_added(refused.refusal):
+            return Lesson(Teaches.OMIT, ADDED_TOOLS, "", refused.refusal.words)
         return lesson_of(refused.refusal, model.dialect, self.question.parameters, chosen=self.question.chosen)
 
     def _explained(self, refused: ModelRefused) -> ModelError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capabilities.models import Dialect
-from capabilities.providers.lessons import Lesson, Teaches
+from capabilities.providers.lessons import ADDED_TOOLS, Lesson, Teaches
 
 #: A request that could be mended is refused with one of these.
 REFUSED = frozenset({400, 404, 405, 422, 501})
@@ -62,6 +62,11 @@ def lesson_of(
     if not name or name in chosen:
         return None
     return Lesson(Teaches.OMIT, name, "", refusal.words) if name in _OURS else None
+
+
+def refuses_added(refusal: Refusal) -> bool:
+    """Whether it names the items that add tools to a conversation."""
+    return refusal.status in REFUSED and ADDED_TOOLS in refusal.words
 
 
 def refused_parameter(refusal: Refusal, sent: Mapping[str, Any]) -> str:

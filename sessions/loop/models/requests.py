@@ -9,6 +9,9 @@ from typing import Any
 
 from capabilities.providers.vendors import OTHER, Vendor
 
+#: The role of a message that adds tools to the conversation: its `items` are lines of JSON, in Responses alone.
+TOOLS = "tools"
+
 
 @dataclass(frozen=True)
 class CallSettings:

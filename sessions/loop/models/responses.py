@@ -15,7 +15,7 @@ from typing import Any
 
 from capabilities.models import Dialect
 from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
-from sessions.loop.models.requests import CallSettings, given, written
+from sessions.loop.models.requests import TOOLS, CallSettings, given, written
 
 PATH = "/responses"
 #: Where a request has its conversation.
@@ -254,6 +254,9 @@ def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozen
     sent: list[str] = []
     seen: set[str] = set()
     for message in messages:
+        if message["role"] == TOOLS:
+            sent += message["items"].split("\n")
+            continue
         items = list(_items(message))
         ids = [id for item in items if (id := line(item.get("id")))]
         if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
@@ -286,6 +289,16 @@ def tools_of(wire: str) -> str:
     here and would refuse schemas with optional arguments."""
     flat = [{"type": "function", **each["function"], "strict": False} for each in json.loads(wire)]
     return written(flat)
+
+
+def added_tools(wire: str) -> str:
+    """The item of the input that adds these stored definitions to the conversation, as JSON."""
+    return f'{{"type":"additional_tools","role":"developer","tools":{tools_of(wire)}}}'
+
+
+def words_beside(text: str) -> str:
+    """The item that says something of tools to the model, as JSON."""
+    return written({"role": "developer", "content": text})
 
 
 def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

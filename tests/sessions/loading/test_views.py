@@ -364,6 +364,46 @@ def test_mr_19_a_dropped_load_and_tools_over_the_limit_are_told_in_the_chat(
     assert over in text
 
 
+def test_mr_40_what_was_added_to_the_conversation_is_told_in_the_chat(as_bob: Client, session: ChatSession) -> None:
+    turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.")
+    told: list[dict[str, Any]] = [
+        {"structured": {"added": ["uuid", "calculator"], "unavailable": []}, "tool_tokens": 1412},
+        {"structured": {"added": ["uuid"], "unavailable": [f"tool_{each}" for each in range(7)]}, "tool_tokens": 4},
+        {"structured": {"added": [], "unavailable": []}},
+    ]
+    with organisation_scope(turn.organisation):
+        for index, fields in enumerate(told, 1):
+            own = {"organisation": turn.organisation, "turn": turn, "index": index}
+            Step.objects.create(**own, kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
+
+    text = text_of(as_bob.get(url_of(session)).content)
+
+    assert "2 tools added: uuid, calculator, 1,412 tokens" in text
+    assert "1 tool added: uuid, 4 tokens" in text
+    assert "Not available any more: tool_0, tool_1, tool_2, tool_3, tool_4 and 2 more" in text
+    assert "Tools are available again" in text
+
+
+@pytest.mark.parametrize(
+    ("event", "because", "told"),
+    [
+        ("tools_declared_anew", "history_cut", "older messages do not fit any more, and tools stood among them."),
+        ("tools_declared_anew", "withdrawn", "some that were sent before may not be used any more."),
+        ("native_unavailable", "provider", "not added to the conversation: the provider is not known to take that."),
+        ("native_unavailable", "<b>", ""),
+    ],
+)
+def test_mr_40_why_tools_were_not_added_is_told_in_the_chat(
+    as_bob: Client, session: ChatSession, event: str, because: str, told: str
+) -> None:
+    add_event(make_turn(session, status=TurnStatus.DONE, answer="Yes."), event, {"because": because})
+
+    text = text_of(as_bob.get(url_of(session)).content)
+
+    assert told in text
+    assert ("conversation:" in text or "with them:" in text) == bool(told)
+
+
 # -- Queries ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,638 @@
+"""Loading mode `native`: loads are added to the conversation, and what was sent before stays byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.common.registry_version import touch_registry
+from capabilities.contract.wire import names_in
+from capabilities.models import (
+    Agent,
+    Dialect,
+    Effect,
+    Grant,
+    LanguageModel,
+    LoadingMode,
+    Provider,
+    RoutingMode,
+    ToolVersion,
+)
+from capabilities.providers.lessons import Lesson, Teaches
+from capabilities.providers.resolve import ResolvedProvider
+from sessions.models import ChatSession, Step, StepKind, StepStatus, TurnStatus
+from sessions.turns import accepting, ledger
+from tests import vendors
+from tests.cast import make_agent, make_role
+from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call
+from tests.sessions.loads import (
+    AT_FIRST,
+    answers_in,
+    kit_tool,
+    load,
+    load_by_hand,
+    make_loading_session,
+    payloads,
+    unload,
+    unload_by_hand,
+)
+from tests.sessions.run_turns import a_model, accept, check_request, run, steps_of, tool_steps_of, work
+from tests.sessions.steps import expire_lease
+from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.scope import organisation_scope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CLOCK = ["current_time", "date_arithmetic"]
+
+
+@pytest.fixture
+def session(bob: Membership, provider: ScriptedOpenAI) -> ChatSession:
+    """Bob may use everything; his agent has `calculator` and may load `clock` and `ids`, which are added to the
+    conversation: its provider speaks Responses, and takes that."""
+    made = make_loading_session(bob, provider.url, LoadingMode.NATIVE, prompt="Be brief.")
+    make_role(bob.organisation, bob)
+    set_provider(bob.organisation, dialect=Dialect.RESPONSES, takes_added_tools=True)
+    return made
+
+
+def set_provider(organisation: Organisation, **fields: object) -> None:
+    with organisation_scope(organisation):
+        Provider.objects.filter(slug="scripted").update(**fields)
+
+
+def speak(
+    provider: ScriptedOpenAI, *replies: Say | Raw, check: vendors.Check = vendors.openai_with_added_tools
+) -> None:
+    """As OpenAI, from this script."""
+    provider.script = [vendors.answering(check, lambda: provider.paths[-1], *replies)] * 40
+
+
+def items_of(body: bytes) -> list[bytes]:
+    """The bytes of each item of a request's input, in order."""
+    text, decoder, found = body.decode(), json.JSONDecoder(), []
+    place = text.index('"input":[') + len('"input":[')
+    while text[place] != "]":
+        _, end = decoder.raw_decode(text, place)
+        found.append(text[place:end].encode())
+        place = end + (text[end] == ",")
+    return found
+
+
+def tools_of(body: bytes) -> bytes:
+    """The bytes of a request's tools."""
+    text = body.decode()
+    place = text.index('"tools":[', text.rindex('"input":[') + sum(map(len, items_of(body)))) + len('"tools":')
+    _, end = json.JSONDecoder().raw_decode(text, place)
+    return text[place:end].encode()
+
+
+def declared(body: bytes) -> list[str]:
+    return [tool["name"] for tool in json.loads(body).get("tools", ())]
+
+
+def added(body: bytes) -> list[list[str]]:
+    """The names that each item adds."""
+    items = json.loads(body)["input"]
+    return [[tool["name"] for tool in item["tools"]] for item in items if item.get("type") == "additional_tools"]
+
+
+def words(body: bytes) -> list[str]:
+    """What the service says to the model beside the agent's prompt."""
+    return [
+        item["content"] for item in json.loads(body)["input"] if item.get("role") == "developer" and "content" in item
+    ]
+
+
+def assert_begins_as(body: bytes, before: bytes) -> None:
+    """The tools are the same bytes, and the input begins with all items of the one before."""
+    items = items_of(before)
+    assert tools_of(body) == tools_of(before)
+    assert items_of(body)[: len(items)] == items
+    check_request(body)
+
+
+def assert_repeats(steps: list[Step]) -> None:
+    """Each model call says that all of the one before it was known."""
+    for before, step in pairwise(steps):
+        assert step.prefix_bytes == before.prompt_bytes > 0
+
+
+def all_replies(session: ChatSession) -> list[Step]:
+    with organisation_scope(session.organisation_id):
+        rows = Step.objects.filter(turn__session=session, kind=StepKind.MODEL)
+        return list(rows.select_related("tool_set", "declared_set").order_by("turn__seq", "index"))
+
+
+# -- What goes out ----------------------------------------------------------------------------------------------------
+
+
+def test_mr_40_a_load_is_added_behind_its_result_and_all_before_stays_byte_for_byte(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("It is noon."))
+
+    turn = run(session)
+
+    assert (turn.status, turn.answer) == (TurnStatus.DONE, "It is noon.")
+    first, second, third = provider.bodies
+    assert_begins_as(second, first)
+    assert_begins_as(third, second)
+    assert declared(first) == declared(third) == AT_FIRST
+    assert added(second) == added(third) == [CLOCK]
+    kinds = [item.get("type", item.get("role")) for item in json.loads(second)["input"]]
+    assert kinds == ["system", "user", "function_call", "function_call_output", "additional_tools"]
+    item = json.loads(second)["input"][-1]
+    assert {name: item[name] for name in ("type", "role")} == {"type": "additional_tools", "role": "developer"}
+    assert [sorted(tool) for tool in item["tools"]] == [["description", "name", "parameters", "strict", "type"]] * 2
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE, StepStatus.DONE]
+
+
+def test_mr_40_what_was_added_is_a_step_and_its_tokens_count(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("There."))
+
+    turn = run(session)
+
+    assert [step.kind for step in steps_of(turn)] == ["model", "tool", "tools", "model"]
+    (step,) = steps_of(turn, StepKind.TOOLS)
+    assert (step.round, step.status, step.display) == (1, StepStatus.DONE, "current_time, date_arithmetic")
+    assert step.structured == {"added": CLOCK, "unavailable": []}
+    assert step.extras.encode() == items_of(provider.bodies[1])[-1]
+    assert payloads(turn, "tools_added") == [{"step": 3, "count": 2, "tools": CLOCK, "unavailable": []}]
+    first, second = all_replies(session)
+    assert first.declared_set == first.tool_set == second.declared_set
+    assert second.tool_set is not None
+    assert list(names_in(second.tool_set.wire)) == [*AT_FIRST, *CLOCK]
+    assert second.tool_tokens == first.tool_tokens + step.tool_tokens == second.tool_set.tokens
+    assert second.prefix_bytes == first.prompt_bytes
+
+
+def test_mr_40_a_later_turn_repeats_what_an_earlier_one_added(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[call("current_time")]), Say("Noon."))
+
+    run(session)
+    turn = run(session, "And now?")
+
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE]
+    for before, body in pairwise(provider.bodies):
+        assert_begins_as(body, before)
+    assert [added(body) for body in provider.bodies] == [[], [CLOCK], [CLOCK], [CLOCK]]
+    assert_repeats(all_replies(session))
+    assert steps_of(turn, StepKind.TOOLS) == []
+
+
+def test_mr_40_what_a_person_loads_between_two_turns_stands_in_front_of_the_message(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say("Hello."))
+    run(session)
+    load_by_hand(session, "ids")
+
+    turn = run(session, "An id, please.")
+
+    first, second = provider.bodies
+    assert_begins_as(second, first)
+    assert [item.get("type", item.get("role")) for item in json.loads(second)["input"]] == [
+        "system",
+        "user",
+        "assistant" if "type" not in json.loads(second)["input"][2] else "message",
+        "additional_tools",
+        "user",
+    ]
+    (step,) = steps_of(turn, StepKind.TOOLS)
+    assert (step.round, step.structured) == (0, {"added": ["uuid"], "unavailable": []})
+
+
+def test_mr_40_several_loads_come_one_behind_the_other(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("ids", "a")]), Say(calls=[load("clock", "b")]), Say("Both."))
+
+    run(session)
+
+    first, second, third = provider.bodies
+    assert_begins_as(second, first)
+    assert_begins_as(third, second)
+    assert added(third) == [["uuid"], CLOCK]
+    assert_repeats(all_replies(session))
+
+
+def test_mr_40_a_load_never_shows_in_its_own_batch_of_calls(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("ids"), call("uuid")]), Say(calls=[call("uuid", id="again")]), Say("There."))
+
+    turn = run(session)
+
+    told = answers_in(turn)
+    assert told[0]["takes_effect"] == "next_round"
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE, StepStatus.REFUSED, StepStatus.DONE]
+
+
+def test_mr_40_instructions_of_added_tools_are_told_beside_them(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    with organisation_scope(session.organisation_id):
+        set_instructions(kit_tool(session.organisation, "current_time"), "Say the zone.", actor=alice)
+    speak(provider, Say(calls=[load("clock")]), Say("There."))
+
+    run(session)
+
+    first, second = provider.bodies
+    assert_begins_as(second, first)
+    assert words(second) == ["current_time: Say the zone."]
+
+
+def test_mr_40_each_agent_of_a_session_has_its_own_line(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    other = make_agent(session.organisation, provider.url, slug="other", loading_mode=LoadingMode.NATIVE)
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        turn = accepting.accept(session, "And you?", member=session.membership, agent=other).turn
+
+    work(turn)
+
+    assert added(provider.bodies[-1]) == []
+    run(session, "And now?")
+    assert added(provider.bodies[-1]) == [CLOCK]
+
+
+def test_mr_40_a_quick_question_leaves_the_line_as_it_is(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    before = provider.bodies[-1]
+    with organisation_scope(session.organisation_id):
+        quick = accepting.accept(session, "Quick?", member=session.membership, without_tools=True).turn
+    work(quick)
+    assert "additional_tools" not in provider.bodies[-1].decode()
+
+    run(session, "And now?")
+
+    assert_begins_as(provider.bodies[-1], before)
+    assert added(provider.bodies[-1]) == [CLOCK]
+
+
+def test_mr_40_routing_takes_nothing_back_that_was_declared(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(routing_mode=RoutingMode.HYBRID)
+    speak(provider)
+    run(session, "use calculator and current_time")
+    turn = run(session, "what is the weather like in the mountains of Peru")
+
+    first, second = provider.bodies
+    assert_begins_as(second, first)
+    assert "calculator" in declared(first)
+    assert steps_of(turn, StepKind.TOOLS) == []
+
+
+# -- What a worker leaves behind --------------------------------------------------------------------------------------
+
+
+def lose(turn_id: UUID) -> None:
+    """The turn's worker hangs, and another one has it for a moment."""
+    expire_lease(turn_id)
+    claim = ledger.claim(turn_id, "other")
+    assert claim is not None
+    with organisation_scope(claim.organisation_id):
+        ledger.release(claim)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_mr_40_another_worker_sends_the_same_bytes_after_a_crash(
+    by_hand: bool, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """The tools are stored, and the worker dies before the reply is."""
+    if by_hand:
+        run(session)
+        load_by_hand(session, "clock")
+    turn = accept(session, "hello")
+
+    def hang(request: Json) -> Say:
+        lose(turn.pk)
+        return Say("Too late.")
+
+    provider.script = [hang, Say("There.")] if by_hand else [Say(calls=[load("clock")]), hang, Say("There.")]
+    work(turn)
+    done = work(turn)
+
+    assert (done.status, done.answer) == (TurnStatus.DONE, "There.")
+    assert provider.bodies[-1] == provider.bodies[-2]
+    assert added(provider.bodies[-1]) == [CLOCK]
+    assert len(steps_of(turn, StepKind.TOOLS)) == 1
+    assert_repeats(all_replies(session))
+
+
+def test_mr_40_tools_of_a_turn_that_failed_are_added_by_the_next_one(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say("Hello."))
+    run(session)
+    load_by_hand(session, "clock")
+    provider.enqueue(vendors.refusal("No.", status=401))
+    failed = run(session, "now?")
+    assert (failed.status, len(steps_of(failed, StepKind.TOOLS))) == (TurnStatus.FAILED, 1)
+
+    turn = run(session, "again?")
+
+    assert_begins_as(provider.bodies[-1], provider.bodies[0])
+    assert added(provider.bodies[-1]) == [CLOCK]
+    assert len(steps_of(turn, StepKind.TOOLS)) == 1
+
+
+# -- Where it is not known --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "because"),
+    [
+        ({"takes_added_tools": False}, "provider"),
+        ({"dialect": Dialect.CHAT}, "dialect"),
+    ],
+)
+def test_mr_40_a_provider_that_is_not_known_to_take_it_gets_what_same_run_sends(
+    fields: Json, because: str, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_provider(session.organisation, **fields)
+    provider.enqueue(Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("Noon."))
+
+    turn = run(session)
+
+    assert turn.answer == "Noon."
+    assert [len(request["tools"]) for request in provider.requests] == [5, 7, 7]
+    assert all(b"additional_tools" not in body for body in provider.bodies)
+    told = {"because": because, "mode": "same_run", "model": "scripted"}
+    assert payloads(turn, "native_unavailable") == [told]
+    assert steps_of(turn, StepKind.TOOLS) == []
+    assert [reply.declared_set for reply in all_replies(session)] == [None] * 3
+
+
+def test_mr_40_a_provider_that_refuses_the_item_is_asked_without_it_and_that_is_learned(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    replies = Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("Noon.")
+    speak(provider, *replies, check=vendors.knows_no_added_tools)
+
+    turn = run(session)
+
+    assert turn.answer == "Noon."
+    assert [declared(body) for body in provider.bodies] == [
+        AT_FIRST,
+        AT_FIRST,
+        [*AT_FIRST, *CLOCK],
+        [*AT_FIRST, *CLOCK],
+    ]
+    assert [bool(added(body)) for body in provider.bodies] == [False, True, False, False]
+    assert [told["because"] for told in payloads(turn, "native_unavailable")] == ["refused"]
+    assert payloads(turn, "model_learned") == [{"model": "scripted", "learned": "additional_tools is not sent."}]
+    assert [bool(reply.declared_set) for reply in all_replies(session)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "switch", "because"),
+    [
+        ("https://api.openai.com/v1", False, ""),
+        ("https://api.openai.com.example.org/v1", False, "provider"),
+        ("https://eu.api.openai.com/v1", False, "provider"),
+        ("https://models.example.org/v1", False, "provider"),
+        ("https://models.example.org/v1", True, ""),
+    ],
+)
+def test_mr_40_only_openais_own_address_is_known_to_take_it(base_url: str, switch: bool, because: str) -> None:
+    provider = ResolvedProvider(
+        UUID(int=1), "p", "P", base_url, True, Dialect.RESPONSES, "key", takes_added_tools=switch
+    )
+    refused = Lesson(Teaches.OMIT, "additional_tools")
+
+    assert a_model(provider=provider).why_no_added_tools == because
+    assert a_model(provider=provider, dialect_setting=Dialect.CHAT).why_no_added_tools == "dialect"
+    assert a_model(provider=provider).with_lesson(refused).why_no_added_tools == (because or "refused")
+
+
+# -- What may be called -----------------------------------------------------------------------------------------------
+
+
+def deny(session: ChatSession, name: str) -> None:
+    with organisation_scope(session.organisation_id):
+        tool = kit_tool(session.organisation, name)
+        Grant.objects.create(
+            organisation_id=session.organisation_id, membership=session.membership, tool=tool, effect=Effect.DENY
+        )
+        touch_registry(session.organisation_id)
+
+
+def test_mr_40_a_tool_that_is_denied_after_it_was_added_does_not_run(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    def denied_meanwhile(request: Json) -> Say:
+        deny(session, "current_time")
+        return Say(calls=[call("current_time")])
+
+    provider.script = [Say(calls=[load("clock")]), denied_meanwhile, Say("I may not.")]
+
+    turn = run(session)
+
+    loaded, refused = tool_steps_of(turn)
+    assert (loaded.status, refused.status) == (StepStatus.DONE, StepStatus.REFUSED)
+    assert json.loads(refused.result_sent)["error"].startswith("Access denied")
+
+
+def test_mr_40_what_the_member_may_not_use_any_more_is_not_sent_with_the_next_turn(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    deny(session, "current_time")
+
+    turn = run(session, "And now?")
+
+    body = provider.bodies[-1]
+    assert (declared(body), added(body)) == ([*AT_FIRST, "date_arithmetic"], [])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["withdrawn"]
+    check_request(body)
+
+
+def test_mr_40_an_unloaded_tool_stays_declared_is_said_to_be_gone_and_is_refused(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[call("current_time")]), Say("I cannot."))
+    run(session)
+    unload_by_hand(session, "clock")
+
+    turn = run(session, "What time is it?")
+
+    for before, body in pairwise(provider.bodies):
+        assert_begins_as(body, before)
+    said = "These tools are not available any more, and a call of one is refused: current_time, date_arithmetic."
+    assert words(provider.bodies[2]) == words(provider.bodies[3]) == [said]
+    (refused,) = tool_steps_of(turn)
+    assert refused.status == StepStatus.REFUSED
+    assert json.loads(refused.result_sent)["toolkit"] == "clock"
+    assert_repeats(all_replies(session))
+
+
+def test_mr_40_a_tool_that_is_loaded_again_is_not_declared_a_second_time(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(
+        provider,
+        Say(calls=[load("clock", "a")]),
+        Say(calls=[unload("clock")]),
+        Say("Unloaded."),
+        Say(calls=[load("clock", "b")]),
+        Say(calls=[call("current_time")]),
+        Say("Noon."),
+    )
+    run(session)
+    turn = run(session, "Again.")
+
+    for before, body in pairwise(provider.bodies):
+        assert_begins_as(body, before)
+    assert added(provider.bodies[-1]) == [CLOCK]
+    _, back = words(provider.bodies[-1])
+    assert back == "These tools are available again: current_time, date_arithmetic."
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE, StepStatus.DONE]
+
+
+# -- Anew -------------------------------------------------------------------------------------------------------------
+
+
+def test_mr_40_where_history_is_cut_the_tools_are_declared_anew(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session, "word " * 1_000)
+    run(session, "word " * 1_000)
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(context_window=2_600)
+
+    turn = run(session, "And now?")
+
+    body = provider.bodies[-1]
+    assert (declared(body), added(body)) == ([*AT_FIRST, *CLOCK], [])
+    check_request(body)
+    (told,) = payloads(turn, "tools_declared_anew")
+    assert (told["because"], told["count"]) == ("history_cut", 7)
+    assert payloads(turn, "history_cut")[0]["turns"] >= 1
+    run(session, "And later?")
+    assert_begins_as(provider.bodies[-1], body)
+
+
+def test_mr_40_where_the_provider_finds_it_too_long_the_tools_are_declared_anew(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    def check(path: str, request: Json) -> Raw | None:
+        too_long = vendors.refusal("Your input exceeds the context window.", code="context_length_exceeded")
+        refused = too_long if len(json.dumps(request["input"])) > 9_000 else None
+        return refused or vendors.openai_with_added_tools(path, request)
+
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), check=check)
+    run(session, "word " * 600)
+    run(session, "word " * 600)
+
+    turn = run(session, "word " * 600)
+
+    assert turn.status == TurnStatus.DONE
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, *CLOCK], [])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["history_cut"]
+
+
+def test_mr_40_more_tools_than_a_request_takes_are_declared_anew(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_provider(session.organisation, tool_limit=7)
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    unload_by_hand(session, "clock")
+    load_by_hand(session, "ids")
+
+    turn = run(session, "An id.")
+
+    body = provider.bodies[-1]
+    assert (declared(body), added(body), words(body)) == ([*AT_FIRST, "uuid"], [], [])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["tool_limit"]
+
+
+def test_mr_40_base_and_added_tools_are_held_to_the_limit_together(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    set_provider(session.organisation, tool_limit=6)
+    speak(provider, Say(calls=[load("clock")]), Say(calls=[call("date_arithmetic")]), Say("I cannot."))
+
+    turn = run(session)
+
+    body = provider.bodies[-1]
+    assert len(declared(body)) + sum(map(len, added(body))) == 6
+    assert payloads(turn, "tools_over_limit")[0]["count"] == 1
+    check_request(body)
+
+
+def test_mr_40_a_tool_with_a_new_version_is_declared_anew(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        tool = kit_tool(session.organisation, "current_time")
+        version = ToolVersion.objects.get(tool=tool)
+        version.pk, version.number = None, version.number + 1
+        version.wire = version.wire.replace('"description":"', '"description":"New: ', 1)
+        version.save()
+        type(tool).objects.filter(pk=tool.pk).update(current_version=version)
+        touch_registry(session.organisation_id)
+
+    turn = run(session, "And now?")
+
+    body = provider.bodies[-1]
+    assert (declared(body), added(body)) == ([*AT_FIRST, *CLOCK], [])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["changed"]
+
+
+@pytest.fixture
+def second(session: ChatSession) -> Iterator[ScriptedOpenAI]:
+    """The agent's second model, at a provider of its own that takes chat completions."""
+    server = ScriptedOpenAI().start()
+    with organisation_scope(session.organisation_id):
+        own = {"organisation_id": session.organisation_id}
+        other = Provider.objects.create(slug="second", name="Second", base_url=server.url, **own)
+        Agent.objects.update(fallback_model=LanguageModel.objects.create(provider=other, name="spare", **own))
+    yield server
+    server.stop()
+
+
+GONE = Raw(
+    json.dumps({"error": {"message": "The model does not exist.", "code": "model_not_found"}}).encode(),
+    404,
+    {"Content-Type": "application/json"},
+)
+
+
+def test_mr_40_a_second_model_of_another_provider_gets_all_tools_declared(
+    session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say(calls=[load("clock")]), GONE)
+    second.enqueue(Say(calls=[call("current_time")]), Say("Noon."))
+
+    turn = run(session)
+
+    assert (turn.status, turn.answer) == (TurnStatus.DONE, "Noon.")
+    names = [tool["function"]["name"] for tool in second.requests[0]["tools"]]
+    assert names == [*AT_FIRST, *CLOCK]
+    assert "additional_tools" not in second.bodies[0].decode()
+    assert [told["because"] for told in payloads(turn, "native_unavailable")] == ["dialect"]
+    run(session, "And now?")
+    assert_begins_as(provider.bodies[-1], provider.bodies[0])
+    assert added(provider.bodies[-1]) == [CLOCK]
+
+
+def test_mr_40_a_second_model_that_takes_it_too_gets_all_tools_declared_anew(
+    session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        Provider.objects.update(dialect=Dialect.RESPONSES, takes_added_tools=True)
+    provider.enqueue(Say(calls=[load("clock")]), GONE)
+    second.enqueue(Say(calls=[load("ids")]), Say("Both."))
+
+    turn = run(session)
+
+    assert turn.status == TurnStatus.DONE
+    assert declared(second.bodies[0]) == [*AT_FIRST, *CLOCK]
+    assert added(second.bodies[1]) == [["uuid"]]
+    assert_begins_as(second.bodies[1], second.bodies[0])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["model"]
