@@ -40,10 +40,11 @@ class Connection:
 
     @property
     def pitfalls(self) -> Sequence[str]:
+        """Sentences; what stands between backticks is code."""
         found = [self._filled(each) for each in self.client.pitfalls]
         if self.client.protocol is Protocol.OPENAI and self.target.address.startswith("gpt-"):
             found.append(
-                "Clients treat a model as one of OpenAI’s if its name begins with gpt-: name the agent otherwise."
+                "Clients take a model whose name begins with `gpt-` for one of OpenAI’s: name the agent otherwise."
             )
         return found
 

@@ -37,7 +37,7 @@ class Client:
     name: str
     protocol: Protocol
     blocks: tuple[Block, ...]
-    #: What goes wrong with it, a sentence or two each.
+    #: What goes wrong with it, a sentence or two each; code stands between backticks.
     pitfalls: tuple[str, ...]
 
 
@@ -63,10 +63,10 @@ print(reply.choices[0].message.content)
         ),
     ),
     (
-        "model is the short name of an agent, not of a model. client.models.list() returns those that you may use.",
+        "`model` is the short name of an agent, not of a model. `client.models.list()` returns those that you may use.",
         (
-            "After a timeout or a fault of the server the SDK sends a request again, twice (max_retries). Each is a "
-            "new turn, unless both carry the same Idempotency-Key: pass that header, or set max_retries=0."
+            "After a timeout or a fault of the server the SDK sends a request again, twice (`max_retries`). Each is a "
+            "new turn, unless both carry the same `Idempotency-Key`: pass that header, or set `max_retries=0`."
         ),
     ),
 )
@@ -94,10 +94,10 @@ print(model.invoke("What can you do for me?").content)
         ),
     ),
     (
-        "Given a base_url, ChatOpenAI streams without the tokens that were used. stream_usage=True asks for them.",
+        "Given a `base_url`, ChatOpenAI streams without the tokens that were used. `stream_usage=True` asks for them.",
         (
-            "With the arguments reasoning, text, include or truncation it asks /v1/responses in place of "
-            "/v1/chat/completions."
+            "With the arguments `reasoning`, `text`, `include` or `truncation` it asks `/v1/responses` in place of "
+            "`/v1/chat/completions`."
         ),
     ),
 )
@@ -124,8 +124,8 @@ print(agent.run_sync("What can you do for me?").output)
     ),
     (
         (
-            "OpenAIChatModel asks /v1/chat/completions, OpenAIResponsesModel asks /v1/responses. A name such as "
-            "openai:… means the second, at OpenAI’s own address: give the provider, as above."
+            "`OpenAIChatModel` asks `/v1/chat/completions`, `OpenAIResponsesModel` asks `/v1/responses`. A name "
+            "such as `openai:…` means the second, at OpenAI’s own address: give the provider, as above."
         ),
     ),
 )
@@ -153,10 +153,10 @@ console.log(text);
         ),
     ),
     (
-        "toolhub.chat(…) asks /v1/chat/completions; toolhub(…) alone asks /v1/responses.",
+        "`toolhub.chat(…)` asks `/v1/chat/completions`; `toolhub(…)` alone asks `/v1/responses`.",
         (
-            "The package @ai-sdk/openai-compatible returns no tokens used from a stream, unless its option "
-            "includeUsage is true."
+            "The package `@ai-sdk/openai-compatible` returns no tokens used from a stream, unless its option "
+            "`includeUsage` is true."
         ),
     ),
 )
@@ -181,8 +181,8 @@ LLM = Client(
         Block("Ask", "bash", 'llm -m <server> "What can you do for me?"'),
     ),
     (
-        "Without api_key_name llm sends no token, whatever other keys it has.",
-        "It asks /v1/chat/completions; with the line responses: true it asks /v1/responses.",
+        "Without `api_key_name` llm sends no token, whatever other keys it has.",
+        "It asks `/v1/chat/completions`; with the line `responses: true` it asks `/v1/responses`.",
     ),
 )
 
@@ -205,7 +205,7 @@ OPENAI_API_KEY=<token>
     (
         "Everybody who uses that Open WebUI asks with this token: with your rights, and in your name.",
         "Its models are the agents that you may use, by their short names; Model IDs on the form narrows them.",
-        "In a container localhost is the container itself. Write host.docker.internal for this computer.",
+        "In a container `localhost` is the container itself. Write `host.docker.internal` for this computer.",
     ),
 )
 
@@ -230,7 +230,7 @@ curl -N "<v1>/chat/completions" \\
         ),
         Block("The agents that you may use", "bash", 'curl "<v1>/models" -H "Authorization: Bearer <token>"'),
     ),
-    ('Without "stream": true the answer comes when the turn has ended. Ctrl-C ends the turn too.',),
+    ('Without `"stream": true` the answer comes when the turn has ended. Ctrl-C ends the turn too.',),
 )
 
 CODEX_MODEL = Client(
@@ -255,8 +255,8 @@ wire_api = "responses"
         ),
     ),
     (
-        'wire_api = "chat" was removed from Codex in February 2026: it speaks Responses alone.',
-        "model and model_provider must stand above every line in square brackets; else they belong to that table.",
+        '`wire_api = "chat"` was removed from Codex in February 2026: it speaks Responses alone.',
+        "`model` and `model_provider` must stand above every line in square brackets; else they belong to that table.",
     ),
 )
 
@@ -277,10 +277,10 @@ claude mcp add --transport http <server> "<mcp>" \\
     ),
     (
         (
-            "A tool is called mcp__<server>__ and its name there. One whose whole name has more than 128 characters is "
-            "left out."
+            "A tool is called `mcp__<server>__` and its name there. One whose whole name has more than 128 characters "
+            "is left out."
         ),
-        "Write no ${VARIABLE} into a header of .mcp.json: some versions send it as it stands (claude-code#51581).",
+        "Write no `${VARIABLE}` into a header of `.mcp.json`: some versions send it as it stands (claude-code#51581).",
     ),
 )
 
@@ -302,8 +302,8 @@ tool_timeout_sec = 300
         ),
     ),
     (
-        "Codex refuses bearer_token, a token in the file itself: it reads the variable’s value when it starts.",
-        "It gives up a call after 60 seconds, if tool_timeout_sec says nothing else.",
+        "Codex refuses `bearer_token`, a token in the file itself: it reads the variable’s value when it starts.",
+        "It gives up a call after 60 seconds, if `tool_timeout_sec` says nothing else.",
         "It shortens names of tools to 64 characters, with a hash at the end.",
     ),
 )
@@ -372,7 +372,7 @@ CURSOR = Client(
             "Cursor reads every tool’s definition when it starts, and works best with at most 40: connect a toolkit "
             "rather than an agent with many."
         ),
-        "In .cursor/mcp.json of a project, which is shared, write ${env:TOOLHUB_TOKEN} in place of the token.",
+        "In `.cursor/mcp.json` of a project, which is shared, write `${env:TOOLHUB_TOKEN}` in place of the token.",
     ),
 )
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from django import template
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from capabilities.common.visible import Part, marked, marked_parts
@@ -437,3 +437,10 @@ def is_cut(step: Step) -> bool:
     """Whether a page shows less of the step's arguments or result than there is."""
     lengths: tuple[int, int] = (step.arguments_length, step.result_length)  # type: ignore[attr-defined]
     return max(lengths) > SHOWN_CHARS
+
+
+@register.filter
+def coded(sentence: str) -> SafeString:
+    """A sentence of ours, with what stands between backticks as code."""
+    parts = enumerate(sentence.split("`"))
+    return format_html_join("", "{}", ((format_html("<code>{}</code>", part) if n % 2 else part,) for n, part in parts))

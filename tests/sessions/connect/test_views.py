@@ -7,6 +7,8 @@ import re
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
+from pytest_django.fixtures import DjangoAssertNumQueries
 
 from capabilities.models import Toolkit
 from sessions.connect.clients import CLIENTS, SCOPES
@@ -76,8 +78,8 @@ def test_a_toolkit_is_for_clients_of_mcp(as_bob: Client) -> None:
 
 
 @pytest.mark.usefixtures("targets")
-def test_the_addresses_are_the_ones_that_the_browser_asked(as_bob: Client, settings: object) -> None:
-    settings.ALLOWED_HOSTS = ["tools.example.org"]  # type: ignore[attr-defined]
+def test_the_addresses_are_the_ones_that_the_browser_asked(as_bob: Client, settings: Settings) -> None:
+    settings.ALLOWED_HOSTS = ["tools.example.org"]
 
     page = as_bob.get(PAGE, headers={"Host": "tools.example.org:8443"}, secure=True).content.decode()
 
@@ -175,12 +177,12 @@ def test_the_pages_of_tokens_agents_and_toolkits_lead_there(as_bob: Client) -> N
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_number_of_queries_does_not_grow(
-    as_bob: Client, in_acme: Organisation, count: int, django_assert_num_queries: object
+    as_bob: Client, in_acme: Organisation, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(count):
         make_agent(in_acme, slug=f"agent-{number}")
         Toolkit.objects.create(organisation=in_acme, name=f"kit_{number}")
     shown(as_bob, "?client=codex")
 
-    with django_assert_num_queries(8):  # type: ignore[operator]
+    with django_assert_num_queries(8):
         shown(as_bob, "?client=codex")
