@@ -28,4 +28,4 @@ USER toolhub
 VOLUME /data
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["python", "toolhub/probe.py"]
-CMD ["sh", "-c", "exec python -m uvicorn toolhub.asgi:application --host \"$HOST\" --port \"$PORT\" --timeout-graceful-shutdown 3 --log-level warning --no-server-header --no-proxy-headers --lifespan off"]
+CMD ["sh", "-c", "exec python -m uvicorn toolhub.asgi:application --host \"$HOST\" --port \"$PORT\" --timeout-graceful-shutdown 3 --log-level warning --no-server-header --no-proxy-headers --lifespan on"]

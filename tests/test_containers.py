@@ -162,7 +162,7 @@ def test_the_file_for_the_sandbox_opens_namespaces_for_web_and_worker_and_nothin
 
 def test_web_and_worker_run_as_under_the_supervisor() -> None:
     web, worker = image_command()[-1], services()["worker"]["command"][-1]
-    graceful = ["--timeout-graceful-shutdown", "3", "--lifespan", "off"]
+    graceful = ["--timeout-graceful-shutdown", "3", "--lifespan", "on"]
 
     ours = set(uvicorn("toolhub.asgi:application", "$HOST", 0) + graceful) - {sys.executable, "0"}
     assert set(shlex.split(web)) - {"exec", "python", "$PORT"} == ours

@@ -124,6 +124,7 @@ ROOMS = {
         "loop",
         "approvals budgets",
         "chats",
+        "mcp_server",
         "connect connections hook_trials schedules trial",
         "worker",
         "explain metrics previews usage",

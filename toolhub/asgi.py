@@ -12,6 +12,7 @@ django.setup(set_prefix=False)
 
 from toolhub.handler import Handler  # noqa: E402 -- apps ready
 from toolhub.intake import ClientAddress, LimitedBodies  # noqa: E402 -- apps ready
+from toolhub.mcp_door import McpDoor  # noqa: E402 -- apps ready
 from toolhub.static_files import ServedFiles  # noqa: E402 -- apps ready
 
-application = ClientAddress(LimitedBodies(ServedFiles(Handler())), settings.TOOLHUB_TRUSTED_PROXIES)
+application = ClientAddress(LimitedBodies(ServedFiles(McpDoor(Handler()))), settings.TOOLHUB_TRUSTED_PROXIES)

@@ -158,6 +158,8 @@ TOOLHUB_MODEL_TRIES = env.integer("TOOLHUB_MODEL_TRIES", 4, 1, 20)
 TOOLHUB_STREAMS_PER_TOKEN = env.integer("TOOLHUB_STREAMS_PER_TOKEN", 10, 1, 10_000)
 TOOLHUB_STREAMS_PER_MEMBER = env.integer("TOOLHUB_STREAMS_PER_MEMBER", 20, 1, 10_000)
 TOOLHUB_STREAMS_PER_ORGANISATION = env.integer("TOOLHUB_STREAMS_PER_ORGANISATION", 100, 1, 10_000)
+#: Tools of one address of the MCP server that are listed each; above it clients get `search_tools` and `call_tool`.
+TOOLHUB_MCP_TOOLS = env.integer("TOOLHUB_MCP_TOOLS", 40, 1, 1_000)
 
 # -- The way out -----------------------------------------------------------------------------------------------------
 

@@ -293,7 +293,7 @@ class Supervisor:
             self.valkey = Part("Valkey", argv, self.env, tidy=lambda: path.unlink(missing_ok=True))
         web = uvicorn("toolhub.asgi:application", self.plan.host, self.plan.port)
         self.parts = [
-            Part("the web server", [*web, "--timeout-graceful-shutdown", "3", "--lifespan", "off"], broker_env),
+            Part("the web server", [*web, "--timeout-graceful-shutdown", "3", "--lifespan", "on"], broker_env),
             Part("the worker", worker_command(self.plan.worker_concurrency), broker_env),
         ]
         if offline_model:

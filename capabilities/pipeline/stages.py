@@ -321,5 +321,7 @@ STAGES: tuple[Stage, ...] = (
     router,
     within_limit,
 )
+#: What lets a member use a tool, whatever the message and however many the model takes.
+PERMITTING_STAGES: tuple[Stage, ...] = STAGES[: STAGES.index(router)]
 #: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
 LOADABLE_STAGES: tuple[Stage, ...] = (enabled, in_scope, delegated, permitted, policy, provider_policy)

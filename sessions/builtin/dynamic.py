@@ -19,14 +19,15 @@ from capabilities.registry import CategorySpec, tool
 from capabilities.sandbox import MAX_CODE, describe_runtime
 from sessions.builtin._making import Asked, make_tool
 from sessions.loading import writes as loading
+from sessions.loading.addresses import offered_to
 from sessions.loading.loadable import Loadable, LoadInputs, LoadResult, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
-from sessions.loading.search import Hit, How, search_place
+from sessions.loading.search import Hit, How, search_offered, search_place
 from sessions.loading.writes import CATEGORY_REQUIRED, By
 from sessions.loop.continuations import continuations_of
 from sessions.loop.stored_results import stored_result
 from sessions.loop.wanted import COMES_WITH, NEXT_STEP
-from sessions.models import ChatSession, LoadSource
+from sessions.models import ChatSession, ClientRequest, LoadSource
 from toolhub.tenants.models import Membership
 
 CATEGORY = CategorySpec(
@@ -108,7 +109,9 @@ def search_tools(
     if context.session_id is None:
         return {"status": "error", "message": NO_SESSION}
     place = place_of(context)
-    found = search_place(place, query, max_results, context.turn_id)
+    found = _found_by_client(context, place, query, max_results)
+    if found is None:
+        found = search_place(place, query, max_results, context.turn_id)
     return {"tools": [_found(each, place.agent, by_model(context)) for each in found]}
 
 
@@ -193,6 +196,16 @@ def category_told(result: LoadResult) -> dict[str, Any]:
     return {"success": True, "loaded_category": result.name, "message": result.message, **result.more}
 
 
+def _found_by_client(context: ToolContext, place: LoadTarget, query: str, max_results: int) -> list[Hit] | None:
+    """What a client finds at its address, where it is one that asks; None in a conversation. One query, then those of
+    `offered_to`."""
+    asked = ClientRequest.objects.filter(turn=context.turn_id).first() if context.turn_id else None
+    if asked is None or asked.call is None:
+        return None
+    offered = offered_to(context.membership_id, place.agent, str(asked.call["toolkit"]))
+    return search_offered(offered.candidates, query, max_results)
+
+
 def _toolkit(loadable: Loadable) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": loadable.bundle.name,
@@ -230,7 +243,7 @@ def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
         return told | {COMES_WITH: NEXT_STEP, "message": "Call it then, by its name."}
     if hit.how == How.CATEGORY:
         return told | {"category": spec.category, "load_with": LOAD_CATEGORY}
-    if agent.loading_mode != LoadingMode.CONSTANT:
+    if agent.loading_mode != LoadingMode.CONSTANT and hit.how != How.CALL:
         return told | {"toolkit": bundle.name if bundle else ""}
     told |= {"parameters": function["parameters"], "call_with": CALL_TOOL}
     return told | ({"instructions": spec.instructions} if spec.instructions else {})

@@ -33,6 +33,8 @@ class How(StrEnum):
     LEFT_OUT = "left_out"
     #: By a load of the toolkit or the tool that it comes with; where the tools never change, by `call_tool`.
     LOAD = "load"
+    #: By `call_tool`, from a client that is not told of each tool.
+    CALL = "call"
     #: By a load of its whole category.
     CATEGORY = "category"
 
@@ -58,6 +60,14 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
         found.setdefault(each.spec.name, (each, How.CATEGORY))
     ranked = _ranked(query, {name: each for name, (each, _) in found.items()})[:max_results]
     return [Hit(found[name][0], score_of(query, _searched(found[name][0])), found[name][1]) for name in ranked]
+
+
+def search_offered(candidates: Sequence[Candidate], query: str, max_results: int) -> list[Hit]:
+    """The best matches among these first, at most `max_results`; each is had by `call_tool`. The queries of
+    `search_names`."""
+    found = {each.spec.name: each for each in candidates}
+    ranked = _ranked(query, found)[:max_results]
+    return [Hit(found[name], score_of(query, _searched(found[name])), How.CALL) for name in ranked]
 
 
 def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:

@@ -17,13 +17,14 @@ from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.runtime_layers import in_force
 from capabilities.pipeline.specs import specs
 from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, is_reader, narrowed
+from sessions.loading.addresses import offered_to
 from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
 from sessions.loop.wanted import COMES_WITH, NEXT_STEP
-from sessions.models import StepStatus, Turn
+from sessions.models import Door, StepStatus, Turn
 from sessions.selection.queries import loading_tools, situation_of
 
 
@@ -81,7 +82,7 @@ def changed(name: str) -> Outcome:
 
 def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
     """A tool that `call_tool` may reach for this turn, whatever its member's rights: those are asked for next."""
-    if turn.agent.loading_mode != LoadingMode.CONSTANT:
+    if turn.agent.loading_mode != LoadingMode.CONSTANT or turn.door == Door.MCP:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
@@ -96,6 +97,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     known = specs(Tool.objects.filter(name=name[:64]))
     if not known:
         return execution.inactive(name)
+    if turn.door == Door.MCP:
+        return _not_at_address(turn, known[0])
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
     if _is_left_out_meta(known[0], reading):
@@ -114,6 +117,18 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
     return execution.inactive(name)
+
+
+def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:
+    """What a client is told that calls, by itself, a tool that its address does not have for its member by now."""
+    call = turn.asked.call if turn.asked is not None else None
+    if call is None or not offered_to(turn.membership_id, turn.agent, str(call["toolkit"]), turn.model).has(spec.name):
+        return execution.inactive(spec.name)
+    refused = execution.refusal(turn, spec)
+    if refused is None:
+        return execution.inactive(spec.name)
+    execution.note_denied_call(turn.membership_id, spec, refused)
+    return refused
 
 
 def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:

@@ -42,6 +42,7 @@ from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
+from sessions.loop.single_calls import answer_single_call
 from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import LoadedToolkit, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.selection.routing import remembered_routing, routing_left
@@ -116,6 +117,8 @@ def run_turn(held: Held) -> None:
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
+    if turn.asked is not None and turn.asked.call is not None:
+        return answer_single_call(turn, held, turn.asked.call)
     most, past, steps = 1 if turn.without_tools else turn.model.max_rounds, Past(turn), steps_of(turn)
     while True:
         last = steps.replies[-1] if steps.replies else None

@@ -13,7 +13,7 @@ from sessions.models import BEFORE_CALL, Approval, CallWait, Step, StepKind, Tur
 
 @dataclass
 class Steps:
-    """Model calls and tool calls of a held turn, each in its order."""
+    """Model calls, or the call that a client made itself, and tool calls of a held turn, each in its order."""
 
     replies: list[Step] = field(default_factory=list)
     #: Each reply's in their order, from the moment that the reply is stored.
@@ -40,6 +40,7 @@ class Steps:
     def add(self, step: Step) -> None:
         """Behind those of its kind; a note is not kept."""
         kinds = {StepKind.MODEL: self.replies, StepKind.TOOL: self.calls, StepKind.TOOLS: self.added}
+        kinds[StepKind.CLIENT] = self.replies
         if step.kind != StepKind.NOTE:
             kinds[StepKind(step.kind)].append(step)
 

@@ -293,6 +293,8 @@ class StepKind(models.TextChoices):
     TOOL = "tool", "Tool call"
     NOTE = "note", "Note"
     TOOLS = "tools", "Tools added"
+    #: A call that a client made itself, in place of a model's reply: nothing was asked of a model.
+    CLIENT = "client", "Call by a client"
 
 
 class StepStatus(models.TextChoices):

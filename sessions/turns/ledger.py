@@ -39,6 +39,7 @@ from sessions.models import (
     UNENDED,
     CallWait,
     ChatSession,
+    Door,
     Step,
     StepFile,
     StepKind,
@@ -126,11 +127,17 @@ def _from_the_start() -> Subquery:
     return Subquery(session.values_list(Value(0, output_field=IntegerField())))
 
 
+def next_in_session() -> Q:
+    """Turns that none of their session keeps waiting: the first open one, and single calls of clients, which read
+    nothing of the conversation and run side by side."""
+    return Q(door=Door.MCP) | Q(seq=first_open_seq())
+
+
 def _free() -> QuerySet[Turn]:
     """The turn with this key, if a worker may take it now."""
     few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
     waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
-    return few.filter(seq=first_open_seq()).annotate(
+    return few.filter(next_in_session()).annotate(
         waiting_turn=Subquery(waiting, output_field=UUIDField()), **{HAS_RESERVATION: has_reservation()}
     )
 
@@ -244,6 +251,7 @@ _REPLY: dict[str, Any] = {
     "attempts": 1,
 }
 _MODEL = transition(last_event=NEXT_EVENT, **_REPLY)
+_CLIENT_CALL = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP + 1, attempts=1)
 
 #: What a turn sums up of its model steps.
 _SUMMED = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost")
@@ -355,6 +363,20 @@ def record_model_step(
         warnings = _settled(reserved, fields)
         _insert_more_events(claim, turn["last_event"], warnings)
     return reply, calls, turn["registry"]
+
+
+def record_client_call(claim: Claim, call: Mapping[str, str], tool_set: ToolSet | None) -> tuple[Step, list[Step], int]:
+    """Store a call that a client made itself, where a model's reply would stand, and the same call as pending behind
+    it. Returns the step, that of the call in a list, and the organisation's registry version at that moment."""
+    with transaction.atomic():
+        turn = fence(claim, _CLIENT_CALL)
+        index = turn["last_step"] - 1
+        made = {"kind": StepKind.CLIENT, "status": StepStatus.DONE, "tool_calls": [dict(call)]}
+        step = _new_step(claim, index=index, tool_set=tool_set, **made)
+        calls = _calls_of(claim, step, (0,), index + 1)
+        _insert_steps([step, *calls])
+        add_event(claim, turn, "client_call", {"step": index})
+    return step, calls, turn["registry"]
 
 
 def _settled(reserved: Reserved | None, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -26,7 +26,7 @@ from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subqu
 from django.db.models.functions import Coalesce, Now
 
 from sessions.models import Turn, TurnStatus
-from sessions.turns.ledger import Claim, claim, due, first_open_seq
+from sessions.turns.ledger import Claim, claim, due, next_in_session
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
 
@@ -161,7 +161,7 @@ def _next(max_attempts: int) -> QuerySet[Membership, Any]:
     """For each member with queued turns the one that comes next, or nothing where all have to wait still."""
     queued = Turn.objects.filter(status=TurnStatus.QUEUED)
     mine = queued.filter(organisation=OuterRef("organisation"), membership=OuterRef("pk")).order_by("created_at")
-    free = mine.filter(due(), attempts__lt=max_attempts, seq=first_open_seq()).values("pk")
+    free = mine.filter(next_in_session(), due(), attempts__lt=max_attempts).values("pk")
     members = Membership.objects.filter(pk__in=queued.order_by().values("membership")).order_by()
     return members.annotate(
         held=Value(False, output_field=BooleanField()),

@@ -327,7 +327,7 @@ def unrung() -> list[UUID]:
     members = {each.membership_id for each in now.waiting}
     with system_scope():
         free = Turn.objects.filter(UNENDED, ledger.claimable(), quiet, membership__in=members)
-        free = free.filter(seq=ledger.first_open_seq()).order_by("created_at", "pk")
+        free = free.filter(ledger.next_in_session()).order_by("created_at", "pk")
         rows = free.values_list("pk", "organisation_id", "membership_id")[:SWEPT_AT_ONCE]
         found = queue.within_limits(rows, now)[about_to_take:][:places]
         if not found:

@@ -264,12 +264,14 @@ def order_to(claim: Claim) -> delegation.Order:
     return delegation.Order(turn, turn.agent, "Do it.", (1, 2))
 
 
+CLIENT_CALL = {"id": "call_1", "name": "calculator", "arguments": "{}"}
 WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "write_event": lambda claim, step: ledger.write_event(claim, "note", {}),
     "add_note": lambda claim, step: ledger.add_note(claim, "Look."),
     "add_calls": lambda claim, step: add_call(claim, round=2),
     "start_step": lambda claim, step: ledger.start_step(claim, step),
     "record_model_step": lambda claim, step: record_model(claim),
+    "record_client_call": lambda claim, step: ledger.record_client_call(claim, CLIENT_CALL, None),
     "refuse_steps": lambda claim, step: ledger.refuse_steps(claim, [step], "no"),
     "keep_draft": lambda claim, step: ledger.keep_draft(claim, "so far"),
     "restart_draft": lambda claim, step: ledger.restart_draft(claim),

@@ -1,0 +1,126 @@
+"""The server that MCP clients meet: it lists the tools of the address that a request came to, and makes their calls.
+
+Nothing of a client is kept between two of its requests, so that any web server can answer each of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+
+from capabilities.contract.spec import ToolSpec
+from sessions.loading.addresses import offered_to
+from sessions.mcp_server.callers import Caller
+from sessions.mcp_server.results import failed, result_of, waiting_result
+from sessions.mcp_server.writes import NoSuchTool, begin_call, stop_call
+from sessions.models import TurnStatus
+from sessions.turns.events import Event, watch
+from sessions.turns.fencing import Conflict
+
+#: Where a request of ours carries its Caller.
+CALLER = "toolhub.caller"
+#: Milliseconds that a client may keep a list without asking again, where nothing tells it that the list changed.
+LIST_FRESH = 10_000
+#: A turn in one of these waits for a person.
+WAITS_FOR_PERSON = {str(TurnStatus.WAITING_APPROVAL), str(TurnStatus.WAITING_INPUT)}
+NAME = "toolhub"
+
+Context = ServerRequestContext[Any, Any]
+
+
+def caller_of(context: Context) -> Caller:
+    """Who makes this request, as `toolhub/mcp_door.py` found."""
+    assert context.request is not None
+    caller: Caller = context.request.scope[CALLER]
+    return caller
+
+
+async def list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    """The tools of the address that this caller may use: the same for each of its requests, until a right or a tool
+    changes."""
+    caller = caller_of(context)
+    address = caller.address
+
+    def listed() -> list[types.Tool]:
+        return [as_tool(spec) for spec in offered_to(caller.member.pk, address.agent, address.toolkit).listed]
+
+    return types.ListToolsResult(tools=await caller.run(listed), ttl_ms=LIST_FRESH, cache_scope="private")
+
+
+def as_tool(spec: ToolSpec) -> types.Tool:
+    """The tool as MCP defines one; what it says of its effect is a hint."""
+    function = spec.definition["function"]
+    hints = types.ToolAnnotations(read_only_hint=spec.effect == "read", open_world_hint=spec.effect == "external")
+    return types.Tool(
+        name=spec.name,
+        description=function["description"],
+        input_schema=function["parameters"],
+        annotations=hints,
+    )
+
+
+async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    """Make the call as a turn of its own, and wait for its end. A client that leaves stops it."""
+    caller = caller_of(context)
+    try:
+        turn = await caller.run(partial(begin_call, caller, params.name, params.arguments or {}))
+    except NoSuchTool:
+        raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]}") from None
+    except Conflict as refused:
+        return failed(f"{refused} ({refused.code})")
+    try:
+        return await _followed(context, caller, turn.pk)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await caller.run(partial(stop_call, caller, turn.pk))
+        raise
+
+
+async def _followed(context: Context, caller: Caller, turn_id: UUID) -> types.CallToolResult:
+    """Tell the client of the call's progress until it has ended, or waits for a person."""
+    told = 0.0
+    async with aclosing(watch(turn_id, caller.organisation_id)) as events:  # type: ignore[type-var]
+        async for event in events:
+            if not isinstance(event, Event):
+                continue
+            if event.type in WAITS_FOR_PERSON:
+                return await caller.run(partial(waiting_result, caller, turn_id))
+            if (line := _progress_line(event)) is not None:
+                told = max(told + 1, float(event.payload.get("seconds", 0)))
+                await context.session.report_progress(told, message=line)
+    return await caller.run(partial(result_of, caller, turn_id))
+
+
+def _progress_line(event: Event) -> str | None:
+    """What a client is told of an event, or nothing."""
+    match event.type:
+        case "tool_started":
+            return "The call has begun."
+        case "tool_progress":
+            return f"Still running after {event.payload['seconds']} s."
+        case TurnStatus.WAITING_CHILD:
+            return "Another agent works on it."
+        case TurnStatus.WAITING_TASK:
+            return "The far side works on it."
+    return None
+
+
+def make_server() -> Server[Any]:
+    return Server(NAME, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def make_manager(most_bytes: int) -> StreamableHTTPSessionManager:
+    """Serves the server over HTTP, bodies of so many bytes at most, without sessions of its own. It runs once.
+
+    Who asks, and under which name of this service, was checked before (`toolhub/mcp_door.py`).
+    """
+    return StreamableHTTPSessionManager(make_server(), stateless=True, max_request_body_size=most_bytes)

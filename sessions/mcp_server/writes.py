@@ -1,0 +1,91 @@
+"""A call of an MCP client becomes a turn without a model, in the session that is kept for its token and address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from sessions.loading.addresses import offered_to
+from sessions.mcp_server.callers import Caller
+from sessions.models import ChatSession, ClientSession, Door, Turn
+from sessions.turns import ledger
+from sessions.turns.accepting import ClientAsks, accept
+
+#: A session goes on for as long as this lies between two of its calls; then the next one begins another.
+QUIET_AT_MOST = timedelta(days=1)
+#: Times that a session is looked for, when other requests make or replace it first.
+TRIES = 5
+
+
+class NoSuchTool(Exception):
+    """The address has no tool of that name, for whomever."""
+
+
+def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Turn:
+    """Put the call on record, for a worker to make.
+
+    Raises NoSuchTool, and as `accept`: Conflict and NoRoom. Queries of `offered_to`, one or two for the session, and
+    those of `accept`.
+    """
+    address = caller.address
+    if not offered_to(caller.member.pk, address.agent, address.toolkit).has(name):
+        raise NoSuchTool(name)
+    text = json.dumps(arguments)
+    digest = hashlib.sha256(json.dumps([name, text]).encode()).hexdigest()
+    call = {"name": name, "arguments": text, "toolkit": address.toolkit}
+    asks = ClientAsks(Door.MCP, caller.token, digest, call=call)
+    return accept(session_of(caller), "", member=caller.member, agent=address.agent, asks=asks).turn
+
+
+def session_of(caller: Caller) -> ChatSession:
+    """The session that this token's calls at this address belong to; another one after a day without any. What one of
+    them brought in from outside counts for the next one, and `read_result` reads in the results of all of them."""
+    key = f"mcp:{caller.address.name}"
+    for _ in range(TRIES):
+        known = ClientSession.objects.filter(token=caller.token, key=key).select_related("session").first()
+        if known is not None and _goes_on(known.session):
+            return known.session
+        try:
+            with transaction.atomic():
+                session = _open(caller)
+                if known is None:
+                    ClientSession.objects.create(
+                        organisation_id=caller.organisation_id, token=caller.token, key=key, session=session
+                    )
+                    return session
+                replaced = ClientSession.objects.filter(pk=known.pk, session=known.session_id).update(session=session)
+                if replaced:
+                    return session
+                session.delete()
+        except IntegrityError:
+            continue
+    raise RuntimeError(f"no session could be kept for {key}")
+
+
+def _goes_on(session: ChatSession) -> bool:
+    recent = ChatSession.objects.filter(pk=session.pk, active_at__gt=Now() - QUIET_AT_MOST, deleted_at=None)
+    return recent.exists()
+
+
+def _open(caller: Caller) -> ChatSession:
+    return ChatSession.objects.create(
+        organisation_id=caller.organisation_id,
+        membership=caller.member,
+        agent=caller.address.agent,
+        title=f"MCP: {caller.address.name}"[:200],
+        is_throwaway=True,
+    )
+
+
+def stop_call(caller: Caller, turn_id: UUID) -> None:
+    """The client has gone, or wants the answer no more: what the call has not done yet is not done."""
+    turn = Turn.objects.select_related("parent_step").filter(pk=turn_id).first()
+    if turn is not None and turn.is_open:
+        ledger.cancel(turn, actor=caller.member)

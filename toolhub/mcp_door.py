@@ -1,0 +1,171 @@
+"""The way in for MCP clients, beside Django: who asks, for what, and how much of it at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+from asgiref.sync import ThreadSensitiveContext
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from sessions.chats.stream_limits import TRY_AGAIN, Owner, TooManyStreams, open_streams
+from sessions.mcp_server.callers import PREFIX, Caller, address_of
+from sessions.mcp_server.server import CALLER, make_manager
+from toolhub.handler import Handler
+from toolhub.intake import MOST_BYTES, Receive, Scope, Send
+from toolhub.tenants.access import record_token_use, token_by_secret
+from toolhub.tenants.audit.writes import request_id
+from toolhub.tenants.middleware import MAX_SECRET
+from toolhub.tenants.models import Access, ApiToken
+from toolhub.tenants.models import Scope as TokenScope
+from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.tokens.last_use import token_use
+
+logger = logging.getLogger(__name__)
+
+Headers = Mapping[bytes, bytes]
+
+
+class Refused(Exception):
+    """A request that the server of MCP does not see: status, code, sentence and headers of the answer."""
+
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class McpDoor:
+    """ASGI: answers below /mcp/, from the start of the web server to its end, and leaves all else to Django."""
+
+    def __init__(self, django: Handler) -> None:
+        self.django = django
+        self.manager = make_manager(MOST_BYTES)
+        self.is_open = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif scope["type"] == "http" and scope["path"].startswith(PREFIX):
+            await self.serve(scope, receive, send)
+        else:
+            await self.django(scope, receive, send)
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        """Run the server from the web server's start to its end."""
+        await receive()
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(self.manager.run())
+            self.is_open = True
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self.is_open = False
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, as whoever its token belongs to."""
+        headers = dict(scope["headers"])
+        try:
+            caller = await self.admitted(scope, headers)
+            place = open_streams.take(limits_of(caller))
+        except TooManyStreams as error:
+            return await refuse(send, Refused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
+        except Refused as refused:
+            return await refuse(send, refused)
+        try:
+            async with ThreadSensitiveContext(executor=self.django.threads):
+                await self.manager.handle_request({**scope, CALLER: caller}, receive, send)  # type: ignore[arg-type]
+        finally:
+            place.leave()
+
+    async def admitted(self, scope: Scope, headers: Headers) -> Caller:
+        """Who asks, and for what. Raises Refused."""
+        if not self.is_open:
+            raise Refused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
+        check_host(headers)
+        if scope["method"] != "POST":
+            raise Refused(405, "method_not_allowed", "Requests are sent by POST.", allow="POST")
+        request_id.set(uuid.uuid4().hex)
+        site = f"{scheme_of(scope, headers)}://{text_of(headers, b'host')}"
+        found: Caller = await self.django.in_thread(lambda: self.identified(scope, headers, site))
+        return found
+
+    def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
+        """In a thread: the token, what it may, and what the path names. Two queries. Raises Refused."""
+        token = token_in(headers)
+        member = token.membership
+        if TokenScope.CHAT not in token.scopes:
+            why = f"This token lacks the scope {TokenScope.CHAT.value}."
+            raise Refused(403, "forbidden", why, www_authenticate='Bearer error="insufficient_scope", scope="chat"')
+        if not member.has_access(Access.MEMBER):
+            raise Refused(403, "forbidden", "Viewers do not call tools.")
+        with organisation_scope(member.organisation_id):
+            address = address_of(scope["path"])
+        used_for = address.name if address is not None else ""
+        client = str((scope.get("client") or ("",))[0])
+        record_token_use(token, token_use(user_agent=text_of(headers, b"user-agent"), agent=used_for, address=client))
+        if address is None:
+            raise Refused(404, "not_found", "There is no such agent or toolkit here.")
+        return Caller(token, address, site, self.django.in_thread)
+
+
+def token_in(headers: Headers) -> ApiToken:
+    """The usable token that the request bears. Raises Refused."""
+    scheme, _, secret = text_of(headers, b"authorization").partition(" ")
+    secret = secret.strip()
+    usable = scheme.lower() == "bearer" and 0 < len(secret) <= MAX_SECRET
+    token = token_by_secret(secret) if usable else None
+    if token is None:
+        raise Refused(
+            401, "not_authenticated", "A usable API token is needed.", www_authenticate='Bearer realm="toolhub"'
+        )
+    return token
+
+
+def check_host(headers: Headers) -> None:
+    """Raise Refused for a name that is not this service's, and for a page of another's: as Django does for its own, so
+    that no name that resolves to this machine lets a stranger's page call."""
+    allowed = settings.ALLOWED_HOSTS
+    host, _ = split_domain_port(text_of(headers, b"host"))
+    if not host or not validate_host(host, allowed):
+        raise Refused(421, "wrong_host", "This service does not answer under that name: see ALLOWED_HOSTS.")
+    origin = text_of(headers, b"origin")
+    if not origin or origin in settings.CSRF_TRUSTED_ORIGINS:
+        return
+    asked_from = urlsplit(origin).hostname or ""
+    if not asked_from or not validate_host(asked_from, allowed):
+        raise Refused(403, "wrong_origin", "Pages of that origin may not call this service.")
+
+
+def scheme_of(scope: Scope, headers: Headers) -> str:
+    """How the client came, as a proxy that ends TLS says."""
+    if settings.BEHIND_TLS_PROXY and text_of(headers, b"x-forwarded-proto") == "https":
+        return "https"
+    return str(scope.get("scheme", "http"))
+
+
+def limits_of(caller: Caller) -> dict[Owner, int]:
+    """How many requests may be open at once: as many as event streams, counted with them."""
+    return {
+        ("token", caller.token.pk): settings.TOOLHUB_STREAMS_PER_TOKEN,
+        ("member", caller.member.pk): settings.TOOLHUB_STREAMS_PER_MEMBER,
+        ("organisation", caller.organisation_id): settings.TOOLHUB_STREAMS_PER_ORGANISATION,
+    }
+
+
+def text_of(headers: Headers, name: bytes) -> str:
+    return headers.get(name, b"").decode("latin-1")
+
+
+async def refuse(send: Send, refused: Refused) -> None:
+    error = {"code": refused.code, "message": str(refused), "field": None}
+    content = json.dumps({"error": error}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}
+    sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refused.status, "headers": sent})
+    await send({"type": "http.response.body", "body": content})
