@@ -93,6 +93,7 @@ QUERIES = {
     "api-tools": ["limit=200", "category={category}", "q=tool_00"],
     "module_list": ["state=waiting", "state=out", "q=module_01"],
     "api-python-modules": ["limit=200", "state=in_force"],
+    "connect": ["client=codex", "client=llm&to={agent}"],
     "keyword_list": ["message=tool_00", "q=0"],
     "api-categories": ["limit=200"],
     "api-toolkits": ["limit=200"],

@@ -56,6 +56,7 @@ def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "categories": page.categories,
         "waiting": sum(line.tool.state != "ready" for line in page.lines),  # type: ignore[attr-defined]
         "may_change": member.has_right(Right.TOOLKITS),
+        "can_connect": any(each.agent.is_enabled for each in page.toolkit.agent_toolkits.all()),
         "may_export": bool(member.reach(Right.CATALOGUE)),
         "may_publish": member.has_right(Right.CATALOGUE) and member.has_right(Right.APPROVE_CODE),
     }

@@ -64,6 +64,7 @@ print(reply.choices[0].message.content)
     ),
     (
         "`model` is the short name of an agent, not of a model. `client.models.list()` returns those that you may use.",
+        "Each request stands alone: send the earlier messages along, or a header `X-Session-Id` of your own choice.",
         (
             "After a timeout or a fault of the server the SDK sends a request again, twice (`max_retries`). Each is a "
             "new turn, unless both carry the same `Idempotency-Key`: pass that header, or set `max_retries=0`."

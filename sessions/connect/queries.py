@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capabilities.models import Toolkit
+from django.db.models import Exists, OuterRef
+
+from capabilities.models import AgentToolkit, Toolkit
 from sessions.chats.queries import agents_to_talk_to
 
 #: Before the name of a toolkit, in addresses of MCP servers and of this page.
@@ -33,6 +35,8 @@ def agent_targets() -> list[Target]:
 
 
 def toolkit_targets() -> list[Target]:
-    """Every toolkit, by name: what of it a member gets depends on what the member may use. One query."""
-    names = Toolkit.objects.order_by("name").values_list("name", flat=True)
+    """The toolkits that an agent may load which is switched on, by name. What of one a member gets depends on what the
+    member may use. One query."""
+    lines = AgentToolkit.objects.filter(toolkit=OuterRef("pk"), agent__is_enabled=True)
+    names = Toolkit.objects.filter(Exists(lines)).order_by("name").values_list("name", flat=True)
     return [Target(f"{TOOLKIT}{name}", name) for name in names]

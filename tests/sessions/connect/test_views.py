@@ -10,9 +10,8 @@ from django.test import Client
 from pytest_django import Settings
 from pytest_django.fixtures import DjangoAssertNumQueries
 
-from capabilities.models import Toolkit
 from sessions.connect.clients import CLIENTS, SCOPES
-from tests.cast import make_agent, make_member, make_token
+from tests.cast import allow_toolkit, make_agent, make_member, make_token, make_toolkit
 from toolhub.tenants.access import token_by_secret
 from toolhub.tenants.models import Access, ApiToken, AuditEntry, Membership, Organisation, Scope
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -26,9 +25,10 @@ PAGE = "/o/acme/connect/"
 @pytest.fixture
 def targets(in_acme: Organisation) -> None:
     make_agent(in_acme, slug="everyday", name="Every <b>day</b>")
-    make_agent(in_acme, slug="ops", name="Ops")
-    make_agent(in_acme, slug="off", name="Off", is_enabled=False)
-    Toolkit.objects.create(organisation=in_acme, name="devops")
+    ops = make_agent(in_acme, slug="ops", name="Ops")
+    off = make_agent(in_acme, slug="off", name="Off", is_enabled=False)
+    allow_toolkit(ops, make_toolkit(in_acme, "devops"))
+    allow_toolkit(off, make_toolkit(in_acme, "idle"))
 
 
 @pytest.fixture
@@ -87,7 +87,9 @@ def test_the_addresses_are_the_ones_that_the_browser_asked(as_bob: Client, setti
 
 
 @pytest.mark.usefixtures("targets")
-@pytest.mark.parametrize("query", ["?client=nope", "?to=nope", "?to=off", "?client=codex&to=toolkit/nope", "?to=%00"])
+@pytest.mark.parametrize(
+    "query", ["?client=nope", "?to=nope", "?to=off", "?to=toolkit/nope", "?to=toolkit/idle", "?to=%00"]
+)
 def test_what_is_not_there_is_not_found(as_bob: Client, query: str) -> None:
     assert as_bob.get(PAGE + query).status_code == 404
     assert as_bob.post(PAGE + query, {"name": "New", "days": "7"}).status_code == 404
@@ -172,7 +174,8 @@ def test_the_pages_of_tokens_agents_and_toolkits_lead_there(as_bob: Client) -> N
     }
     for page, way in ways.items():
         assert f'href="{way}"' in as_bob.get(f"/o/acme/{page}").content.decode()
-    assert "connect/?to=off" not in as_bob.get("/o/acme/agents/off/").content.decode()
+    for page in ("agents/off/", "toolkits/idle/"):
+        assert "connect/?to=" not in as_bob.get(f"/o/acme/{page}").content.decode()
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -180,8 +183,7 @@ def test_the_number_of_queries_does_not_grow(
     as_bob: Client, in_acme: Organisation, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(count):
-        make_agent(in_acme, slug=f"agent-{number}")
-        Toolkit.objects.create(organisation=in_acme, name=f"kit_{number}")
+        allow_toolkit(make_agent(in_acme, slug=f"agent-{number}"), make_toolkit(in_acme, f"kit_{number}"))
     shown(as_bob, "?client=codex")
 
     with django_assert_num_queries(8):
