@@ -1,9 +1,11 @@
 # One image for web, worker, set-up and the offline model; docker-compose.yml says which command runs.
 FROM python:3.12-slim AS packages
-COPY requirements/run.txt /tmp/run.txt
+# 1 adds what sends traces (docs/metrics.md).
+ARG OTEL=
+COPY requirements/run.txt requirements/otel.txt /tmp/
 RUN python -m venv /opt/venv \
  && python -m pip install --no-cache-dir --quiet --disable-pip-version-check uv==0.13.9 \
- && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --compile-bytecode -r /tmp/run.txt
+ && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --compile-bytecode -r /tmp/run.txt ${OTEL:+-r /tmp/otel.txt}
 
 FROM python:3.12-slim
 RUN apt-get update -qq \

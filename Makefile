@@ -10,7 +10,7 @@ export UV_SYSTEM_CERTS ?= 1
 TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 FAST := not browser and not postgres and not processes and not exhaustive and not long
 
-.PHONY: run test test-fast test-twice check format lock clean
+.PHONY: run otel test test-fast test-twice check format lock clean
 
 run: $(VENV)/.run
 	@exec $(PY) manage.py up
@@ -44,7 +44,10 @@ lock: $(VENV)/bin/uv
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
 	  --extra postgres pyproject.toml -o requirements/run.txt
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	  --extra postgres --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	  --extra postgres --extra otel --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | \
+	  $(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	  --python-version 3.11 -c requirements/dev.txt - -o requirements/otel.txt
 
 $(VENV)/bin/uv:
 	@echo "Making a Python environment in $(VENV) ..."
@@ -60,6 +63,10 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/bin/uv
 	@echo "Installing $$(grep -c == requirements/dev.txt) packages ..."
 	@$(UV_INSTALL) -r requirements/dev.txt
 	@touch $@ $(VENV)/.run
+
+# What sends traces (docs/metrics.md), beside what `make run` installs.
+otel: $(VENV)/.run
+	$(UV_INSTALL) -r requirements/otel.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

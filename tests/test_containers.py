@@ -122,6 +122,8 @@ def test_the_build_context_is_an_allow_list_without_tests_and_data() -> None:
     assert lines[0] == "*"
     assert [line for line in lines if line.startswith("!") and not (ROOT / line[1:]).exists()] == []
     assert {"!var", "!tests", "!.venv", "!.git"} & set(lines) == set()
+    copied = [word for kind, rest in dockerfile() if kind == "COPY" for word in rest.split()[:-1] if "/" in word]
+    assert {f"!{word}" for word in copied if not word.startswith(("-", "/"))} <= set(lines)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_every_package_of_the_service_is_among_those_that_are_looked_up(audit: M
         return {line.split(" ")[0] for line in path.read_text().splitlines() if "==" in line and line[0].isalpha()}
 
     assert pins(ROOT / "requirements" / "run.txt") <= pins(audit.LOCKED)
+    assert pins(ROOT / "requirements" / "otel.txt") <= pins(audit.LOCKED)
 
 
 def test_make_check_looks_them_up() -> None:

@@ -205,12 +205,19 @@ TOOLHUB_BOOTSTRAP_EMAIL = env.text("TOOLHUB_BOOTSTRAP_EMAIL", "admin@example.com
 TOOLHUB_BOOTSTRAP_PASSWORD = env.text("TOOLHUB_BOOTSTRAP_PASSWORD", "")
 TOOLHUB_BOOTSTRAP_TOKEN = env.text("TOOLHUB_BOOTSTRAP_TOKEN", "", at_least=32)
 
-# -- Metrics ---------------------------------------------------------------------------------------------------------
+# -- Metrics and traces ------------------------------------------------------------------------------------------------
 
 #: Bearer token that a Prometheus server reads /metrics with. Without one there is no such address.
 TOOLHUB_METRICS_TOKEN = env.text("TOOLHUB_METRICS_TOKEN", "", at_least=32)
 #: Whether its figures are told apart by organisation, whose short name is then a label.
 TOOLHUB_METRICS_ORGANISATIONS = env.boolean("TOOLHUB_METRICS_ORGANISATIONS", False)
+
+#: Where workers send spans of turns, by OTLP over HTTP: all signals below one address, or traces at their own. Read,
+#: with the rest of its variables, by OpenTelemetry itself.
+OTEL_EXPORTER_OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+OTEL_EXPORTER_OTLP_TRACES_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+OTEL_SDK_DISABLED = env.boolean("OTEL_SDK_DISABLED", False)
+TOOLHUB_TRACES = bool(OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) and not OTEL_SDK_DISABLED
 
 # -- Django ----------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.signing import credential_for
 from capabilities.kinds.lines import display
-from sessions.loop import asking, call_waits, delegation, execution
+from sessions.loop import asking, call_waits, delegation, execution, tracing
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
@@ -216,7 +216,9 @@ def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
             ledger.write_event(held.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
         release_connection()
 
-    outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
+    with tracing.execute_tool(ready) as span:
+        outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
+        span.fail("" if outcome.waits is not None or outcome.status == StepStatus.DONE else outcome.status)
     if outcome.waits is not None:
         return call_waits.wait_for(held.claim, ready, wait, outcome.waits, credential.secrets)
     return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)

@@ -25,7 +25,7 @@ from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.prices import cost_of
 from capabilities.providers.resolve import resolve_model
-from sessions.loop import delegation, execution
+from sessions.loop import delegation, execution, tracing
 from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
@@ -89,28 +89,39 @@ def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
     turn = claimed_turn(held.claim)
     turn.hooks = TurnHooks(turn, held)
+    with tracing.invoke_agent(turn, held.claim) as span:
+        span.fail(_run(turn, held))
+
+
+def _run(turn: Turn, held: Held) -> str:
+    """Run the turn as far as it goes; returns the code of what it ends with, or is given back for; "" for none."""
     try:
         check_may_start(vars(turn))
         turn.hooks.resolve_model()
-        ledger.finish(held.claim, TurnStatus.DONE, **_answer(turn, held))
+        end = _answer(turn, held)
+        ledger.finish(held.claim, TurnStatus.DONE, **end)
+        return str(end.get("error_code", ""))
     except delegation.Parked:
-        return
+        return ""
     except TurnFailed as failed:
         ledger.finish(
             held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed), reply=failed.reply
         )
+        return failed.code
     except ModelBusy as busy:
         ledger.write_event(held.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
         ledger.release(held.claim, wait=busy.wait)
+        return busy.code
     except ModelError as error:
         ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, error_message=str(error))
+        return error.code
     except ledger.CancelRequested:
         held.stop("cancelled")
-        _end_stopped(held)
+        return _end_stopped(held)
     except HalfReply as half:
-        _end_stopped(held, half.reply)
+        return _end_stopped(held, half.reply)
     except CallStopped:
-        _end_stopped(held)
+        return _end_stopped(held)
     finally:
         turn.hooks.settle()
 
@@ -255,7 +266,7 @@ def _call_model(
 
     release_connection()
     try:
-        return stored(asking.run())
+        return stored(tracing.ask(turn, asking))
     except ModelError:
         if draft.text:
             draft.restart()
@@ -354,8 +365,9 @@ def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
 # -- Ends -------------------------------------------------------------------------------------------------------------
 
 
-def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> None:
-    """The turn was stopped from outside: cancelled, out of time, or this worker is going down."""
+def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> str:
+    """The turn was stopped from outside: cancelled, out of time, or this worker is going down, which is no fault of the
+    turn. Returns the code of that."""
     if held.reason == "cancelled":
         ledger.finish_stopped(held.claim, half=half)
     elif held.reason == "draining":
@@ -366,3 +378,4 @@ def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> None:
         why = "The turn ran out of time."
         text = half["text"] if half else ""
         ledger.finish(held.claim, TurnStatus.EXPIRED, answer=text, error_code="deadline", error_message=why, reply=half)
+    return "" if held.reason == "draining" else held.reason or "deadline"

@@ -32,7 +32,7 @@ from capabilities.mcp_client import client as mcp_client
 from capabilities.models import ConnectionTest, ToolImport
 from sessions.chats.writes import remove_deleted
 from sessions.connections import runs as connection_tests
-from sessions.loop import task_cancels
+from sessions.loop import task_cancels, tracing
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, CallWait, TrialRun, Turn, TurnStatus
 from sessions.rollups.sweep import roll_up
@@ -343,6 +343,7 @@ _housekeeper: Housekeeper | None = None
 def begin(**_: object) -> None:
     """Before the broker is asked for anything, so that a worker without one works through the database."""
     global _housekeeper
+    tracing.start()
     _housekeeper = Housekeeper()
     _housekeeper.start()
     # It takes half a second, which the first turn would wait for.
@@ -357,5 +358,6 @@ def end(**_: object) -> None:
 
 @signals.worker_shutdown.connect
 def close_servers(**_: object) -> None:
-    """No process of an MCP server outlives the worker that started it."""
+    """No process of an MCP server outlives the worker that started it, and its last spans are sent."""
     mcp_client.close()
+    tracing.stop()

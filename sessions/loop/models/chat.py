@@ -42,6 +42,7 @@ class ChatReader(ReplyReader):
         if not isinstance(event, Mapping):
             return ""
         self.add_usage(event.get("usage"))
+        self.add_model(event.get("model"))
         choice = _first_choice(event)
         if not choice or not self._is_same(choice.get("index")):
             return ""
@@ -55,6 +56,7 @@ class ChatReader(ReplyReader):
             return ""
         self.events += "choices" in answer
         self.add_usage(answer.get("usage"))
+        self.add_model(answer.get("model"))
         choice = _first_choice(answer)
         message = choice.get("message")
         added = self._add_message(message) if isinstance(message, Mapping) else ""

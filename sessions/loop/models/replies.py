@@ -48,6 +48,8 @@ class Reply:
     unsaid: str = ""
     #: Whether it came in pieces.
     is_streamed: bool = field(default=True, compare=False)
+    #: What the provider calls the model that answered; empty where it does not say.
+    model: str = field(default="", compare=False)
 
 
 @dataclass
@@ -92,6 +94,7 @@ class ReplyReader(ABC):
     is_over: bool = False
     #: Events that belong to a reply at all.
     events: int = 0
+    model: str = ""
     pieces: list[Piece] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _length: int = 0
@@ -118,7 +121,7 @@ class ReplyReader(ABC):
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
         unsaid = "".join(self._unsaid)
-        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed)
+        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed, self.model)
 
     def build_half(self) -> Reply:
         """What came of a reply that was stopped: without calls, which are cut off, and without what would go back
@@ -159,6 +162,10 @@ class ReplyReader(ABC):
     def add_finish(self, reason: object) -> None:
         if isinstance(reason, str) and reason:
             self.finish_reason = storable(reason, 40)
+
+    def add_model(self, name: object) -> None:
+        if not self.model and isinstance(name, str):
+            self.model = storable(name, 200)
 
     def add_usage(self, reported: object) -> None:
         """Some servers count in each event: only the last one is read, at the end."""

@@ -191,6 +191,7 @@ class ResponsesReader(ReplyReader):
 
     def _end(self, response: Mapping[str, Any], *, is_cut: bool = False) -> str:
         self.add_usage(response.get("usage"))
+        self.add_model(response.get("model"))
         output = response.get("output")
         added = self._add_output([_mapping(each) for each in (output if isinstance(output, list) else [])])
         if is_cut or response.get("status") == "incomplete":
