@@ -92,7 +92,7 @@ class AgentForm(CallsForm):
             (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
             (
                 LoadingMode.NATIVE,
-                "In the same turn, added to the conversation, so that the prompt cache holds (OpenAI; else as above)",
+                "In the same turn, added to the conversation: OpenAI’s prompt cache holds; other providers: as above",
             ),
             (
                 LoadingMode.CONSTANT,

@@ -141,12 +141,12 @@ def in_conversation(
 def _last_line(turn: Turn, steps: Steps) -> Line | None:
     """What the agent's last call in the session carried, with what this turn stored since and no call carried yet: a
     worker died in between. None where there is no such call, or what it carried is not to be found."""
-    marks = line_marks(turn)
-    base, organisation = marks.get("base"), turn.organisation_id
-    if not isinstance(base, int) or (base_set := tool_set_of(base, organisation)) is None:
+    marks, organisation = line_marks(turn), turn.organisation_id
+    base = tool_set_of(marks["base"], organisation) if marks else None
+    if base is None:
         return None
     added = [Added(step, tool_set_of(key, organisation) if key is not None else None) for step, key in marks["added"]]
-    line = Line(marks["model"], base_set, tuple(added), frozenset(marks["unavailable"]))
+    line = Line(marks["model"], base, tuple(added), frozenset(marks["unavailable"]))
     begun = steps.replies[-1].index if steps.replies else 0
     for step in steps.added:
         if step.index > begun and step.pk not in line.steps:

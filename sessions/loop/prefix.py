@@ -15,6 +15,9 @@ from sessions.models import ToolSet, Turn
 from sessions.selection.tool_sets import wire_of
 from sessions.turns.ledger import Prompt
 
+#: What the session keeps of an agent's added tools: the model, the set in `tools`, steps with their sets, and names.
+LINE_MARKS = {"model", "base", "added", "unavailable"}
+
 
 @dataclass(frozen=True)
 class Prefix:
@@ -57,7 +60,8 @@ def line_marks(turn: Turn) -> dict[str, Any]:
     """What the session keeps of the tools that were added to the agent's conversation, as `remembered` got it last;
     empty for nothing."""
     stored = _as_dict(_as_dict(turn.session.last_prompt).get(str(turn.agent_id)))
-    return _as_dict(stored.get("line"))
+    line = _as_dict(stored.get("line"))
+    return line if line.keys() == LINE_MARKS else {}
 
 
 def remembered(

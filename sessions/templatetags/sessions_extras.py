@@ -276,6 +276,11 @@ def tools_told(step: Step) -> list[str]:
     return lines or ["Tools are available again"]
 
 
+def _has_new_tools(turn: Turn) -> bool:
+    """Whether its model calls carried other tools on the way."""
+    return len({step.tool_set_id for step in turn.steps.all() if step.kind == StepKind.MODEL}) > 1
+
+
 def _first_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
@@ -292,6 +297,8 @@ def turn_told(turn: Turn) -> list[str]:
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
     for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED)):
         payload = getattr(turn, told.event, None)
+        if told is NOT_ADDED and not _has_new_tools(turn):
+            continue
         if isinstance(payload, dict) and payload.get("because") in reasons:
             lines.append(f"{told.begins}: {reasons[payload['because']]}.")
     return lines + _hook_lines(turn, "hook_warning")

@@ -18,6 +18,7 @@ from sessions.models import (
     Step,
     StepKind,
     StepStatus,
+    ToolSet,
     Turn,
     TurnEvent,
     TurnStatus,
@@ -396,12 +397,26 @@ def test_mr_40_what_was_added_to_the_conversation_is_told_in_the_chat(as_bob: Cl
 def test_mr_40_why_tools_were_not_added_is_told_in_the_chat(
     as_bob: Client, session: ChatSession, event: str, because: str, told: str
 ) -> None:
-    add_event(make_turn(session, status=TurnStatus.DONE, answer="Yes."), event, {"because": because})
+    turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.")
+    add_event(turn, event, {"because": because})
+    with organisation_scope(turn.organisation):
+        for number in (1, 2):
+            own = {"organisation": turn.organisation, "tokens": 1, "version_ids": [], "wire": "[]"}
+            sent = ToolSet.objects.create(**own, key=str(number))
+            step = {"organisation": turn.organisation, "turn": turn, "index": number, "round": number}
+            Step.objects.create(**step, kind=StepKind.MODEL, status=StepStatus.DONE, tool_set=sent)
 
     text = text_of(as_bob.get(url_of(session)).content)
 
     assert told in text
     assert ("conversation:" in text or "with them:" in text) == bool(told)
+
+
+def test_mr_40_a_turn_that_loads_nothing_says_nothing_of_it_in_the_chat(as_bob: Client, session: ChatSession) -> None:
+    turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.")
+    add_event(turn, "native_unavailable", {"because": "provider"})
+
+    assert "not added to the conversation" not in text_of(as_bob.get(url_of(session)).content)
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------

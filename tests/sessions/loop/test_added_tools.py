@@ -535,6 +535,38 @@ def test_mr_40_where_the_provider_finds_it_too_long_the_tools_are_declared_anew(
     assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["history_cut"]
 
 
+def test_mr_40_definitions_of_unloaded_tools_make_room_where_nothing_else_can(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    unload_by_hand(session, "clock")
+    first, second = all_replies(session)
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(context_window=int((second.tool_tokens + 10) / 0.875))
+
+    turn = run(session, "hi")
+
+    assert turn.status == TurnStatus.DONE
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["history_cut"]
+    assert all_replies(session)[-1].tool_tokens == first.tool_tokens
+
+
+@pytest.mark.parametrize("line", [{"base": 1}, {"model": "", "base": 0, "added": [], "unavailable": []}, 7, None])
+def test_mr_40_a_line_that_is_none_of_ours_counts_as_none(
+    line: object, session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        ChatSession.objects.update(last_prompt={str(session.agent_id): {"line": line}})
+
+    turn = run(session)
+
+    assert turn.status == TurnStatus.DONE
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, *CLOCK], [])
+
+
 def test_mr_40_more_tools_than_a_request_takes_are_declared_anew(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
