@@ -14,6 +14,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.contract.wire import names_in
 from capabilities.models import (
     Agent,
+    Category,
     Dialect,
     Effect,
     Grant,
@@ -275,9 +276,11 @@ def test_mr_40_a_quick_question_leaves_the_line_as_it_is(session: ChatSession, p
 
 def test_mr_40_routing_takes_nothing_back_that_was_declared(session: ChatSession, provider: ScriptedOpenAI) -> None:
     with organisation_scope(session.organisation_id):
-        Agent.objects.update(routing_mode=RoutingMode.HYBRID)
+        Agent.objects.update(routing_mode=RoutingMode.KEYWORDS)
+        Category.objects.filter(name="kit").update(keywords=["sums"])
+        touch_registry(session.organisation_id)
     speak(provider)
-    run(session, "use calculator and current_time")
+    run(session, "do my sums")
     turn = run(session, "what is the weather like in the mountains of Peru")
 
     first, second = provider.bodies
