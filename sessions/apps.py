@@ -8,6 +8,7 @@ class SessionsConfig(AppConfig):
     label = "toolhub_sessions"
 
     def ready(self) -> None:
+        from capabilities.common.registry_version import AFTER_CHANGE  # noqa: PLC0415 -- app ready
         from capabilities.importers.readers import ring_for_import  # noqa: PLC0415 -- app ready
         from capabilities.records.kinds import add_kind  # noqa: PLC0415 -- app ready
         from sessions.approvals.queries import waiting_told  # noqa: PLC0415 -- app ready
@@ -21,6 +22,7 @@ class SessionsConfig(AppConfig):
         app.set_current()  # every process rings with the same application
         add_kind(REMINDERS)
         add_targets()
+        AFTER_CHANGE.append(bell.announce_registry)
         ring_for_import.provide(bell.ring_for_import)
         provide_previews()
         register_waiting("approval_list", waiting_told)

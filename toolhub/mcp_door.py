@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import uuid
@@ -12,9 +13,18 @@ from urllib.parse import urlsplit
 from asgiref.sync import ThreadSensitiveContext
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from sessions.chats.stream_limits import TRY_AGAIN, Owner, TooManyStreams, open_streams
+from sessions.chats.stream_limits import (
+    PULSE_SECONDS,
+    STILL_HERE,
+    TRY_AGAIN,
+    Owner,
+    TooManyStreams,
+    open_streams,
+)
 from sessions.mcp_server.callers import PREFIX, Caller, address_of
+from sessions.mcp_server.changes import changes
 from sessions.mcp_server.server import CALLER, make_manager
 from toolhub.handler import Handler
 from toolhub.intake import MOST_BYTES, Receive, Scope, Send
@@ -27,6 +37,9 @@ from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.tokens.last_use import token_use
 
 logger = logging.getLogger(__name__)
+
+#: What the stream of an older client says of a list that changed.
+LIST_CHANGED = 'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
 
 Headers = Mapping[bytes, bytes]
 
@@ -78,6 +91,8 @@ class McpDoor:
         except Refused as refused:
             return await refuse(send, refused)
         try:
+            if scope["method"] == "GET":
+                return await stream_changes(caller, receive, send)
             async with ThreadSensitiveContext(executor=self.django.threads):
                 await self.manager.handle_request({**scope, CALLER: caller}, receive, send)  # type: ignore[arg-type]
         finally:
@@ -88,7 +103,7 @@ class McpDoor:
         if not self.is_open:
             raise Refused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
         check_host(headers)
-        if scope["method"] != "POST":
+        if scope["method"] != "POST" and not opens_stream(scope["method"], headers):
             raise Refused(405, "method_not_allowed", "Requests are sent by POST.", allow="POST")
         request_id.set(uuid.uuid4().hex)
         site = f"{scheme_of(scope, headers)}://{text_of(headers, b'host')}"
@@ -147,6 +162,40 @@ def scheme_of(scope: Scope, headers: Headers) -> str:
     if settings.BEHIND_TLS_PROXY and text_of(headers, b"x-forwarded-proto") == "https":
         return "https"
     return str(scope.get("scheme", "http"))
+
+
+def opens_stream(method: str, headers: Headers) -> bool:
+    """Whether a client of a protocol before 2026-07-28 asks for the stream that tells of changes."""
+    version = text_of(headers, b"mcp-protocol-version")
+    is_old = not version or version in HANDSHAKE_PROTOCOL_VERSIONS
+    return method == "GET" and is_old and "text/event-stream" in text_of(headers, b"accept")
+
+
+async def stream_changes(caller: Caller, receive: Receive, send: Send) -> None:
+    """Tell the client of changes of its own list until it leaves, its token ends, or the service does."""
+    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+    leaving = asyncio.ensure_future(gone(receive))
+    try:
+        async with changes().listening(caller) as mine:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": STILL_HERE.encode(), "more_body": True})
+            while not mine.is_over and not leaving.done():
+                telling = asyncio.ensure_future(mine.next(PULSE_SECONDS))
+                await asyncio.wait([telling, leaving], return_when=asyncio.FIRST_COMPLETED)
+                if not telling.done():
+                    telling.cancel()
+                    break
+                part = LIST_CHANGED if telling.result() else STILL_HERE
+                await send({"type": "http.response.body", "body": part.encode(), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+    finally:
+        leaving.cancel()
+
+
+async def gone(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def limits_of(caller: Caller) -> dict[Owner, int]:

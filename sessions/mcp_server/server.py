@@ -13,13 +13,16 @@ from uuid import UUID
 import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from capabilities.contract.spec import ToolSpec
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
+from sessions.mcp_server.changes import Listening, changes
 from sessions.mcp_server.results import failed, result_of, waiting_result
 from sessions.mcp_server.writes import NoSuchTool, begin_call, stop_call
 from sessions.models import TurnStatus
@@ -114,8 +117,35 @@ def _progress_line(event: Event) -> str | None:
     return None
 
 
+async def listen(context: Context, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
+    """Tell the client of changes of its own list, until it leaves or its token ends."""
+    bus = InMemorySubscriptionBus()
+    stream = ListenHandler(bus)
+
+    async def forward(mine: Listening) -> None:
+        while not mine.is_over:
+            if await mine.next():
+                await bus.publish(ToolsListChanged())
+        stream.close()
+
+    async with changes().listening(caller_of(context)) as mine, anyio.create_task_group() as tasks:
+        tasks.start_soon(forward, mine)
+        result = await stream(context, params)
+        tasks.cancel_scope.cancel()
+    return result
+
+
+class GatewayServer(Server[Any]):
+    """Says in the older protocol too that it tells when a list has changed: there on the stream that a GET opens."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
+    ) -> InitializationOptions:
+        return super().create_initialization_options(NotificationOptions(tools_changed=True), *args, **more)
+
+
 def make_server() -> Server[Any]:
-    return Server(NAME, on_list_tools=list_tools, on_call_tool=call_tool)
+    return GatewayServer(NAME, on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
 
 
 def make_manager(most_bytes: int) -> StreamableHTTPSessionManager:

@@ -22,6 +22,8 @@ TASK = "sessions.run_turn"
 TRIAL_TASK = "sessions.run_trial"
 CONNECTION_TASK = "sessions.test_connection"
 IMPORT_TASK = "sessions.read_import"
+#: The channel that says of an organisation, by its key, that its tools or its members' rights changed.
+REGISTRIES = "toolhub:registries"
 #: Seconds without trying, after a try that failed.
 PAUSE = 5.0
 
@@ -95,19 +97,24 @@ def channel(turn_id: UUID) -> str:
 
 def announce(turn_id: UUID) -> None:
     """Tell open pages that the turn has a new event."""
-    _publish(turn_id, "")
+    _publish(channel(turn_id), "")
+
+
+def announce_registry(organisation_id: int) -> None:
+    """Tell web servers that what this organisation's members may call has changed."""
+    _publish(REGISTRIES, str(organisation_id))
 
 
 def announce_text(turn_id: UUID, event: int, at: int, text: str) -> None:
     """Tell open pages a piece of the reply that is written behind this event, and the character that it begins at."""
-    _publish(turn_id, json.dumps([event, at, text]))
+    _publish(channel(turn_id), json.dumps([event, at, text]))
 
 
-def _publish(turn_id: UUID, message: str) -> None:
+def _publish(name: str, message: str) -> None:
     if not settings.REDIS_URL or breaker.is_open:
         return
     try:
-        _publisher(settings.REDIS_URL).publish(channel(turn_id), message)
+        _publisher(settings.REDIS_URL).publish(name, message)
     except (redis.RedisError, OSError) as error:
         breaker.note_failure("publish", error)
 

@@ -1,0 +1,187 @@
+"""Tells clients that listen when their list has changed, whichever web server changed it: one look at the database for
+all that listen here, when the broker says that an organisation's tools or rights changed, and now and then anyway.
+
+Nobody is told of a change that is not in the own list: each caller's is read again, and compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Collection
+from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from django.conf import settings
+from django.db import connection
+from django.db.models import Q
+from django.db.models.functions import Now
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from capabilities.contract.wire import canonical_json, sha256_hex
+from sessions.access import CHATTING
+from sessions.loading.addresses import offered_to
+from sessions.mcp_server.callers import PREFIX, Caller, address_of
+from sessions.turns.bell import REGISTRIES
+from toolhub.tenants.models import ApiToken
+from toolhub.tenants.scope import system_scope
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks: where the broker is away, and where it is there.
+LOOK_EVERY = 1.0
+LOOK_WITH_BROKER = 3.0
+#: Seconds after which a list is read again although nothing was changed: grants end by the clock.
+READ_ANYWAY = 30.0
+#: Seconds before the next try to reach the broker, and of silence before asking whether it is still there.
+BROKER_AGAIN = 2.0
+BROKER_SILENCE = 10.0
+
+
+@dataclass(eq=False)
+class Listening:
+    """One client that listens: its list as it was last read, and whether there is something to tell."""
+
+    caller: Caller
+    version: int
+    digest: str
+    read_at: float = field(default_factory=time.monotonic)
+    #: Its token, its member or its address is not what it was: there is nothing more to tell.
+    is_over: bool = False
+    has_changed: bool = False
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def next(self, seconds: float | None = None) -> bool:
+        """Whether the list changed since this was asked last: when it did, when it is over, or after `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
+        changed, self.has_changed = self.has_changed, False
+        return changed
+
+
+class Changes:
+    """Those that listen in one event loop. Its tasks run while there is one."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Listening] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.has_broker = False
+        self.hinted = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, caller: Caller) -> AsyncIterator[Listening]:
+        """What tells of changes of this caller's list while the block runs."""
+        found = await caller.run(partial(list_of, caller))
+        mine = Listening(caller, *(found or (0, "")))
+        self.listeners.add(mine)
+        if not self.tasks:
+            # In a context of their own: they outlive the request that starts them.
+            self.tasks = [asyncio.create_task(work, context=Context()) for work in (self._look_on(), self._hear())]
+        try:
+            yield mine
+        finally:
+            self.listeners.discard(mine)
+            if not self.listeners:
+                for task in self.tasks:
+                    task.cancel()
+                self.tasks, self.has_broker = [], False
+
+    async def _look_on(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_WITH_BROKER if self.has_broker else LOOK_EVERY):
+                    await self.hinted.wait()
+            self.hinted.clear()
+            try:
+                await self._look()
+            except Exception:  # whatever it is, it must not end every stream
+                logger.warning("Clients of MCP that listen could not be looked after.", exc_info=True)
+
+    async def _look(self) -> None:
+        listeners = list(self.listeners)
+        if not listeners:
+            return
+        versions = await listeners[0].caller.in_thread(partial(usable, {each.caller.token.pk for each in listeners}))
+        for each in listeners:
+            version, late = versions.get(each.caller.token.pk), time.monotonic() - each.read_at > READ_ANYWAY
+            if version is not None and version == each.version and not late:
+                continue
+            found = None if version is None else await each.caller.run(partial(list_of, each.caller))
+            each.read_at = time.monotonic()
+            if found is None:
+                each.is_over = True
+            else:
+                each.has_changed = each.has_changed or found[1] != each.digest
+                each.version, each.digest = found
+            if each.is_over or each.has_changed:
+                each.wake()
+
+    async def _hear(self) -> None:
+        """Look at once when the broker says so, and connect again whenever the connection is lost."""
+        task = asyncio.current_task()
+        assert task is not None
+        while settings.REDIS_URL and not task.cancelling():
+            client = redis.asyncio.Redis.from_url(
+                settings.REDIS_URL, retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, health_check_interval=10
+            )
+            try:
+                async with client, client.pubsub() as pubsub:
+                    await pubsub.subscribe(REGISTRIES)
+                    self.has_broker = True
+                    while not task.cancelling():
+                        if await pubsub.get_message(timeout=BROKER_SILENCE) is not None:
+                            self.hinted.set()
+            except (redis.RedisError, OSError) as error:
+                logger.warning("Redis is out of reach (lists: %s); changes are found in the database.", error)
+            finally:
+                self.has_broker = False
+            if not task.cancelling():
+                await asyncio.sleep(BROKER_AGAIN)
+
+
+def usable(token_ids: Collection[int]) -> dict[int, int]:
+    """The registry version of the organisation of each of these tokens, as far as they may still be used. One query."""
+    try:
+        with system_scope():
+            tokens = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), pk__in=token_ids)
+            tokens = tokens.filter(revoked_at=None, membership__ended_at=None, membership__user__is_active=True)
+            tokens = tokens.filter(membership__access__in=CHATTING)
+            return dict(tokens.values_list("pk", "organisation__registry_version"))
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+def list_of(caller: Caller) -> tuple[int, str] | None:
+    """The registry version, and a digest of the caller's list at it; None where its address names nothing any more.
+    Queries of `offered_to`, and two."""
+    address = address_of(PREFIX + quote(caller.address.name))
+    if address is None:
+        return None
+    version = usable([caller.token.pk]).get(caller.token.pk)
+    if version is None:
+        return None
+    listed = offered_to(caller.member.pk, address.agent, address.toolkit).listed
+    return version, sha256_hex(canonical_json([[spec.name, spec.sha256] for spec in listed]))
+
+
+#: One for each event loop: a web server has one, a test one for each of its loops.
+_changes: WeakKeyDictionary[asyncio.AbstractEventLoop, Changes] = WeakKeyDictionary()
+
+
+def changes() -> Changes:
+    """Those of the running event loop."""
+    return _changes.setdefault(asyncio.get_running_loop(), Changes())
