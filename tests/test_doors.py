@@ -127,7 +127,7 @@ ROOMS = {
         "mcp_server",
         "connect connections hook_trials schedules trial",
         "worker",
-        "explain metrics previews usage",
+        "explain gateway metrics previews usage",
         "keywords",
         "apps audit_targets builtin templatetags urls",
     ),

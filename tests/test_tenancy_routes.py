@@ -571,6 +571,7 @@ BROWSER = {
 }
 OWN_TASK = {"own_record": "own_tasks"}
 MESSAGE = {"message": "hello"}
+CHAT = [{"role": "user", "content": "hello"}]
 OPEN = {"turn_id": "open_turn"}
 IDLE_CREDENTIAL = {"credential": "idle_credential"}
 OWN_CREDENTIAL = {"credential": "own_credential"}
@@ -616,6 +617,9 @@ ROUTES: dict[str, Route] = {
     "api-turn": Route(),
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
+    "v1-models": Route(),
+    "v1-model": Route(args={"name": "agent"}),
+    "v1-chat": Route((Ask("POST", body=lambda side: {"model": side.agent, "messages": CHAT}, refused=404),)),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
     "api-approvals": Route(
         (
@@ -1410,7 +1414,7 @@ class Address:
 
     @property
     def is_api(self) -> bool:
-        return self.pattern.startswith("api/v1/")
+        return self.pattern.startswith(("api/v1/", "v1/"))
 
     @property
     def is_page(self) -> bool:
@@ -2121,7 +2125,8 @@ def test_without_a_login_there_is_nothing(world: TwoOrganisations, name: str, nu
 
     if ADDRESSES[name].is_api:
         assert real.status == 401
-        assert json.loads(real.body)["error"]["code"] == "not_authenticated"
+        code = "invalid_api_key" if ADDRESSES[name].pattern.startswith("v1/") else "not_authenticated"
+        assert json.loads(real.body)["error"]["code"] == code
         assert real == missing
     else:
         assert (real.status, missing.status) == (302, 302)
@@ -2202,7 +2207,7 @@ def test_a_body_or_query_that_names_a_foreign_row_is_answered_like_one_that_name
         assert theirs.status == way.refused
         assert_nothing_of_acme(theirs, world)
         if ADDRESSES[name].is_api:
-            assert json.loads(theirs.body)["error"]["code"] == "unknown"
+            assert json.loads(theirs.body)["error"]["code"] in ("unknown", "model_not_found")
 
     assert snapshot() == before
 

@@ -27,11 +27,14 @@ CHAT = {
     "api-session-toolkits",
     "api-session-toolkit",
     "api-turn-cancel",
+    "v1-chat",
     "api-schedules",
     "api-schedule",
     *(f"api-data-{kind.name}" for kind in kinds()),
     *(f"api-data-{kind.name}-row" for kind in kinds()),
 }
+#: Those that `chat` opens for reading, too.
+CHAT_READS = {"v1-models", "v1-model", "v1-chat"}
 #: Those that `approve` opens.
 APPROVE = {
     "api-approval-answer",
@@ -49,7 +52,7 @@ def views(resolver: URLResolver | None = None, before: str = "") -> Iterator[tup
         pattern = before + str(entry.pattern)
         if isinstance(entry, URLResolver):
             yield from views(entry, pattern)
-        elif isinstance(entry, URLPattern) and pattern.startswith("api/v1/"):
+        elif isinstance(entry, URLPattern) and pattern.startswith(("api/v1/", "v1/")):
             yield entry.name or pattern, entry.callback.cls  # type: ignore[attr-defined]
 
 
@@ -61,7 +64,8 @@ def test_reading_asks_for_read_and_every_write_for_one_other_scope(name: str) ->
     view = VIEWS[name]
 
     assert TokenScope in view.permission_classes
-    assert {scope_wanted(method, view) for method in ("GET", "HEAD", "OPTIONS")} == {Scope.READ}
+    reads = Scope.CHAT if name in CHAT_READS else Scope.READ
+    assert {scope_wanted(method, view) for method in ("GET", "HEAD", "OPTIONS")} == {reads}
     written = {scope_wanted(method, view) for method in WRITES if hasattr(view, method.lower())}
     opened_by = Scope.CHAT if name in CHAT else Scope.APPROVE if name in APPROVE else Scope.MANAGE
     assert written <= {opened_by}

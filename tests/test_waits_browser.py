@@ -16,9 +16,10 @@ import mcp_types as types
 import pytest
 
 from tests.browser import EMAIL, chromium, complaints, service, sign_in
-from tests.capabilities.mcp_client.scripted import raw_server, serving
+from tests.capabilities.mcp_client.scripted import raw_server
 from tests.processes import wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.serving import serving
 from tests.test_doors_browser import profile
 from tests.test_newcomer import TURN_MS, say
 from tests.test_streaming import picture, rest

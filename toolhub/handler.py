@@ -23,6 +23,7 @@ from django.http import HttpResponseBase
 from django.urls import set_script_prefix
 
 from toolhub.intake import Receive, Scope, Send
+from toolhub.tenants.later import LaterResponse
 
 T = TypeVar("T")
 #: Requests that are worked on at once; more wait for a thread.
@@ -55,7 +56,9 @@ class Handler(ASGIHandler):
             return
         try:
             response = await self.in_thread(partial(self.respond, scope, body))
-            if response.streaming:
+            if isinstance(response, LaterResponse):
+                await self.send_later(response, receive, send)
+            elif response.streaming:
                 await self.stream(response, receive, send)
             else:
                 await self.send_response(response, send)
@@ -78,6 +81,27 @@ class Handler(ASGIHandler):
         else:
             response.close()
         return response
+
+    async def send_later(self, later: LaterResponse, receive: Receive, send: Send) -> None:
+        """Wait for the response and send it, unless the client leaves meanwhile."""
+        making = asyncio.ensure_future(later.made())
+        leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait([making, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not making.done():
+                making.cancel()
+            results = await asyncio.gather(making, leaving, return_exceptions=True)
+        response = results[0]
+        if isinstance(response, HttpResponseBase):
+            if response.streaming:
+                await self.stream(response, receive, send)
+            else:
+                await self.send_response(response, send)
+                response.close()
+        elif isinstance(response, Exception):
+            raise response
 
     async def stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
         """Send what the response yields until its end, or until the client has left."""

@@ -27,7 +27,7 @@ PART_SECONDS = 10.0
 #: Bodies of one address that are on their way at once.
 BODIES_AT_ONCE = 64
 
-API = "/api/"
+API = ("/api/", "/v1/", "/mcp/")
 
 
 class ClientAddress:

@@ -1,4 +1,4 @@
-"""The last answer to a request that no view answers: JSON under /api/, a page elsewhere."""
+"""The last answer to a request that no view answers: JSON under /api/ and /v1/, a page elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.views import defaults
 
 from toolhub.tenants.audit.denials import note_denial
 
-API = "/api/"
+API = ("/api/", "/v1/")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -36,4 +36,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _json(status: int, code: str, message: str) -> JsonResponse:
-    return JsonResponse({"error": {"code": code, "message": message, "field": None}}, status=status)
+    """In the shape of both: `type` and `param` are for clients of OpenAI's API."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    error = {"code": code, "message": message, "field": None, "type": kind, "param": None}
+    return JsonResponse({"error": error}, status=status)

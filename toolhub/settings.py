@@ -160,6 +160,12 @@ TOOLHUB_STREAMS_PER_MEMBER = env.integer("TOOLHUB_STREAMS_PER_MEMBER", 20, 1, 10
 TOOLHUB_STREAMS_PER_ORGANISATION = env.integer("TOOLHUB_STREAMS_PER_ORGANISATION", 100, 1, 10_000)
 #: Tools of one address of the MCP server that are listed each; above it clients get `search_tools` and `call_tool`.
 TOOLHUB_MCP_TOOLS = env.integer("TOOLHUB_MCP_TOOLS", 40, 1, 1_000)
+#: Requests of clients of the gateway that one web server answers at once; further ones are refused for now.
+TOOLHUB_REQUESTS_PER_TOKEN = env.integer("TOOLHUB_REQUESTS_PER_TOKEN", 40, 1, 10_000)
+TOOLHUB_REQUESTS_PER_MEMBER = env.integer("TOOLHUB_REQUESTS_PER_MEMBER", 80, 1, 10_000)
+TOOLHUB_REQUESTS_PER_ORGANISATION = env.integer("TOOLHUB_REQUESTS_PER_ORGANISATION", 400, 1, 100_000)
+#: Days until a session is deleted that was made for one request of a client that named none.
+TOOLHUB_THROWAWAY_DAYS = env.integer("TOOLHUB_THROWAWAY_DAYS", 30, 1, 3_650)
 
 # -- The way out -----------------------------------------------------------------------------------------------------
 

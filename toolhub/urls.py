@@ -51,6 +51,7 @@ urlpatterns = [
     path("oauth/callback/", oauth_callback, name="oauth_callback"),
     path("oauth/client.json", oauth_client, name="oauth_client"),
     path("api/v1/", include(api)),
+    path("v1/", include("sessions.gateway.api")),
     path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
     path("o/<slug:org>/", include("toolhub.tenants.urls")),

@@ -26,14 +26,12 @@ from sessions.models import KEPT, ChatSession
 from sessions.selection.active_tools import compute_definitions
 from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
+from toolhub.tenants.api import MAX_KEY, ErrorOut, api_member, checked, idempotency_key, paged, unknown
 from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
 from toolhub.tenants.statements import Select, param
 from toolhub.tenants.wire import Refused
-
-MAX_KEY = 255
 
 
 class SessionIn(serializers.Serializer[Any]):
@@ -322,13 +320,6 @@ def _active_tools(member: Membership, session: ChatSession, agent: Agent, messag
         "verdicts": active.selection.verdicts,
     }
     return Response(ActiveToolsOut(body).data)
-
-
-def idempotency_key(request: Request) -> str:
-    key = request.headers.get("Idempotency-Key", "")
-    if len(key) > MAX_KEY or not (key.isascii() and (key.isprintable() or not key)):
-        raise ValidationError({"Idempotency-Key": f"Use 1 to {MAX_KEY} printable ASCII characters."})
-    return key
 
 
 urlpatterns: list[URLPattern] = [

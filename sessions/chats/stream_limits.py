@@ -35,8 +35,9 @@ class TooManyStreams(Exception):
 
 @dataclass
 class OpenStreams:
-    """Counts of open streams by who has them."""
+    """Counts of open streams by who has them; `what` they are is said to who gets no more."""
 
+    what: str = "event streams open"
     _counts: Counter[Owner] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -45,7 +46,7 @@ class OpenStreams:
         with self._lock:
             for owner, most in limits.items():
                 if self._counts[owner] >= most:
-                    raise TooManyStreams(f"This {owner[0]} has {most} event streams open already: close one first.")
+                    raise TooManyStreams(f"This {owner[0]} has {most} {self.what} already: close one first.")
             self._counts.update(limits.keys())
         return StreamSlot(self, tuple(limits))
 

@@ -17,7 +17,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -30,7 +29,7 @@ from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, StepFi
 from sessions.turns import ledger
 from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
-from toolhub.tenants.api import ErrorOut, api_member, paged
+from toolhub.tenants.api import AnyAccept, ErrorOut, api_member, paged
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import ApiToken, Membership, Scope
 from toolhub.tenants.money import dollars
@@ -191,16 +190,6 @@ class TurnSteps(APIView):
         )
         following = str(found[limit - 1].index) if len(found) > limit else None
         return Response({"results": StepOut(found[:limit], many=True).data, "next": following})
-
-
-class AnyAccept(BaseContentNegotiation):
-    """A stream is an event stream, and an error JSON, whatever was asked for."""
-
-    def select_parser(self, request: Request, parsers: Any) -> Any:
-        return parsers[0]
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        return renderers[0], renderers[0].media_type
 
 
 class FileOut(serializers.Serializer[StepFile]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Q, Sum
@@ -13,7 +14,17 @@ from django.db.models.functions import Now
 from capabilities.models import Agent
 from sessions.access import Ending, may_delete
 from sessions.loading.writes import share_loads
-from sessions.models import KEPT, NOT_ROLLED_UP, OPEN_STATUSES, ChatSession, Reminder, Schedule, Turn, TurnStatus
+from sessions.models import (
+    KEPT,
+    NOT_ROLLED_UP,
+    OPEN_STATUSES,
+    THROWAWAY,
+    ChatSession,
+    Reminder,
+    Schedule,
+    Turn,
+    TurnStatus,
+)
 from sessions.turns.endings import stop_turn
 from sessions.turns.fencing import from_now
 from sessions.turns.spending import release_of_session
@@ -29,10 +40,14 @@ WAIT_FOR_USAGE = 24 * 3600
 removal_backoff = Backoff("removing a deleted session")
 
 
-def open_session(member: Membership, agent: Agent, *, title: str = "") -> ChatSession:
+def open_session(member: Membership, agent: Agent, *, title: str = "", is_throwaway: bool = False) -> ChatSession:
     """A new session of this member with an agent of the same organisation."""
     return ChatSession.objects.create(
-        organisation_id=member.organisation_id, membership=member, agent=agent, title=title
+        organisation_id=member.organisation_id,
+        membership=member,
+        agent=agent,
+        title=title,
+        is_throwaway=is_throwaway,
     )
 
 
@@ -91,6 +106,19 @@ def _hide_below(session: ChatSession) -> list[UUID]:
 def open_turns(sessions: Sequence[UUID]) -> list[UUID]:
     turns = Turn.objects.filter(session__in=sessions, status__in=OPEN_STATUSES).order_by("-seq")
     return list(turns.values_list("pk", flat=True))
+
+
+def hide_throwaways() -> None:
+    """Delete the sessions of single requests of clients that are as old as TOOLHUB_THROWAWAY_DAYS and in which no turn
+    is open; some at a time. Their usage stays in the hourly sums. Safe in any worker."""
+    of_session = Turn.objects.filter(session=OuterRef("pk"), status__in=OPEN_STATUSES)
+    with system_scope():
+        old = ChatSession.objects.filter(
+            KEPT, THROWAWAY, active_at__lt=from_now(-settings.TOOLHUB_THROWAWAY_DAYS * 24 * 3600)
+        )
+        found = list(old.exclude(Exists(of_session)).order_by("active_at").values_list("pk", flat=True)[:AT_ONCE])
+        if found:
+            ChatSession.objects.filter(KEPT, pk__in=found).update(deleted_at=Now())
 
 
 def remove_deleted() -> None:

@@ -94,7 +94,7 @@ def line_for(
     turn: Turn, held: Held, steps: Steps, tool_set: ToolSet, selection: Selection | None = None
 ) -> Line | None:
     """How the next call of an agent that adds tools gets these ones; None for any other agent, and where its model does
-    not take that, which an event says once a turn.
+    not take that, or a client of the gateway brought tools, which an event says once a turn.
 
     `tool_set` is the stored selection, and `selection` itself is given where it is new: what the model was not told of
     yet is stored as a step then. Queries: none for what this process has read lately; those of the rights of tools
@@ -102,7 +102,7 @@ def line_for(
     """
     if turn.agent.loading_mode != LoadingMode.NATIVE:
         return None
-    if because := turn.model.why_no_added_tools:
+    if because := "client_tools" if tool_set.client_tools else turn.model.why_no_added_tools:
         _say_once(turn, held, because)
         return None
     last = _last_line(turn, steps)

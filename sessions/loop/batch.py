@@ -14,6 +14,7 @@ from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
+from sessions.loop.client_requests import left_to_client
 from sessions.loop.connections import release_connection
 from sessions.loop.one_call import answer_call
 from sessions.loop.steps import Steps
@@ -22,8 +23,9 @@ from sessions.turns import ledger
 from sessions.turns.held import Held
 
 
-def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: bool) -> None:
-    """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal.
+def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: bool) -> list[Step]:
+    """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal. Returns
+    the calls that are the client's to run: nothing is done about these.
 
     Raises CancelRequested where the turn was stopped meanwhile, or may not go on.
     """
@@ -32,14 +34,15 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
         steps.calls += ledger.add_calls(held.claim, step, missing)
         known = steps.of_round(step.round)
     most = 0 if at_limit or step.finish_reason == "length" else int(settings.TOOLHUB_CALLS_PER_ROUND)
-    unanswered = [known[place] for place in sorted(known) if known[place].is_unanswered]
+    left = left_to_client(turn, step, (known[place] for place in sorted(known)))
+    unanswered = [known[place] for place in sorted(known) if known[place].is_unanswered and known[place] not in left]
     beyond = [each for each in unanswered if each.call_index >= most and each.status == StepStatus.PENDING]
     if beyond:
         outcome = execution.failure(_why_not_run(step, at_limit), status=StepStatus.REFUSED)
         ledger.refuse_steps(held.claim, beyond, outcome.result)
     to_run = [each for each in unanswered if each.is_unanswered]
     if not to_run:
-        return
+        return left
 
     def answer(call: Step) -> None:
         names = _selected(turn, step.tool_set)  # as they are when this call begins
@@ -50,11 +53,12 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
 
     if len(to_run) == 1:
         answer(to_run[0])
-        return
+        return left
     with ThreadPoolExecutor(min(len(to_run), settings.TOOLHUB_PARALLEL_CALLS), "tool-calls") as pool:
         running = [pool.submit(contextvars.copy_context().run, _closing(answer), each) for each in to_run]
     for each in running:
         each.result()
+    return left
 
 
 def _why_not_run(step: Step, at_limit: bool) -> str:

@@ -17,6 +17,7 @@ from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.added_tools import Line, line_for
+from sessions.loop.client_requests import check_client_tools, client_tools
 from sessions.loop.continuations import changes_in
 from sessions.loop.steps import Steps
 from sessions.loop.wanted import wanted_in
@@ -126,7 +127,8 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
     if selection.stale or selection.new_initial:
         settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
-    tool_set = keep_tool_set(selection, turn.organisation_id)
+    check_client_tools(turn, (tool.name for tool in selection.tools))
+    tool_set = keep_tool_set(selection, turn.organisation_id, client_tools(turn))
     if selection.routing and turn.registry_version is not None:  # a message's tools are seldom those of another
         remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)
     if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
@@ -136,7 +138,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
         keep_verdicts(selection.lasting_verdicts, turn.organisation_id),
-        is_pure_chat=not selection.verdicts,
+        is_pure_chat=not (selection.verdicts or tool_set.client_tools),
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
         all_tool_tokens=selection.all_tokens,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capabilities.models import LanguageModel
 from capabilities.providers.resolve import resolve_model
+from sessions.loop.client_requests import as_asked
 from sessions.loop.models.errors import ModelError
 from sessions.models import Turn
 from sessions.turns import ledger
@@ -32,7 +33,7 @@ def fall_back(turn: Turn, held: Held, error: ModelError) -> None:
     if error.code not in UNAVAILABLE or turn.agent.fallback_model_id is None:
         raise error
     model = LanguageModel.objects.select_related("provider").get(pk=turn.agent.fallback_model_id)
-    first, second = turn.model, resolve_model(model, turn.agent)
+    first, second = turn.model, as_asked(resolve_model(model, turn.agent), turn)
     if first.public_id == second.public_id:
         raise error
     turn.model = second

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from capabilities.common.tokens import O200K, count_each
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.requests import TOOLS
-from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
+from sessions.models import ClientRequest, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN
 from toolhub.tenants.statements import Select, param
 
@@ -27,6 +27,8 @@ CUT_OFF = "(This answer was stopped before its end.)"
 LEAST = 200
 #: How a cut in a message ends.
 SHORTENED = re.compile(r"\n\[cut to fit the model's window: the first [\d,]+ of (?P<whole>[\d,]+) characters\]\Z")
+#: What the model reads of a call that was left to the client that brought its tool, and that it never answered.
+NOT_BROUGHT = json.dumps({"error": "no_result", "detail": "the client that runs this tool sent no result"})
 #: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
 OUTCOME_UNKNOWN = json.dumps(
     {"error": "outcome_unknown", "detail": "interrupted; it may have happened; do not repeat without checking"}
@@ -56,7 +58,7 @@ class Conversation:
 
 
 #: In the order of the models' own columns, as `from_db` takes them.
-_OF_TURN = ("message", "status", "answer", "error_code")
+_OF_TURN = ("message", "status", "answer", "error_code", "door", "is_continuation")
 _OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "origin", "extras", "call_index", "result_sent")
 #: A row for each step of each turn, and one for a turn without steps.
 _PAST = Select(
@@ -78,8 +80,21 @@ def first_turn(turn: Turn) -> int:
     return number if isinstance(number, int) and number > 0 else 1
 
 
+@dataclass(frozen=True)
+class Block:
+    """Messages that are sent together or not at all: a turn with those that go on from it, or a part of what a client
+    sent in front of one. `first` is the number of its first turn."""
+
+    first: int
+    messages: list[Message]
+
+
 class Past:
-    """The session's ended turns in front of one, as blocks of messages. While that turn runs, they do not change."""
+    """The session's ended turns in front of one, as blocks of messages. While that turn runs, they do not change.
+
+    Where a client of the gateway holds the conversation, what it sent in front of a turn stands there in place of the
+    session's earlier turns.
+    """
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -92,12 +107,45 @@ class Past:
         self.refusal = ""
 
     @cached_property
-    def blocks(self) -> list[list[Message]]:
-        """The messages of each turn, oldest first, of one turn more than are ever sent. One query, none where nothing
-        is there."""
+    def blocks(self) -> list[Block]:
+        """Oldest first, of one turn more than are ever sent; without what the turn itself goes on from. One query, none
+        where nothing is there, and one more for a session of the gateway."""
+        found = self._found
+        return found[:-1] if self.turn.is_continuation else found
+
+    @cached_property
+    def goes_on_from(self) -> list[Message]:
+        """For a turn without a message: what it goes on from, back to the last message of the user."""
+        if not self.turn.is_continuation or not self._found:
+            return []
+        return self._found[-1].messages
+
+    @cached_property
+    def _found(self) -> list[Block]:
+        asked = self.turn.asked
+        if asked is not None and asked.earlier is not None:
+            self.first = self.turn.seq
+            return earlier_blocks(asked.earlier, self.turn.seq)
         if self.turn.seq == self.first:
             return []
-        first = max(self.first, self.turn.seq - MAX_TURNS - 1)
+        turns, steps = self._read(max(self.first, self.turn.seq - MAX_TURNS - 1))
+        request = self._begin(turns)
+        found = earlier_blocks(request.earlier or (), request.turn.seq) if request is not None else []
+        begin = request.turn.seq if request is not None else 0
+        self.first = max(self.first, begin)
+        following = [*list(turns.values())[1:], self.turn]
+        for (seq, each), after in zip(turns.items(), following, strict=True):
+            if seq < begin:
+                continue
+            messages = turn_messages(each, steps[seq], self.turn.model, goes_on=after.is_continuation)
+            if each.is_continuation and found:
+                found[-1].messages.extend(messages)
+            else:
+                found.append(Block(seq, messages))
+        return found
+
+    def _read(self, first: int) -> tuple[dict[int, Turn], dict[int, list[Step]]]:
+        """The turns from this number on, and their steps, by number. One query."""
         turns: dict[int, Turn] = {}
         steps: dict[int, list[Step]] = defaultdict(list)
         for seq, *row in _PAST.rows(session=self.turn.session_id, first=first, before=self.turn.seq):
@@ -107,12 +155,22 @@ class Past:
             key, kind, *_ = of_step
             if key is not None and kind != StepKind.NOTE:
                 steps[seq].append(Step.from_db(self.turn._state.db, _OF_STEP, of_step))
-        return [turn_messages(each, steps[seq], self.turn.model) for seq, each in turns.items()]
+        return turns, steps
+
+    def _begin(self, turns: Mapping[int, Turn]) -> ClientRequest | None:
+        """The last request among these turns whose client held the conversation. One query for a session of the
+        gateway, else none."""
+        numbers = [seq for seq, each in turns.items() if each.door]
+        if not numbers:
+            return None
+        requests = ClientRequest.objects.filter(turn__session=self.turn.session_id, earlier__isnull=False)
+        requests = requests.filter(turn__seq__gte=numbers[0], turn__seq__lt=self.turn.seq)
+        return requests.select_related("turn").only("earlier", "turn__seq").order_by("-turn__seq").first()
 
     @cached_property
     def sizes(self) -> list[int]:
         """Tokens of each block."""
-        return _tokens(self.blocks, self.encoding)
+        return _tokens([block.messages for block in self.blocks], self.encoding)
 
     @property
     def encoding(self) -> str:
@@ -121,11 +179,13 @@ class Past:
 
     def keep(self, count: int) -> int:
         """Leave out all but the newest so many, from now on. Returns how many are left out that were not before."""
-        first = self.turn.seq - count
-        left_out, self.first = first - self.first, first
-        if count < len(self.blocks):
-            self.sizes = self.sizes[len(self.blocks) - count :]
-            self.blocks = self.blocks[len(self.blocks) - count :]
+        over = len(self.blocks) - count
+        own = self._found[-1].first if self.goes_on_from else self.turn.seq
+        first = self.blocks[over].first if count else own
+        left_out, self.first = max(over, first - self.first), first
+        if over:
+            self.sizes = self.sizes[over:]
+            self.blocks = self.blocks[over:]
         return left_out
 
     def compact(self, refusal: str) -> int:
@@ -133,6 +193,16 @@ class Past:
         tokens = sum(_tokens([[message] for message in self.sent], self.encoding))
         self.most_sent, self.refusal = tokens // 2, refusal
         return tokens
+
+
+def earlier_blocks(messages: Sequence[Message], first: int) -> list[Block]:
+    """What a client sent in front of the turn of this number, in blocks that begin with what the user said."""
+    found: list[Block] = []
+    for message in messages:
+        if message["role"] == "user" or not found:
+            found.append(Block(first, []))
+        found[-1].messages.append(message)
+    return found
 
 
 def conversation(
@@ -149,17 +219,19 @@ def conversation(
     Where not all of it fits, the oldest turns are left out, from then on, and half of the room is free again, so that
     the same turns stand in front for many turns to come. Where that is not enough, this turn's results are cut, the
     oldest first.
-    `instructions` are those of the tools at hand; they stand behind the agent's prompt. Of the steps that add tools to
-    the conversation, those with the keys `added` do; their tokens are among `tool_tokens`. Raises TooLong.
+    `instructions` are those of the tools at hand; they stand behind the agent's prompt, and behind what a client of the
+    gateway says. Of the steps that add tools to the conversation, those with the keys `added` do; their tokens are
+    among `tool_tokens`. Raises TooLong.
     """
-    own = _of_turn(turn, steps, turn.model)
+    own = [*past.goes_on_from, *_of_turn(turn, steps, turn.model)]
     of_agent = turn.agent.prompt if turn.prompt is None else turn.prompt
-    prompt = "\n\n".join(text for text in (of_agent, instructions) if text)
+    of_client = turn.asked.instructions if turn.asked is not None else ""
+    prompt = "\n\n".join(text for text in (of_agent, of_client, instructions) if text)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
     room = room_for_messages(turn.model, tool_tokens)
     if past.most_sent is not None:
         room = min(room, past.most_sent)
-    talk = fit(head, past.blocks, own, room, past.sizes, past.encoding)
+    talk = fit(head, [block.messages for block in past.blocks], own, room, past.sizes, past.encoding)
     talk = replace(talk, messages=[each for each in talk.messages if each["role"] != TOOLS or each["step"] in added])
     past.sent = talk.messages
     if talk.parts_cut:  # all of them are out, for this once
@@ -199,13 +271,16 @@ def fit(
     )
 
 
-def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
+def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, goes_on: bool = False) -> list[Message]:
     """An ended turn: what the user said, what came of it, and its answer where no step holds it.
 
-    The assistant has the last word in any case: some providers take no user message behind a user's or a tool's.
+    The assistant has the last word: some providers take no user message behind a user's or a tool's. Where the next
+    turn goes on from this one (`goes_on`), it has not: an answer that was stopped in the middle is left out then.
     """
     messages = _of_turn(turn, steps, model)
-    last = messages[-1]
+    last = messages[-1] if messages else {"role": "user", "content": None}
+    if goes_on:
+        return messages[:-1] if last["role"] == "assistant" and not last.get("tool_calls") else messages
     if turn.answer and turn.status in (TurnStatus.CANCELLED, TurnStatus.EXPIRED, TurnStatus.FAILED):
         if last["role"] == "assistant" and last["content"] == turn.answer:
             messages.pop()
@@ -219,10 +294,11 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> li
 
 
 def _of_turn(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
-    """What the user said, and what came of it so far. Tools that were loaded before the turn stand in front."""
+    """What the user said, where the turn has a message, and what came of it so far. Tools that were loaded before the
+    turn stand in front."""
     first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
-    own = {"role": "user", "content": turn.message}
-    return [*map(_tools_message, first), own, *step_messages([each for each in steps if each not in first], model)]
+    said = [] if turn.is_continuation else [{"role": "user", "content": turn.message}]
+    return [*map(_tools_message, first), *said, *step_messages([each for each in steps if each not in first], model)]
 
 
 def _tools_message(step: Step) -> Message:
@@ -257,6 +333,8 @@ def _result_sent(step: Step | None) -> str:
         return NOT_RUN
     if step.status in (StepStatus.STARTED, StepStatus.UNKNOWN):
         return step.result_sent or OUTCOME_UNKNOWN
+    if step.status == StepStatus.RETURNED:
+        return step.result_sent or NOT_BROUGHT
     return step.result_sent
 
 

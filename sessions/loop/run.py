@@ -30,6 +30,7 @@ from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
+from sessions.loop.client_requests import as_asked, asked_for
 from sessions.loop.compacting import compact
 from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
@@ -98,6 +99,7 @@ def _run(turn: Turn, held: Held) -> str:
     try:
         check_may_start(vars(turn))
         turn.hooks.resolve_model()
+        turn.model = as_asked(turn.model, turn)
         end = _answer(turn, held)
         ledger.finish(held.claim, TurnStatus.DONE, **end)
         return str(end.get("error_code", ""))
@@ -137,13 +139,16 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             if not last.tool_calls:
                 return _final(last.text, last.finish_reason)
             at_limit = last.round >= most
-            answer_calls(turn, held, last, steps, at_limit=at_limit)
+            left = answer_calls(turn, held, last, steps, at_limit=at_limit)
             if steps.waits:
                 reads_on = steps.was_delegated and can_read_on(turn, last)
                 delegation.settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
                 steps = read_steps(turn)
                 if any(call.is_unanswered for call in steps.calls):
                     continue  # a person answered meanwhile
+            if left:
+                ledger.return_steps(held.claim, left)
+                return {"answer": last.text}
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
         carried = carried_by(turn, held, steps)
@@ -201,7 +206,8 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
     admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
     _tell_cut(turn, held, talk)
-    reply = _call_model(turn, held, carried, past, talk, admitted)
+    is_first = not steps.calls
+    reply = _call_model(turn, held, carried, past, talk, admitted, is_first=is_first)
     if not admitted.is_capped or reply["finish_reason"] != LENGTH:
         return reply
     try:
@@ -209,7 +215,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     except TurnFailed:  # a short answer is better than none
         return reply
     steps.replies.append(_record_cut_short(turn, held, reply, admitted, whole))
-    return _call_model(turn, held, carried, past, talk, whole)
+    return _call_model(turn, held, carried, past, talk, whole, is_first=is_first)
 
 
 def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: Admitted, whole: Admitted) -> Step:
@@ -224,10 +230,10 @@ def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: A
 
 
 def _call_model(
-    turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted
+    turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted, *, is_first: bool
 ) -> dict[str, Any]:
     """Make the call that was let through. What is reserved for it is settled with the reply, and given back where there
-    is none."""
+    is none. `is_first` says that the turn has no reply with calls yet."""
     tool_set = carried.tool_set
     draft, started_at = Draft(held), timezone.now()
     asking = Asking(
@@ -237,6 +243,7 @@ def _call_model(
             tools=carried.declared.wire,
             all_tools=tool_set.wire if carried.line is not None else "",
             cache_key=str(turn.session_id),
+            asked_for=asked_for(turn, admitted.model.dialect, is_first=is_first),
             displays=displays_of(talk.messages) if turn.model.is_offline else {},
         ),
         stopped=held.stopped,

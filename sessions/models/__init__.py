@@ -23,7 +23,7 @@ from sessions.models.budgets import (
     UsageHour,
     Window,
 )
-from sessions.models.chats import BY_MEMBERS, KEPT, ChatSession, Notice
+from sessions.models.chats import BY_MEMBERS, KEPT, THROWAWAY, ChatSession, Notice
 from sessions.models.files import StepFile
 from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
@@ -56,6 +56,7 @@ __all__ = [
     "OF_MEMBER",
     "OPEN_STATUSES",
     "OPEN_TRIALS",
+    "THROWAWAY",
     "UNANSWERED",
     "UNENDED",
     "WAITING_STATUSES",

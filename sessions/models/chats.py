@@ -13,9 +13,11 @@ from toolhub.tenants.models import Membership
 
 #: Sessions that nobody deleted: what every page, the REST API and the tools show.
 KEPT = Q(deleted_at=None)
-#: Sessions that members opened, in words that a partial index has too: a query over an organisation's sessions says
-#: them, and no other does, so that no other takes that index in place of a better one.
-BY_MEMBERS = Q(depth=0)
+#: Sessions that members opened and named, in words that partial indexes have too: a list of a member's or of an
+#: organisation's sessions says them, and no other query does, so that no other takes such an index before a better one.
+BY_MEMBERS = Q(depth=0, is_throwaway=False)
+#: Sessions of one request of a client, in the same way.
+THROWAWAY = Q(is_throwaway=True)
 
 
 class ChatSession(TenantModel):
@@ -61,7 +63,9 @@ class ChatSession(TenantModel):
 
     class Meta(TenantModel.Meta):
         indexes = (
-            models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),
+            models.Index(
+                fields=["membership", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="session_newest_first"
+            ),
             models.Index(
                 fields=["organisation", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="sessions_newest_first"
             ),
@@ -69,6 +73,7 @@ class ChatSession(TenantModel):
                 fields=["parent_turn"], condition=Q(parent_turn__isnull=False), name="sessions_of_parent_turn"
             ),
             models.Index(fields=["deleted_at"], condition=~KEPT, name="sessions_to_remove"),
+            models.Index(fields=["active_at"], condition=KEPT & THROWAWAY, name="throwaways_to_remove"),
         )
 
     def __str__(self) -> str:

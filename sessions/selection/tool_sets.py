@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from capabilities.common.memory import Memory
-from capabilities.common.tokens import O200K
+from capabilities.common.tokens import O200K, count_tokens
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.pipeline.stages import Selection, Verdict
-from sessions.models import ToolSet, VerdictSet
+from sessions.models import ToolSet, VerdictSet, name_of
 from sessions.selection.schema_cache import Found, note
 
 #: Rows of tool sets are never changed, and stay as long as their organisation.
 _kept: Memory[ToolSet] = Memory(256)
 
 
-def keep_tool_set(selection: Selection, organisation_id: int) -> ToolSet:
-    """The stored row of these tool versions under these overrides, counted by this encoding; made the first time. One
-    or two queries, none where this process knows it."""
+def keep_tool_set(
+    selection: Selection, organisation_id: int, client_tools: Sequence[Mapping[str, Any]] = ()
+) -> ToolSet:
+    """The stored row of these tool versions under these overrides, counted by this encoding, and of the tools that a
+    client of the gateway brought; made the first time. One or two queries, none where this process knows it."""
     version_ids = [tool.version_id for tool in selection.tools]
-    beside = [each for each in (selection.overrides, _other_encoding(selection)) if each]
+    brought = [dict(tool) for tool in client_tools]
+    beside = [each for each in (selection.overrides, _other_encoding(selection), brought) if each]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     found = Found.HERE
 
     def stored() -> ToolSet:
         nonlocal found
-        tool_set, found = _stored(selection, organisation_id, key)
+        tool_set, found = _stored(selection, organisation_id, key, brought)
         return tool_set
 
     tool_set = _kept.get((organisation_id, key), stored)
@@ -60,15 +64,20 @@ def _other_encoding(selection: Selection) -> str:
     return "" if selection.encoding == O200K else selection.encoding
 
 
-def _stored(selection: Selection, organisation_id: int, key: str) -> tuple[ToolSet, Found]:
+def _stored(
+    selection: Selection, organisation_id: int, key: str, brought: Sequence[Mapping[str, Any]]
+) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
+    of_client = [canonical_json(tool) for tool in brought]
+    wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client]) + "]"
     tool_set, is_new = ToolSet.objects.get_or_create(
         organisation_id=organisation_id,
         key=key,
         defaults={
-            "sha256": selection.sha256,
-            "wire": selection.wire,
-            "tokens": selection.tokens,
+            "sha256": sha256_hex(wire),
+            "wire": wire,
+            "tokens": selection.tokens + sum(count_tokens(text, selection.encoding) for text in of_client),
+            "client_tools": [name_of(tool) for tool in brought],
             "version_ids": version_ids,
             "overrides": overrides,
             "instructions": selection.instructions,

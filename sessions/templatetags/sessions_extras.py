@@ -67,6 +67,7 @@ STEP_STATES = {
     StepStatus.FAILED: "bad",
     StepStatus.REFUSED: "bad",
     StepStatus.UNKNOWN: "warn",
+    StepStatus.RETURNED: "off",
 }
 
 
@@ -259,6 +260,7 @@ WHY_NOT_ADDED = {
     "dialect": "the model is not called with Responses",
     "provider": "the provider is not known to take that",
     "refused": "the provider refused that",
+    "client_tools": "a client brought tools of its own",
 }
 
 

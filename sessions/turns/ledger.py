@@ -492,6 +492,22 @@ def refuse_steps(claim: Claim, steps: Sequence[Step], result: str) -> None:
             setattr(step, name, value)
 
 
+def return_steps(claim: Claim, steps: Sequence[Step]) -> None:
+    """Leave pending calls to the client that brought their tools, in one transaction: the turn ends with them. Those
+    that were left to it before stay so."""
+    steps = [step for step in steps if step.status == StepStatus.PENDING]
+    if not steps:
+        return
+    returned = {"status": StepStatus.RETURNED, "ended_at": timezone.now()}
+    with transaction.atomic():
+        turn = fence(claim, EVENT)
+        Step.objects.filter(pk__in=[step.pk for step in steps], status=StepStatus.PENDING).update(**returned)
+        add_event(claim, turn, "tools_returned", {"step": steps[0].index, "calls": len(steps)})
+    for step in steps:
+        for name, value in returned.items():
+            setattr(step, name, value)
+
+
 def finish_step(
     claim: Claim,
     step: Step,

@@ -30,7 +30,7 @@ from capabilities.common.tokens import make_table
 from capabilities.importers import runs as imports
 from capabilities.mcp_client import client as mcp_client
 from capabilities.models import ConnectionTest, ToolImport
-from sessions.chats.writes import remove_deleted
+from sessions.chats.writes import hide_throwaways, remove_deleted
 from sessions.connections import runs as connection_tests
 from sessions.loop import task_cancels, tracing
 from sessions.loop.run import run_turn
@@ -222,7 +222,7 @@ class Housekeeper:
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
         servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
-        ends = (self._revoker.sweep, roll_up, remove_deleted, schema_cache.pass_on)
+        ends = (self._revoker.sweep, roll_up, hide_throwaways, remove_deleted, schema_cache.pass_on)
         each_step((reaping.reap, *clock, *calls, *servers, *ends))
 
     def call_workers(self) -> None:

@@ -9,6 +9,7 @@ from django.http import Http404
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError, ValidationError
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -105,3 +106,24 @@ def _error(
     return Response(
         {"error": {"code": code, "message": message, "field": field}}, status=status_code, headers=headers or {}
     )
+
+
+class AnyAccept(BaseContentNegotiation):
+    """A stream is an event stream, and an error JSON, whatever was asked for."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+#: Characters of an Idempotency-Key.
+MAX_KEY = 255
+
+
+def idempotency_key(request: Request) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > MAX_KEY or not (key.isascii() and (key.isprintable() or not key)):
+        raise ValidationError({"Idempotency-Key": f"Use 1 to {MAX_KEY} printable ASCII characters."})
+    return key

@@ -14,7 +14,8 @@ from toolhub.tenants.models import ApiToken, Membership, User
 from toolhub.tenants.scope import organisation_scope
 
 ORGANISATION_PATH = re.compile(r"^/o/(?P<slug>[a-z0-9][a-z0-9-]{0,62})/")
-API_PREFIX = "/api/v1/"
+#: Where a token says who asks, and nothing else does: the REST API, and what speaks the protocols of others.
+API_PREFIXES = ("/api/v1/", "/v1/", "/mcp/")
 #: Longer secrets than this are not even hashed.
 MAX_SECRET = 512
 
@@ -35,9 +36,9 @@ class TenancyMiddleware:
 
 
 def identify(request: HttpRequest) -> Membership | None:
-    """Who asks: by the token alone under /api/v1/, by the signed-in user under /o/<organisation>/, else nobody."""
+    """Who asks: by the token alone under API_PREFIXES, by the signed-in user under /o/<organisation>/, else nobody."""
     membership: Membership | None = None
-    if request.path_info.startswith(API_PREFIX):
+    if request.path_info.startswith(API_PREFIXES):
         token = token_of(request)
         if token is not None:
             membership = token.membership

@@ -39,8 +39,8 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class TokenScope(BasePermission):
-    """The one place where a token's scopes count: reading asks for `read`, any other method for the view's
-    `write_scope`, which is `manage` unless the view says otherwise."""
+    """The one place where a token's scopes count: reading asks for the view's `read_scope`, any other method for its
+    `write_scope`; these are `read` and `manage` unless the view says otherwise."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         token = request.auth
@@ -62,7 +62,9 @@ def _check_dry_run(request: Request, view: Any) -> None:
 
 
 def scope_wanted(method: str, view: Any) -> Scope:
-    return Scope.READ if method in SAFE_METHODS else getattr(view, "write_scope", Scope.MANAGE)
+    if method in SAFE_METHODS:
+        return getattr(view, "read_scope", Scope.READ)
+    return getattr(view, "write_scope", Scope.MANAGE)
 
 
 class Refused(APIException):
@@ -83,13 +85,14 @@ class StrictJSONParser(BaseParser):
     """JSON as the RFC has it: UTF-8, no NaN, no repeated names, bounded depth, and text that any database can hold."""
 
     media_type = "application/json"
+    max_body = MAX_BODY
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         if media_type is None or "*" in media_type:  # a range of types says nothing of this body
             raise UnsupportedMediaType(str(media_type))
-        body: bytes = stream.read(MAX_BODY + 1)
-        if len(body) > MAX_BODY:
-            raise Refused("too_large", f"The body is over {MAX_BODY:,} bytes.", status_code=413)
+        body: bytes = stream.read(self.max_body + 1)
+        if len(body) > self.max_body:
+            raise Refused("too_large", f"The body is over {self.max_body:,} bytes.", status_code=413)
         if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ParseError("The body must be plain UTF-8, without a byte order mark.")
         try:

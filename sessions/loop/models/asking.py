@@ -45,6 +45,8 @@ class Question:
     all_tools: str = ""
     #: Names the conversation for the provider's prompt cache.
     cache_key: str = ""
+    #: What the client of the gateway asks for beside, under the dialect's names.
+    asked_for: Mapping[str, Any] = field(default_factory=dict)
     #: For the offline model: each call of the messages in a line for people, by its id.
     displays: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,7 +83,10 @@ class Question:
             parallel_tool_calls=model.parallel_tool_calls if self.declared != "[]" else None,
             cache_key=self.cache_key if model.vendor.takes_cache_key else "",
         )
-        told = corrected(self._dialect.parameters(settings), model.lessons, chosen=self.chosen)
+        wanted = {**self._dialect.parameters(settings), **self.asked_for}
+        if self.tools == "[]":
+            wanted.pop("tool_choice", None)
+        told = corrected(wanted, model.lessons, chosen=self.chosen)
         return told | {"metadata": dict(self.displays)} if self.displays else told
 
     @cached_property

@@ -286,9 +286,9 @@ def parameters(settings: CallSettings) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def tools_of(wire: str) -> str:
-    """Definitions stored for chat completions, in the flat form of this dialect. Without `strict`, which is the default
-    here and would refuse schemas with optional arguments."""
-    flat = [{"type": "function", **each["function"], "strict": False} for each in json.loads(wire)]
+    """Definitions stored for chat completions, in the flat form of this dialect. Without `strict` where none asks for
+    it: it is the default here, and would refuse schemas with optional arguments."""
+    flat = [{"type": "function", "strict": False, **each["function"]} for each in json.loads(wire)]
     return written(flat)
 
 

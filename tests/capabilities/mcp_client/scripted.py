@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +18,6 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
@@ -28,6 +25,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.serving import serving
 
 MODERN, OLD = "2026-07-28", "2025-11-25"
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
@@ -154,25 +153,6 @@ class Recorder:
                 await send({"type": "http.response.body", "body": body})
                 return
         await self.app(scope, receive, send)
-
-
-@contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """The address of this ASGI app, which runs in a thread meanwhile."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(64)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        until = time.monotonic() + 30
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = server.force_exit = True
-            thread.join(10)
 
 
 @contextmanager

@@ -38,11 +38,11 @@ from tests.capabilities.mcp_client.scripted import (
     http_server,
     old_http_server,
     raw_server,
-    serving,
     text_result,
     usual,
     wait_until,
 )
+from tests.serving import serving
 
 SCRIPT = Path(__file__).with_name("scripted.py")
 

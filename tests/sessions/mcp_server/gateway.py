@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from sessions.models import Turn
 from sessions.turns import ledger
 from sessions.worker.process import work_on
-from tests.capabilities.mcp_client.scripted import serving
+from tests.serving import serving
 from toolhub.handler import Handler
 from toolhub.intake import ClientAddress, LimitedBodies
 from toolhub.mcp_door import McpDoor

@@ -1,0 +1,132 @@
+"""/v1/chat/completions and /v1/models, for any client of OpenAI's API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from django.http import HttpResponseBase
+from django.urls import path
+from django.urls.resolvers import URLPattern
+from rest_framework.exceptions import ParseError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from capabilities.models import Agent
+from sessions.chats.queries import agents_to_talk_to
+from sessions.gateway.answering import Telling, answer
+from sessions.gateway.chat_messages import asks_for_usage, read_chat
+from sessions.gateway.completions import ChatTelling
+from sessions.gateway.conversations import GatewayRequest
+from sessions.gateway.errors import Invalid, openai_errors
+from sessions.gateway.following import Followed
+from sessions.gateway.limits import slot_for
+from sessions.gateway.requests import Caller, agent_called, take
+from sessions.gateway.session_keys import session_key
+from sessions.models import Door, Turn
+from sessions.turns.fencing import Conflict, NoRoom
+from toolhub.tenants.api import AnyAccept, api_member, idempotency_key
+from toolhub.tenants.models import Access, ApiToken, Membership, Scope
+from toolhub.tenants.wire import Refused, StrictJSONParser
+
+#: By which a client says that its turn goes on when it leaves.
+ON_DISCONNECT = "X-Toolhub-On-Disconnect"
+
+
+class LongJSONParser(StrictJSONParser):
+    """A conversation may be as long as any body that the web server takes (`toolhub/intake.py`)."""
+
+    max_body = 4 * 1024 * 1024
+
+
+class OpenAIView(APIView):
+    """What the routes under /v1/ share: a token that may chat, and errors as OpenAI's API has them."""
+
+    read_scope = Scope.CHAT
+    write_scope = Scope.CHAT
+    schema = None
+    parser_classes = (LongJSONParser,)
+    content_negotiation_class = AnyAccept
+
+    def get_exception_handler(self) -> Any:
+        return openai_errors
+
+
+class Models(OpenAIView):
+    def get(self, request: Request) -> Response:
+        """The agents of the organisation, as models. Who may only look may not talk to one."""
+        member = api_member(request)
+        return Response({"object": "list", "data": [model_of(agent, member) for agent in agents_to_talk_to()]})
+
+
+class Model(OpenAIView):
+    def get(self, request: Request, name: str) -> Response:
+        member = api_member(request)
+        return Response(model_of(agent_called(name), member))
+
+
+def model_of(agent: Agent, member: Membership) -> dict[str, Any]:
+    """An agent as a model of OpenAI's API. It keeps no day of its own: what counts as that is its organisation's."""
+    created = int(member.organisation.created_at.timestamp())
+    return {"id": agent.slug, "object": "model", "created": created, "owned_by": "toolhub"}
+
+
+class AnsweringView(OpenAIView):
+    """A route that takes a conversation and answers it by a turn."""
+
+    door: Door
+
+    def post(self, request: Request) -> HttpResponseBase:
+        """Put the request on record as a turn, and follow it. Nothing waits in a thread meanwhile."""
+        member = api_member(request, at_least=Access.MEMBER)
+        token = cast(ApiToken, request.auth)
+        if not isinstance(request.data, Mapping):
+            raise ParseError("The body must be a JSON object.")
+        wanted = self.read(request.data)
+        caller = Caller(member, token, self.door, request.data, self.key_of(request), idempotency_key(request))
+        slot = slot_for(token)
+        try:
+            turn = self.taken(caller, wanted)
+            goes_on = request.headers.get(ON_DISCONNECT, "").lower() == "continue"
+            followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, goes_on)
+            origin = request.build_absolute_uri("/").rstrip("/")
+            return answer(followed, self.telling(turn, wanted, request.data, origin), slot, streams=wanted.streams)
+        except BaseException:
+            slot.leave()
+            raise
+
+    def key_of(self, request: Request) -> str:
+        return session_key(request._request, cast("Mapping[str, Any]", request.data))
+
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
+        raise NotImplementedError
+
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
+        raise NotImplementedError
+
+    def taken(self, caller: Caller, wanted: GatewayRequest) -> Turn:
+        try:
+            return take(caller, wanted).turn
+        except NoRoom as full:
+            raise Refused(full.code, str(full), status_code=429, wait=full.retry_after) from full
+        except Conflict as conflict:
+            code = 422 if conflict.code == "idempotency_key_reused" else 409
+            raise Invalid(str(conflict), code=conflict.code, status=code) from conflict
+
+
+class ChatCompletions(AnsweringView):
+    door = Door.CHAT
+
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
+        return read_chat(body)
+
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
+        return ChatTelling(turn, wanted.agent, origin, tells_usage_apart=asks_for_usage(body))
+
+
+urlpatterns: list[URLPattern] = [
+    path("models", Models.as_view(), name="v1-models"),
+    path("models/<str:name>", Model.as_view(), name="v1-model"),
+    path("chat/completions", ChatCompletions.as_view(), name="v1-chat"),
+]

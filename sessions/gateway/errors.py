@@ -1,0 +1,106 @@
+"""Errors as OpenAI's API has them: {"error": {"message", "type", "param", "code"}}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import JsonResponse
+from rest_framework.exceptions import APIException
+from rest_framework.response import Response
+
+from sessions.models import Turn, TurnStatus
+from toolhub.tenants.api import error_response
+
+INVALID = "invalid_request_error"
+#: What kind of error each status is; others of 500 and more are the server's.
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+#: Statuses of turns that failed, by their error_code. What is not here is a fault of the provider or of ours.
+STATUSES = {
+    "tool_name_taken": 400,
+    "tool_not_allowed": 403,
+    "too_many_tools": 400,
+    "context_length": 400,
+    "content_filter": 400,
+    "setting_refused": 400,
+    "budget_exceeded": 429,
+    "too_many_turns_at_once": 429,
+    "no_price": 403,
+    "member_removed": 401,
+    "member_inactive": 401,
+    "member_is_viewer": 403,
+    "agent_disabled": 404,
+    "provider_rate_limit": 429,
+    "cancelled": 409,
+    "deadline": 504,
+    "provider_timeout": 504,
+}
+#: What clients know some of these by.
+CODES = {
+    "context_length": "context_length_exceeded",
+    "budget_exceeded": "insufficient_quota",
+    "not_authenticated": "invalid_api_key",
+    "authentication_failed": "invalid_api_key",
+}
+#: Of these, the parameter at fault.
+PARAMS = {
+    "tool_name_taken": "tools",
+    "tool_not_allowed": "tools",
+    "too_many_tools": "tools",
+    "context_length": "messages",
+}
+
+
+class Invalid(APIException):
+    """A request that cannot be taken as it is; `param` is the field at fault, as `messages.2.content`."""
+
+    status_code = 400
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message, code or "invalid_value")
+        self.param = param
+        self.told_code = code
+        self.status_code = status
+
+
+def error_body(status: int, message: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
+    kind = TYPES.get(status) or (INVALID if status < 500 else "server_error")
+    code = CODES.get(code or "", code)
+    if code == "insufficient_quota":
+        kind = code
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def openai_errors(exception: Exception, context: dict[str, Any]) -> Response | None:
+    """What REST framework answers to an exception of a view under /v1/."""
+    if isinstance(exception, Invalid):
+        body = error_body(exception.status_code, str(exception.detail), exception.told_code, exception.param)
+        return Response(body, status=exception.status_code)
+    response = error_response(exception, context)
+    if response is None:
+        return None
+    told = response.data["error"]
+    response.data = error_body(response.status_code, told["message"], told["code"], told["field"])
+    return response
+
+
+def of_turn(turn: Turn) -> tuple[int, dict[str, Any]]:
+    """Status and body for a turn that ended without an answer."""
+    code = turn.error_code or turn.status
+    status = STATUSES.get(code, 409 if turn.status == TurnStatus.CANCELLED else 502)
+    message = turn.error_message or f"The turn ended without an answer: {code}."
+    return status, error_body(status, message, code, PARAMS.get(code))
+
+
+def error_of_turn(turn: Turn) -> JsonResponse:
+    """The same as a response. With 429 it says after how many seconds another try is worth it."""
+    status, body = of_turn(turn)
+    headers = {"Retry-After": str(RETRY_AFTER)} if status == 429 else {}
+    return JsonResponse(body, status=status, headers=headers)
+
+
+#: Seconds after which a client may try again whose turn ended because something was used up for now.
+RETRY_AFTER = 10

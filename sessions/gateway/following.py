@@ -1,0 +1,181 @@
+"""A client follows its turn: what the model says as it says it, a person who must answer, and the end.
+
+Holds no thread and no database connection between two looks. A client that leaves stops its turn, unless it said that
+the turn goes on without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
+from django.db import connection
+
+from sessions.chats.readers import Reader, open_readers
+from sessions.models import (
+    Approval,
+    ApprovalStatus,
+    Step,
+    StepKind,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
+from sessions.turns import ledger
+from sessions.turns.events import Delta, Event, watch
+from toolhub.tenants.models import ApiToken
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+logger = logging.getLogger(__name__)
+
+#: Between the words of two replies of one turn.
+BETWEEN = "\n\n"
+#: What a client reads where the model began its answer anew.
+BEGUN_ANEW = "\n\n(The answer begins anew.)\n\n"
+#: Events behind which another text begins: a reply is whole, or is asked for anew.
+ENDS_OF_TEXT = {"model": BETWEEN, "attempt_restarted": BEGUN_ANEW}
+#: A turn in one of these goes on when a person has answered.
+FOR_PEOPLE = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of what the model says."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Nothing happened for a while."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a turn came that its client need not follow any more: it has ended, or it waits for a person."""
+
+    turn: Turn
+    finish_reason: str = "stop"
+    #: The calls that are left to the client.
+    calls: Sequence[Step] = ()
+    #: What people are asked.
+    asks: Sequence[Approval] = ()
+
+    @property
+    def is_answered(self) -> bool:
+        return self.turn.status == TurnStatus.DONE
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Which turn is followed, and with which token: without it there is nothing more to read."""
+
+    turn_id: UUID
+    session_id: UUID
+    organisation_id: int
+    token: ApiToken
+    goes_on_alone: bool = False
+
+
+async def follow(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
+    """What the turn says, and at last its outcome. Whoever stops reading before stops the turn, and so does a token
+    that was revoked: then there is no outcome."""
+    is_over = False
+    try:
+        async with aclosing(_heard(followed)) as heard:
+            async for item in heard:
+                is_over = isinstance(item, Outcome)
+                yield item
+    finally:
+        if not is_over and not followed.goes_on_alone:
+            await stop(followed)
+
+
+async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
+    readers, between, is_writing = open_readers(), "", False
+    reader = Reader(followed.token.membership_id, followed.session_id, token_id=followed.token.pk)
+    with readers.reading(reader):
+        async with aclosing(watch(followed.turn_id, followed.organisation_id, whole=True)) as watched:  # type: ignore[type-var]
+            async for item in watched:
+                if await readers.must_ask(reader) and not await _may_read(followed):
+                    return
+                if isinstance(item, Delta):
+                    yield Text(between + item.text)
+                    between, is_writing = "", True
+                elif isinstance(item, Event) and item.type in ENDS_OF_TEXT and is_writing:
+                    between, is_writing = ENDS_OF_TEXT[item.type], False
+                elif isinstance(item, Event) and item.type in FOR_PEOPLE:
+                    outcome = await outcome_of(followed)
+                    if outcome.turn.status in FOR_PEOPLE:
+                        yield outcome
+                        return
+                elif item is None:
+                    yield Quiet()
+    yield await outcome_of(followed)
+
+
+@sync_to_async
+def outcome_of(followed: Followed) -> Outcome:
+    """How far the turn is. Four queries at most."""
+    try:
+        with organisation_scope(followed.organisation_id):
+            turn = Turn.objects.select_related("session", "agent", "membership__organisation").get(pk=followed.turn_id)
+            if turn.is_waiting:
+                asks = Approval.objects.filter(turn=turn, status=ApprovalStatus.PENDING).select_related("step", "tool")
+                return Outcome(turn, asks=list(asks.order_by("pk")))
+            steps = Step.objects.filter(turn=turn)
+            last = steps.filter(kind=StepKind.MODEL).order_by("-index").values_list("finish_reason", flat=True).first()
+            calls = list(steps.filter(kind=StepKind.TOOL, status=StepStatus.RETURNED).order_by("index"))
+            return Outcome(turn, _finish_reason(turn, last or "", calls), calls)
+    finally:
+        _close()
+
+
+def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
+    """As OpenAI names them. A turn at its limit of rounds was cut short, too."""
+    if calls:
+        return "tool_calls"
+    if turn.error_code == "max_rounds" or last == "length":
+        return "length"
+    return "content_filter" if last == "content_filter" else "stop"
+
+
+async def stop(followed: Followed) -> None:
+    """Stop the turn: nobody waits for it any more. One that has ended, or that waits for a person, stays as it is."""
+    await sync_to_async(_stop)(followed)
+
+
+def _stop(followed: Followed) -> None:
+    try:
+        with organisation_scope(followed.organisation_id), suppress(Turn.DoesNotExist, PermissionDenied):
+            turn = Turn.objects.select_related("parent_step").get(pk=followed.turn_id)
+            if turn.is_open:
+                ledger.cancel(turn, actor=followed.token.membership)
+    except Exception:
+        logger.exception("The turn %s of a client that left goes on", followed.turn_id)
+    finally:
+        _close()
+
+
+@sync_to_async
+def _may_read(followed: Followed) -> bool:
+    """Whether the token is as good as it was."""
+    try:
+        with system_scope():
+            token = ApiToken.objects.select_related("membership__user").filter(pk=followed.token.pk).first()
+        if token is None or not token.is_usable:
+            return False
+        membership = token.membership
+        return membership.ended_at is None and membership.user.is_active
+    finally:
+        _close()
+
+
+def _close() -> None:
+    if not connection.in_atomic_block:
+        connection.close()

@@ -1,0 +1,266 @@
+"""A client's request becomes a turn: whose session it belongs to, and what stands in front of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from capabilities.contract.knobs import KNOBS
+from capabilities.contract.result_cap import cut, result_cap
+from capabilities.models import Agent
+from capabilities.providers.resolve import resolve_model
+from sessions.chats.queries import agents_to_talk_to
+from sessions.chats.writes import open_session
+from sessions.gateway.call_ids import CallId, read_id
+from sessions.gateway.conversations import GatewayRequest, Message
+from sessions.gateway.errors import Invalid
+from sessions.models import (
+    OPEN_STATUSES,
+    ChatSession,
+    ClientRequest,
+    ClientSession,
+    Door,
+    Step,
+    StepKind,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
+from sessions.turns import accepting
+from sessions.turns.accepting import Accepted, ClientAsks
+from sessions.turns.fencing import Conflict
+from toolhub.tenants.models import ApiToken, Membership
+
+#: Turns that a stored conversation is compared by, at most: a longer one counts as the client sends it.
+MAX_COMPARED = 500
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, by which door, and what the request says beside its conversation."""
+
+    member: Membership
+    token: ApiToken
+    door: Door
+    body: Mapping[str, Any]
+    #: The client's name of its conversation; "" for none.
+    key: str = ""
+    idempotency_key: str = ""
+
+    @property
+    def digest(self) -> str:
+        text = json.dumps([self.key, self.body], sort_keys=True, ensure_ascii=False)
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def agent_called(name: str) -> Agent:
+    """The agent that clients call a model. Raises Invalid, the same for one that is off, or another organisation's."""
+    agents = agents_to_talk_to().select_related("model__provider").defer("model__provider__api_key")
+    agent = agents.filter(slug=name[:200]).first()
+    if agent is None:
+        raise Invalid(
+            "There is no such model here, or you may not use it. GET /v1/models lists yours.",
+            "model",
+            "model_not_found",
+            status=404,
+        )
+    return agent
+
+
+def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
+    """Put the request on record as a turn, and its results beside the calls that they answer. One transaction.
+
+    Raises Invalid, and Conflict and NoRoom as `accepting.accept`.
+    """
+    agent = agent_called(wanted.agent)
+    if known := _same_request(caller):
+        return Accepted(known, created=False)
+    with transaction.atomic():
+        answered = _answered(caller, wanted.results)
+        if answered is not None:
+            _keep_results(answered, wanted.results, agent)
+            session, earlier, continues = answered.session, None, answered
+        else:
+            session = _session(caller, agent)
+            earlier = None if _stands_in(session, wanted) else _in_front(wanted)
+            continues = None
+        if wanted.has_results and not session.is_untrusted:
+            ChatSession.objects.filter(pk=session.pk).update(is_untrusted=True)
+        asks = ClientAsks(
+            door=caller.door,
+            token=caller.token,
+            digest=caller.digest,
+            earlier=earlier,
+            continues=continues,
+            instructions=wanted.instructions,
+            tools=wanted.tools,
+            parameters=wanted.parameters,
+        )
+        accepted = accepting.accept(
+            session,
+            "" if wanted.results else wanted.messages[-1]["content"],
+            member=caller.member,
+            agent=agent,
+            idempotency_key=caller.idempotency_key,
+            asks=asks,
+        )
+        if not accepted.created:  # the same request came a moment before: what was made for this one goes
+            transaction.set_rollback(True)
+        return accepted
+
+
+def _same_request(caller: Caller) -> Turn | None:
+    """The turn of an earlier request with this Idempotency-Key. Raises Conflict where it asked for something else."""
+    if not caller.idempotency_key:
+        return None
+    known = Turn.objects.filter(membership=caller.member, idempotency_key=caller.idempotency_key).first()
+    if known is not None and (known.asked is None or known.asked.digest != caller.digest):
+        raise Conflict("idempotency_key_reused", "This Idempotency-Key came with another request before.")
+    return known
+
+
+# -- The session -------------------------------------------------------------------------------------------------------
+
+
+def _session(caller: Caller, agent: Agent) -> ChatSession:
+    """The session that the client names, made where it is new; without a name one for this request alone. Raises
+    Conflict where it waits for a person."""
+    if not caller.key:
+        return open_session(caller.member, agent, is_throwaway=True)
+    known = _known(caller)
+    if known is None:
+        try:
+            with transaction.atomic():
+                session = open_session(caller.member, agent)
+                ClientSession.objects.create(
+                    organisation_id=session.organisation_id, token=caller.token, key=caller.key, session=session
+                )
+            return session
+        except IntegrityError:  # another request of the same conversation was quicker
+            known = _known(caller)
+            assert known is not None
+    waits = known.turns.filter(status__in=(TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT))
+    if waits.exists():
+        raise Conflict("waits_for_person", "This conversation waits for a person: answer that first.")
+    return known
+
+
+def _known(caller: Caller) -> ChatSession | None:
+    kept = ClientSession.objects.filter(token=caller.token, key=caller.key, session__deleted_at=None)
+    found = kept.select_related("session__agent__model__provider").first()
+    if found is None:
+        ClientSession.objects.filter(token=caller.token, key=caller.key).delete()  # its session was deleted
+    return found.session if found else None
+
+
+def _stands_in(session: ChatSession, wanted: GatewayRequest) -> bool:
+    """Whether the session's stored turns are what the client has in front of its message. They know more than the
+    client: the calls of our own tools. A client that sends its last message alone means them in any case."""
+    if wanted.results:
+        return False
+    earlier = _in_front(wanted)
+    return not earlier or _words(earlier) == stored_words(session)
+
+
+def _in_front(wanted: GatewayRequest) -> Sequence[Message]:
+    """The messages in front of the turn's own; all of them where it goes on from results."""
+    return wanted.messages if wanted.results else wanted.messages[:-1]
+
+
+def _words(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """Who said what, without calls and results."""
+    said = ((message["role"], (message["content"] or "").strip()) for message in messages if message["role"] != "tool")
+    return [(role, text) for role, text in said if text]
+
+
+def stored_words(session: ChatSession) -> list[tuple[str, str]] | None:
+    """The same of the session's turns; None where one is open, or where there are too many. Three queries."""
+    turns = list(session.turns.order_by("-seq")[: MAX_COMPARED + 1])
+    if len(turns) > MAX_COMPARED or any(turn.status in OPEN_STATUSES for turn in turns):
+        return None
+    requests = ClientRequest.objects.filter(turn__session=session, earlier__isnull=False).order_by("-turn__seq")
+    begin = requests.values_list("turn__seq", "earlier").first()
+    found = _words(begin[1] or ()) if begin else []
+    texts = said_by_turn(turns)
+    for turn in reversed(turns):
+        if begin and turn.seq < begin[0]:
+            continue
+        if turn.message.strip():
+            found.append(("user", turn.message.strip()))
+        if text := texts[turn.pk]:
+            found.append(("assistant", text))
+    return found
+
+
+def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
+    """What the assistant said in each of these turns, as clients get it: the words of all its replies. One query."""
+    steps = Step.objects.filter(turn__in=turns, kind=StepKind.MODEL, status=StepStatus.DONE).exclude(text="")
+    texts: dict[Any, list[str]] = {turn.pk: [] for turn in turns}
+    for turn_id, text in steps.order_by("turn", "index").values_list("turn_id", "text"):
+        texts[turn_id].append(text)
+    found = {turn.pk: "\n\n".join(texts[turn.pk]).strip() for turn in turns}
+    return {turn.pk: found[turn.pk] or turn.answer.strip() for turn in turns}
+
+
+# -- Results of the client's own tools ---------------------------------------------------------------------------------
+
+
+def _answered(caller: Caller, results: Sequence[Message]) -> Turn | None:
+    """The turn whose calls these results answer, where it is the last of its session and was left to this token; None
+    where the conversation counts as the client sends it. Found by the ids alone. Raises Invalid where one is
+    missing."""
+    ids = [read_id(message["tool_call_id"]) for message in results]
+    turn_ids = {each.turn for each in ids if each is not None}
+    if len(turn_ids) != 1 or None in ids:
+        return None
+    turn = (
+        Turn.objects.select_related("session__agent__model__provider")
+        .filter(pk__in=turn_ids, membership=caller.member, client_request__token=caller.token)
+        .filter(status=TurnStatus.DONE, session__deleted_at=None)
+        .first()
+    )
+    if turn is None or _goes_on_elsewhere(turn):
+        return None
+    left = _left(turn)
+    given = {str(each) for each in ids}
+    if set(left) - given:
+        raise Invalid(f"The call {min(set(left) - given)} has no result.", "messages")
+    if given - set(left):
+        return None
+    told = {message["tool_call_id"]: message["content"] for message in results}
+    if any(step.result and step.result != told[key] for key, step in left.items()):
+        return None  # answered before, and otherwise
+    return turn
+
+
+def _goes_on_elsewhere(turn: Turn) -> bool:
+    """Whether a later turn of the session went on from it, or begins anew. One that failed did neither."""
+    later = Turn.objects.filter(session=turn.session_id, seq__gt=turn.seq)
+    return later.filter(Q(is_continuation=False) | Q(status__in=(TurnStatus.DONE, *OPEN_STATUSES))).exists()
+
+
+def _left(turn: Turn) -> dict[str, Step]:
+    """The turn's calls that were left to the client, by their ids."""
+    steps = Step.objects.filter(turn=turn, kind=StepKind.TOOL, status=StepStatus.RETURNED)
+    return {str(CallId(turn.pk, step.round, step.call_index)): step for step in steps}
+
+
+def _keep_results(turn: Turn, results: Sequence[Message], agent: Agent) -> None:
+    """Store the results with the calls, and as much of each as the model gets to see."""
+    left = _left(turn)
+    most = result_cap(
+        KNOBS["max_result_chars"].default,
+        resolve_model(agent.model, agent).context_window,
+        share=settings.TOOLHUB_RESULT_SHARE,
+        minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
+    )
+    for message in results:
+        step, text = left[message["tool_call_id"]], message["content"] or ""
+        Step.objects.filter(pk=step.pk, result="").update(result=text, result_sent=cut(text, most) if text else "")
