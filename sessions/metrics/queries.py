@@ -121,10 +121,9 @@ def running_budgets(at: datetime, *, by_organisation: bool) -> Rows:
     """By `measure` and `window` of the hard budgets: how many windows run, how many of these are `spent`, and the
     lowest `share` of one that is left. Only windows on which something was counted. Two queries."""
     enabled = Budget.objects.filter(is_enabled=True).exclude(measure=Measure.TURNS)
-    # Named by their keys: else a database may read all windows that a budget ever had, to find those that run.
-    running = BudgetPeriod.objects.filter(ends_at__gt=at, starts_at__lte=at)
-    ending = BudgetPeriod.objects.filter(pk__in=running.values("pk"), budget__in=enabled.values("pk"))
-    ending = ending.exclude(budget__window=Window.TURN)
+    ending = BudgetPeriod.objects.filter(
+        ends_at__gt=at, starts_at__lte=at, budget__in=enabled.exclude(window=Window.TURN).values("pk")
+    )
     for_good = BudgetPeriod.objects.filter(budget__in=enabled.filter(window=Window.TOTAL).values("pk"))
     total, left = F("limit") + F("added"), F("limit") + F("added") - F("spent") - F("reserved")
     ratio = Cast(left, FloatField()) / Cast(total, FloatField())
