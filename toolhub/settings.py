@@ -420,6 +420,8 @@ LOGGING = {
         # A page or a stream that its reader left is no fault of ours.
         "django.request": {"level": "ERROR"},
         "httpx2": {"level": "WARNING"},
+        # At INFO it writes a line for each request of a client of MCP.
+        "mcp.server": {"level": "WARNING"},
         # At DEBUG it writes the headers of each request, and with them keys of providers and far sides.
         "httpcore2": {"level": "WARNING"},
     },

@@ -106,8 +106,12 @@ async def _followed(context: Context, caller: Caller, turn_id: UUID) -> types.Ca
 def _progress_line(event: Event) -> str | None:
     """What a client is told of an event, or nothing."""
     match event.type:
+        case "accepted":
+            return "The call is on record, and waits for a worker."
         case "tool_started":
             return "The call has begun."
+        case "tool_done":
+            return "The call has ended."
         case "tool_progress":
             return f"Still running after {event.payload['seconds']} s."
         case TurnStatus.WAITING_CHILD:
