@@ -620,6 +620,7 @@ ROUTES: dict[str, Route] = {
     "v1-models": Route(),
     "v1-model": Route(args={"name": "agent"}),
     "v1-chat": Route((Ask("POST", body=lambda side: {"model": side.agent, "messages": CHAT}, refused=404),)),
+    "v1-responses": Route((Ask("POST", body=lambda side: {"model": side.agent, "input": "hello"}, refused=404),)),
     "api-turn-cancel": Route((Ask("POST"),), args=OPEN),
     "api-approvals": Route(
         (

@@ -28,13 +28,14 @@ CHAT = {
     "api-session-toolkit",
     "api-turn-cancel",
     "v1-chat",
+    "v1-responses",
     "api-schedules",
     "api-schedule",
     *(f"api-data-{kind.name}" for kind in kinds()),
     *(f"api-data-{kind.name}-row" for kind in kinds()),
 }
 #: Those that `chat` opens for reading, too.
-CHAT_READS = {"v1-models", "v1-model", "v1-chat"}
+CHAT_READS = {"v1-models", "v1-model", "v1-chat", "v1-responses"}
 #: Those that `approve` opens.
 APPROVE = {
     "api-approval-answer",

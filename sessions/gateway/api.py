@@ -1,4 +1,4 @@
-"""/v1/chat/completions and /v1/models, for any client of OpenAI's API."""
+"""/v1/models, /v1/chat/completions and /v1/responses, for any client of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ from sessions.gateway.errors import Invalid, openai_errors
 from sessions.gateway.following import Followed
 from sessions.gateway.limits import slot_for
 from sessions.gateway.requests import Caller, agent_called, take
-from sessions.gateway.session_keys import session_key
+from sessions.gateway.response_items import conversation_of, read_responses
+from sessions.gateway.responses import ResponseTelling
+from sessions.gateway.session_keys import named, session_key
 from sessions.models import Door, Turn
 from sessions.turns.fencing import Conflict, NoRoom
+from toolhub.tenants.access import note_token_use
 from toolhub.tenants.api import AnyAccept, api_member, idempotency_key
 from toolhub.tenants.models import Access, ApiToken, Membership, Scope
 from toolhub.tenants.wire import Refused, StrictJSONParser
@@ -88,6 +91,7 @@ class AnsweringView(OpenAIView):
         slot = slot_for(token)
         try:
             turn = self.taken(caller, wanted)
+            note_token_use(token, request._request, agent=wanted.agent)
             goes_on = request.headers.get(ON_DISCONNECT, "").lower() == "continue"
             followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, goes_on)
             origin = request.build_absolute_uri("/").rstrip("/")
@@ -125,8 +129,25 @@ class ChatCompletions(AnsweringView):
         return ChatTelling(turn, wanted.agent, origin, tells_usage_apart=asks_for_usage(body))
 
 
+class Responses(AnsweringView):
+    door = Door.RESPONSES
+
+    def key_of(self, request: Request) -> str:
+        body = cast("Mapping[str, Any]", request.data)
+        if body.get("previous_response_id") is not None:
+            return ""
+        return named(conversation_of(body)) or super().key_of(request)
+
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
+        return read_responses(body)
+
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
+        return ResponseTelling(turn, wanted.agent, origin, body)
+
+
 urlpatterns: list[URLPattern] = [
     path("models", Models.as_view(), name="v1-models"),
     path("models/<str:name>", Model.as_view(), name="v1-model"),
     path("chat/completions", ChatCompletions.as_view(), name="v1-chat"),
+    path("responses", Responses.as_view(), name="v1-responses"),
 ]

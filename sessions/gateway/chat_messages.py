@@ -80,7 +80,7 @@ def _messages(value: Any) -> tuple[list[Message], str]:
 def _message(role: str, each: Json, param: str) -> Message:
     message: Message = {"role": role, "content": plain_text(each.get("content"), f"{param}.content", PARTS)}
     if role == "tool":
-        return {"role": role, "tool_call_id": _id(each.get("tool_call_id"), f"{param}.tool_call_id"), **message}
+        return {"role": role, "tool_call_id": call_id_of(each.get("tool_call_id"), f"{param}.tool_call_id"), **message}
     if role == "assistant":
         message["content"] = message["content"] or plain_text(each.get("refusal"), f"{param}.refusal", PARTS) or None
         calls = [
@@ -92,7 +92,8 @@ def _message(role: str, each: Json, param: str) -> Message:
     return message
 
 
-def _id(value: Any, param: str) -> str:
+def call_id_of(value: Any, param: str) -> str:
+    """An id of a call. Raises Invalid."""
     if not isinstance(value, str) or not CALL_ID.match(value):
         raise Invalid("The id of a call is 1 to 64 letters, digits, _ and -.", param)
     return value
@@ -103,9 +104,15 @@ def _call(call: Any, param: str) -> dict[str, Any]:
     if told.get("type", "function") != "function":
         raise Invalid("Only calls of functions are taken.", f"{param}.type")
     function = object_of(told.get("function"), f"{param}.function")
-    name = text_of(function.get("name"), f"{param}.function.name", most=200)
-    arguments = text_of(function.get("arguments", "{}"), f"{param}.function.arguments")
-    stored = stored_call(_id(told.get("id", f"call_{uuid4().hex}"), f"{param}.id"), Call("", name, arguments))
+    return tool_call(
+        told.get("id", f"call_{uuid4().hex}"), function.get("name"), function.get("arguments", "{}"), param
+    )
+
+
+def tool_call(id: Any, name: Any, arguments: Any, param: str) -> dict[str, Any]:
+    """A call as chat completions have it, in a form that any provider takes. Raises Invalid."""
+    written = Call("", text_of(name, f"{param}.name", most=200), text_of(arguments, f"{param}.arguments"))
+    stored = stored_call(call_id_of(id, f"{param}.id"), written)
     return {
         "id": stored["id"],
         "type": "function",
@@ -141,7 +148,7 @@ def _parameters(body: Json) -> dict[str, Any]:
     if body.get("response_format") is not None:
         found["response_format"] = _format(body["response_format"])
     if body.get("tool_choice") is not None:
-        found["tool_choice"] = _choice(body["tool_choice"])
+        found["tool_choice"] = choice_of(body["tool_choice"])
     if body.get("verbosity") is not None:
         found["verbosity"] = text_of(body["verbosity"], "verbosity", most=20)
     return {name: value for name, value in found.items() if value is not None}
@@ -159,7 +166,8 @@ def _format(value: Any) -> dict[str, Any] | None:
     return {"type": kind}
 
 
-def _choice(value: Any) -> Any:
+def choice_of(value: Any) -> Any:
+    """A choice of tools as chat completions have it. Raises Invalid."""
     if isinstance(value, str):
         if value not in ("auto", "none", "required"):
             raise Invalid("This must be auto, none, required, or a function.", "tool_choice")

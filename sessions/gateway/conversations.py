@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from capabilities.common.text import storable
 from sessions.gateway.errors import Invalid
@@ -39,6 +40,8 @@ class GatewayRequest:
     tools: Sequence[Json] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     streams: bool = False
+    #: The turn that it goes on from, where the client names it.
+    follows: UUID | None = None
 
     @property
     def results(self) -> Sequence[Message]:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from capabilities.contract.knobs import KNOBS
 from capabilities.contract.result_cap import cut, result_cap
@@ -19,7 +21,7 @@ from capabilities.providers.resolve import resolve_model
 from sessions.chats.queries import agents_to_talk_to
 from sessions.chats.writes import open_session
 from sessions.gateway.call_ids import CallId, read_id
-from sessions.gateway.conversations import GatewayRequest, Message
+from sessions.gateway.conversations import GatewayRequest, Message, text_of
 from sessions.gateway.errors import Invalid
 from sessions.models import (
     OPEN_STATUSES,
@@ -83,8 +85,12 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
     if known := _same_request(caller):
         return Accepted(known, created=False)
     with transaction.atomic():
-        answered = _answered(caller, wanted.results)
-        if answered is not None:
+        message = "" if wanted.results else wanted.messages[-1]["content"]
+        answered = None if wanted.follows else _answered(caller, wanted.results)
+        if wanted.follows is not None:
+            continues, message = _followed(caller, wanted.follows, wanted, agent)
+            session, earlier = continues.session, None
+        elif answered is not None:
             _keep_results(answered, wanted.results, agent)
             session, earlier, continues = answered.session, None, answered
         else:
@@ -105,7 +111,7 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
         )
         accepted = accepting.accept(
             session,
-            "" if wanted.results else wanted.messages[-1]["content"],
+            message,
             member=caller.member,
             agent=agent,
             idempotency_key=caller.idempotency_key,
@@ -220,12 +226,7 @@ def _answered(caller: Caller, results: Sequence[Message]) -> Turn | None:
     turn_ids = {each.turn for each in ids if each is not None}
     if len(turn_ids) != 1 or None in ids:
         return None
-    turn = (
-        Turn.objects.select_related("session__agent__model__provider")
-        .filter(pk__in=turn_ids, membership=caller.member, client_request__token=caller.token)
-        .filter(status=TurnStatus.DONE, session__deleted_at=None)
-        .first()
-    )
+    turn = _turns_of(caller).filter(pk__in=turn_ids).first()
     if turn is None or _goes_on_elsewhere(turn):
         return None
     left = _left(turn)
@@ -238,6 +239,35 @@ def _answered(caller: Caller, results: Sequence[Message]) -> Turn | None:
     if any(step.result and step.result != told[key] for key, step in left.items()):
         return None  # answered before, and otherwise
     return turn
+
+
+def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agent) -> tuple[Turn, str]:
+    """The turn that the client names, and the message behind it, "" for results alone, which are stored with its calls.
+    Raises Invalid."""
+    turn = _turns_of(caller).filter(pk=follows).first()
+    param = "previous_response_id"
+    if turn is None:
+        raise Invalid("There is no such response here.", param, "previous_response_not_found")
+    if _goes_on_elsewhere(turn):
+        raise Invalid("The conversation went on behind this response: name its last one.", param)
+    results = list(takewhile(lambda message: message["role"] == "tool", wanted.messages))
+    rest = wanted.messages[len(results) :]
+    if any(message["role"] != "user" for message in rest) or not wanted.messages:
+        raise Invalid("Behind a previous response, send outputs of its calls, then messages of the user.", "input")
+    left, given = set(_left(turn)), {message["tool_call_id"] for message in results}
+    if left != given:
+        which = min(left ^ given)
+        is_missing = which in left
+        raise Invalid(f"The call {which} has no output." if is_missing else f"{which} is no call of it.", "input")
+    _keep_results(turn, results, agent)
+    return turn, text_of("\n\n".join(message["content"] for message in rest), "input", most=accepting.MAX_MESSAGE)
+
+
+def _turns_of(caller: Caller) -> QuerySet[Turn]:
+    """Turns that this token's requests came to and that were answered, with what goes on from one at hand."""
+    turns = Turn.objects.select_related("session__agent__model__provider")
+    own = turns.filter(membership=caller.member, client_request__token=caller.token)
+    return own.filter(status=TurnStatus.DONE, session__deleted_at=None)
 
 
 def _goes_on_elsewhere(turn: Turn) -> bool:

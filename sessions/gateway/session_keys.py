@@ -35,14 +35,15 @@ def session_key(request: HttpRequest, body: Mapping[str, Any]) -> str:
     """The client's name of its conversation; "" where it says none."""
     for name in HEADERS:
         if value := request.headers.get(name, "").strip():
-            return _key(value)
+            return named(value)
     for name, value in request.headers.items():
         if OF_VENDOR.match(name) and value.strip():
-            return _key(value.strip())
+            return named(value.strip())
     metadata = body.get("metadata")
     told = metadata.get("session_id") if isinstance(metadata, Mapping) else None
-    return _key(told.strip()) if isinstance(told, str) and told.strip() else ""
+    return named(told.strip()) if isinstance(told, str) and told.strip() else ""
 
 
-def _key(value: str) -> str:
+def named(value: str) -> str:
+    """The name as it is kept; "" stays none."""
     return value if len(value) <= MAX_KEY and value.isprintable() else sha256(value.encode()).hexdigest()

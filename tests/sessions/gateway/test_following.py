@@ -1,0 +1,131 @@
+"""What becomes of a turn whose client leaves, waits for a person, or loses its token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from django.utils import timezone
+
+from capabilities.models import ApprovalRule
+from sessions.gateway import answering
+from sessions.gateway.limits import open_requests
+from sessions.models import Approval, Turn, TurnStatus
+from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.gateway.conftest import Gateway
+from toolhub.tenants.models import ApiToken
+from toolhub.tenants.scope import organisation_scope, system_scope
+
+BODY = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def leave(gateway: Gateway, path: str, body: dict[str, Any], **headers: str) -> None:
+    """Ask, and break the connection off while the model thinks."""
+    named = {"Authorization": f"Bearer {gateway.token}", **headers}
+    with pytest.raises(httpx2.TimeoutException):
+        httpx2.post(gateway.origin + path, json=body, headers=named, timeout=1.0)
+
+
+def only_turn(gateway: Gateway) -> Turn:
+    (turn,) = gateway.turns()
+    return turn
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_broken_connection_cancels_the_turn(gateway: Gateway, provider: ScriptedOpenAI, streams: bool) -> None:
+    provider.enqueue(Say("Late.", delay=4.0))
+
+    leave(gateway, "/v1/chat/completions", {**BODY, "stream": streams})
+
+    until(lambda: only_turn(gateway).status == TurnStatus.CANCELLED)
+    assert open_requests.count() == {}
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_the_turn(
+    gateway: Gateway, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say("First.", calls=[call("calculator", {"expression": "1+2"})]), Say("Late.", delay=4.0))
+    with gateway.client().chat.completions.create(**BODY, stream=True) as stream:
+        next(iter(stream))
+
+    until(lambda: only_turn(gateway).status == TurnStatus.CANCELLED)
+
+
+def test_a_turn_goes_on_without_its_client_where_that_says_so(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say("Late.", delay=3.0))
+
+    leave(gateway, "/v1/chat/completions", BODY, **{"X-Toolhub-On-Disconnect": "continue"})
+
+    until(lambda: only_turn(gateway).status == TurnStatus.DONE)
+    assert only_turn(gateway).answer == "Late."
+
+
+def test_a_token_that_is_revoked_ends_its_stream_and_its_turn(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say("First.", calls=[call("calculator", {"expression": "1+2"})]), Say("Late.", delay=20.0))
+    stream = iter(gateway.client().chat.completions.create(**BODY, stream=True))
+    next(stream)
+    with system_scope():
+        ApiToken.objects.update(revoked_at=timezone.now())
+
+    with pytest.raises(Exception, match="revoked"):
+        list(stream)
+
+    until(lambda: only_turn(gateway).status == TurnStatus.CANCELLED)
+
+
+def test_a_silent_stream_is_kept_open_by_comments(
+    gateway: Gateway, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "QUIET_SECONDS", 0.2)
+    provider.enqueue(Say("Late.", delay=1.5))
+
+    text = gateway.post("/v1/chat/completions", {**BODY, "stream": True}).text
+
+    assert text.count(": keep-alive\n\n") >= 2
+    assert text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_mr_43_a_turn_that_waits_for_a_person_says_where_and_goes_on_when_allowed(
+    gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    with organisation_scope(gateway.member.organisation):
+        ApprovalRule.objects.create(organisation=gateway.member.organisation, position=1, pattern="calculator")
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "1+2"})]), Say("It is 3."))
+
+    named = {"X_Session_Id": "chat-1"}
+    text = gateway.post("/v1/chat/completions", {**BODY, "stream": streams}, **named).text
+
+    with organisation_scope(gateway.member.organisation):
+        asked = Approval.objects.get()
+    assert f"{gateway.origin}/o/acme/approvals/{asked.public_id}/" in text
+    assert "The call of calculator waits until somebody allows it" in text
+    again = gateway.post("/v1/chat/completions", BODY, **named)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "waits_for_person")
+    assert only_turn(gateway).status == TurnStatus.WAITING_APPROVAL
+
+
+def test_more_requests_at_once_than_a_token_may_have_are_429(
+    gateway: Gateway, provider: ScriptedOpenAI, settings: Any
+) -> None:
+    settings.TOOLHUB_REQUESTS_PER_TOKEN = 1
+    provider.enqueue(Say("First.", delay=1.0))
+    stream = gateway.client().chat.completions.create(**BODY, stream=True)
+
+    refused = gateway.post("/v1/chat/completions", BODY)
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_requests")
+    assert refused.headers["Retry-After"] == "2"
+    assert list(stream)
+    until(lambda: open_requests.count() == {})
+    assert gateway.post("/v1/chat/completions", BODY).status_code == 200
