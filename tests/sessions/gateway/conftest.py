@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import openai
@@ -17,7 +18,7 @@ from django.db import connection
 from capabilities.models import Agent
 from sessions.models import Step, StepKind, Turn
 from sessions.turns import ledger
-from sessions.worker.process import work_on
+from sessions.worker.process import watch_held, work_on
 from tests.cast import give_tool, make_agent, make_role, make_token, make_tool
 from tests.scripted_openai import ScriptedOpenAI
 from tests.serving import serving
@@ -68,6 +69,7 @@ class working:
 
     def __enter__(self) -> None:
         self._stopped = threading.Event()
+        self._taken: set[UUID] = set()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -75,13 +77,23 @@ class working:
         self._stopped.set()
         self._thread.join(30)
 
+    def _run(self, turn_id: UUID) -> None:
+        try:
+            work_on(turn_id)
+        finally:
+            self._taken.discard(turn_id)
+
     def _work(self) -> None:
         with ThreadPoolExecutor(8) as pool:
             try:
                 while not self._stopped.is_set():
                     with system_scope():
                         free = list(Turn.objects.filter(ledger.claimable()).values_list("pk", flat=True))
-                    list(pool.map(work_on, free)) if len(free) == 1 else [pool.submit(work_on, each) for each in free]
+                    for turn_id in free:
+                        if turn_id not in self._taken:
+                            self._taken.add(turn_id)
+                            pool.submit(self._run, turn_id)
+                    watch_held()
                     time.sleep(0.02)
             finally:
                 connection.close()
