@@ -13,7 +13,7 @@ from typing import Any
 from capabilities.common.tokens import O200K, count_each
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.requests import TOOLS
-from sessions.models import ClientRequest, Step, StepKind, StepStatus, Turn, TurnStatus
+from sessions.models import ClientRequest, Door, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN
 from toolhub.tenants.statements import Select, param
 
@@ -135,7 +135,7 @@ class Past:
         self.first = max(self.first, begin)
         following = [*list(turns.values())[1:], self.turn]
         for (seq, each), after in zip(turns.items(), following, strict=True):
-            if seq < begin:
+            if seq < begin or each.door == Door.MCP:  # a single call is no part of a conversation
                 continue
             messages = turn_messages(each, steps[seq], self.turn.model, goes_on=after.is_continuation)
             if each.is_continuation and found:
