@@ -12,6 +12,8 @@ from django.urls import reverse
 from sessions.mcp_server.callers import Caller
 from sessions.models import Approval, ApprovalStatus, Step, StepFile, StepKind, StepStatus, Turn, TurnStatus
 
+#: What the answer of a client's user is called between the client and us.
+ANSWER = "answer"
 #: Bytes of files that go out within one result; larger ones are named with their address.
 MOST_WITHIN = 1_000_000
 
@@ -55,19 +57,32 @@ def _as_content(caller: Caller, file: StepFile) -> types.ContentBlock:
     return types.EmbeddedResource(resource=types.BlobResourceContents(uri=url, mime_type=file.media_type, blob=data))
 
 
-def waiting_result(caller: Caller, turn_id: UUID) -> types.CallToolResult:
-    """What a client is told of a call that waits for a person: where it is answered, and where its result will be. Two
-    queries."""
+def waiting_result(
+    caller: Caller, turn_id: UUID, *, opens_pages: bool
+) -> types.CallToolResult | types.InputRequiredResult:
+    """What a client is told of a call that waits for a person. One that shows its user a page (`opens_pages`) is asked
+    to, and comes back with the state; any other one reads where it is answered, and calls again. Two queries."""
     asked = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).order_by("pk").first()
     turn = Turn.objects.only("session_id", "organisation_id").get(pk=turn_id)
     session = caller.page(f"sessions/{turn.session_id}/")
     if asked is None:
-        return failed(f"The call goes on; its result will be at {session}")
+        return failed(f"The call goes on; its result will be at {session} Make the same call again to have it here.")
     where = caller.page(f"approvals/{asked.public_id}/")
+    what = f"{asked.get_kind_display()} is waited for, before the call goes on."
+    if opens_pages:
+        page = types.ElicitRequestURLParams(message=what, url=where, elicitation_id=str(asked.public_id))
+        request = types.ElicitRequest(params=page)
+        return types.InputRequiredResult(input_requests={ANSWER: request}, request_state=str(turn_id))
     return failed(
-        f"Not done yet: {asked.get_kind_display().lower()} is waited for. A person answers at {where} "
-        f"The call then goes on by itself, and its result will be at {session} Do not call again meanwhile."
+        f"Not done yet. {what} A person answers at {where} Then make the same call again, with the same arguments: it "
+        f"is not made twice, and you get its result. It will also be at {session}"
     )
+
+
+def is_declined(responses: types.InputResponses | None) -> bool:
+    """Whether the user of the client would not open the page."""
+    answer = (responses or {}).get(ANSWER)
+    return isinstance(answer, types.ElicitResult) and answer.action != "accept"
 
 
 def failed(message: str) -> types.CallToolResult:

@@ -5,6 +5,7 @@ Nothing of a client is kept between two of its requests, so that any web server 
 
 from __future__ import annotations
 
+import time
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -12,20 +13,24 @@ from uuid import UUID
 
 import anyio
 import mcp_types as types
+from django.conf import settings
+from django.utils.crypto import salted_hmac
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from capabilities.contract.spec import ToolSpec
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
 from sessions.mcp_server.changes import Listening, changes
-from sessions.mcp_server.results import failed, result_of, waiting_result
-from sessions.mcp_server.writes import NoSuchTool, begin_call, stop_call
-from sessions.models import TurnStatus
+from sessions.mcp_server.results import failed, is_declined, result_of, waiting_result
+from sessions.mcp_server.writes import NoSuchTool, begin_call, hand_over, leave_waiting, resumed_call, stop_call
+from sessions.models import Turn, TurnStatus
 from sessions.turns.events import Event, watch
 from sessions.turns.fencing import Conflict
 
@@ -36,6 +41,10 @@ LIST_FRESH = 10_000
 #: A turn in one of these waits for a person.
 WAITS_FOR_PERSON = {str(TurnStatus.WAITING_APPROVAL), str(TurnStatus.WAITING_INPUT)}
 NAME = "toolhub"
+#: Seconds that a client which came back is kept waiting for the person, before it is asked again.
+PATIENCE = 30.0
+#: Seconds for which it can come back: as long as an approval can wait at most.
+STATE_SECONDS = 30 * 24 * 3600.0
 
 Context = ServerRequestContext[Any, Any]
 
@@ -71,36 +80,64 @@ def as_tool(spec: ToolSpec) -> types.Tool:
     )
 
 
-async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """Make the call as a turn of its own, and wait for its end. A client that leaves stops it."""
-    caller = caller_of(context)
+async def call_tool(
+    context: Context, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Make the call as a turn of its own, or go on with one that waited for a person, and wait for its end. A client
+    that leaves stops it, and so does a user who declines."""
+    caller, arguments = caller_of(context), params.arguments or {}
     try:
-        turn = await caller.run(partial(begin_call, caller, params.name, params.arguments or {}))
+        if params.request_state is None:
+            turn = await caller.run(partial(begin_call, caller, params.name, arguments))
+        else:
+            turn = await caller.run(partial(resumed_call, caller, params.request_state, params.name, arguments))
     except NoSuchTool:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]}") from None
     except Conflict as refused:
         return failed(f"{refused} ({refused.code})")
+    if is_declined(params.input_responses):
+        await caller.run(partial(stop_call, caller, turn.pk))
     try:
-        return await _followed(context, caller, turn.pk)
+        return await _followed(context, caller, turn.pk, has_come_back=params.request_state is not None)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await caller.run(partial(stop_call, caller, turn.pk))
         raise
 
 
-async def _followed(context: Context, caller: Caller, turn_id: UUID) -> types.CallToolResult:
-    """Tell the client of the call's progress until it has ended, or waits for a person."""
-    told = 0.0
+async def _followed(
+    context: Context, caller: Caller, turn_id: UUID, *, has_come_back: bool
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Tell the client of the call's progress until it has ended, or waits for a person: for PATIENCE seconds longer
+    where its user has opened the page."""
+    told, until = 0.0, time.monotonic() + (PATIENCE if has_come_back else 0.0)
     async with aclosing(watch(turn_id, caller.organisation_id)) as events:  # type: ignore[type-var]
         async for event in events:
+            is_told = isinstance(event, Event) and event.type in WAITS_FOR_PERSON
+            if (is_told or event is None) and time.monotonic() >= until and await caller.run(partial(waits, turn_id)):
+                shows = partial(waiting_result, caller, turn_id, opens_pages=_opens_pages(context))
+                await caller.run(partial(leave_waiting, turn_id))
+                return await caller.run(shows)
             if not isinstance(event, Event):
                 continue
-            if event.type in WAITS_FOR_PERSON:
-                return await caller.run(partial(waiting_result, caller, turn_id))
             if (line := _progress_line(event)) is not None:
                 told = max(told + 1, float(event.payload.get("seconds", 0)))
                 await context.session.report_progress(told, message=line)
+    await caller.run(partial(hand_over, turn_id))
     return await caller.run(partial(result_of, caller, turn_id))
+
+
+def waits(turn_id: UUID) -> bool:
+    """Whether the call waits for a person now. One query."""
+    return Turn.objects.filter(pk=turn_id, status__in=WAITS_FOR_PERSON).exists()
+
+
+def _opens_pages(context: Context) -> bool:
+    """Whether the client shows its user a page when it is asked to, and makes the call again behind that."""
+    capabilities = context.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    is_new = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return is_new and elicitation is not None and elicitation.url is not None
 
 
 def _progress_line(event: Event) -> str | None:
@@ -149,7 +186,20 @@ class GatewayServer(Server[Any]):
 
 
 def make_server() -> Server[Any]:
-    return GatewayServer(NAME, on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
+    """What a client is given to come back with is sealed, for the token and the call that it was given for."""
+    server = GatewayServer(NAME, on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
+    security = RequestStateSecurity(
+        keys=[_state_key(each) for each in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)],
+        ttl=STATE_SECONDS,
+        bind_principal=lambda context: str(caller_of(context).token.pk),
+        audience=NAME,
+    )
+    server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+    return server
+
+
+def _state_key(secret: str | bytes) -> bytes:
+    return salted_hmac("toolhub.mcp.state", "key", secret=secret, algorithm="sha256").digest()
 
 
 def make_manager(most_bytes: int) -> StreamableHTTPSessionManager:

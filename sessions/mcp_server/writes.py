@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
-from sessions.models import ChatSession, ClientSession, Door, Turn
+from sessions.models import ChatSession, ClientRequest, ClientSession, Door, Turn
 from sessions.turns import ledger
 from sessions.turns.accepting import ClientAsks, accept
 
@@ -29,19 +30,62 @@ class NoSuchTool(Exception):
 
 
 def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Turn:
-    """Put the call on record, for a worker to make.
+    """Put the call on record, for a worker to make. The same call that was left waiting for a person is taken up again:
+    what was allowed is allowed once.
 
-    Raises NoSuchTool, and as `accept`: Conflict and NoRoom. Queries of `offered_to`, one or two for the session, and
-    those of `accept`.
+    Raises NoSuchTool, and as `accept`: Conflict and NoRoom. Queries of `offered_to`, one or two for the session, one
+    for a call that was left, and those of `accept`.
     """
     address = caller.address
     if not offered_to(caller.member.pk, address.agent, address.toolkit).has(name):
         raise NoSuchTool(name)
     text = json.dumps(arguments)
-    digest = hashlib.sha256(json.dumps([name, text]).encode()).hexdigest()
+    digest = digest_of(caller, name, arguments)
+    if (left := left_calls(caller).filter(client_request__digest=digest).order_by("-seq").first()) is not None:
+        return left
     call = {"name": name, "arguments": text, "toolkit": address.toolkit}
     asks = ClientAsks(Door.MCP, caller.token, digest, call=call)
     return accept(session_of(caller), "", member=caller.member, agent=address.agent, asks=asks).turn
+
+
+def digest_of(caller: Caller, name: str, arguments: Mapping[str, Any]) -> str:
+    """What makes two calls at one address the same."""
+    told = json.dumps([caller.address.name, name, arguments], sort_keys=True)
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def left_calls(caller: Caller) -> QuerySet[Turn]:
+    """The token's calls that were left waiting for a person, and whose result nobody has had yet."""
+    return Turn.objects.filter(
+        membership=caller.member,
+        client_request__token=caller.token,
+        client_request__waits_for_client=True,
+        session__deleted_at=None,
+    )
+
+
+def leave_waiting(turn_id: UUID) -> None:
+    """The client is told that a person must answer first."""
+    ClientRequest.objects.filter(turn=turn_id).update(waits_for_client=True)
+
+
+def hand_over(turn_id: UUID) -> None:
+    """The client has the result: the same call again is another one."""
+    ClientRequest.objects.filter(turn=turn_id, waits_for_client=True).update(waits_for_client=False)
+
+
+def resumed_call(caller: Caller, turn_id: str, name: str, arguments: Mapping[str, Any]) -> Turn:
+    """The call that a client comes back for, by the state that it was given. Raises NoSuchTool where it is not this
+    token's, or another one."""
+    try:
+        wanted = UUID(turn_id)
+    except ValueError:
+        raise NoSuchTool(name) from None
+    digest = digest_of(caller, name, arguments)
+    turn = left_calls(caller).filter(pk=wanted, client_request__digest=digest).first()
+    if turn is None:
+        raise NoSuchTool(name)
+    return turn
 
 
 def session_of(caller: Caller) -> ChatSession:

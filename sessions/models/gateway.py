@@ -31,6 +31,9 @@ class ClientRequest(TenantModel):
     tools = models.JSONField(default=list, blank=True)
     #: What goes with each model call of the turn: `sessions/loop/client_requests.py` says which.
     parameters = models.JSONField(default=dict, blank=True)
+    #: Its client was told that a person must answer first, and has not come back for the result: the same call again is
+    #: this one, once.
+    waits_for_client = models.BooleanField(default=False)
     #: A single call that is run without a model: {"name", "arguments"}; null for a message.
     call = models.JSONField(null=True, blank=True)
 

@@ -5,15 +5,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import mcp_types as types
 import pytest
+from django.db import connection
 from mcp.client import Client
+from mcp.shared.exceptions import MCPError
 
-from capabilities.models import Agent, Tool, ToolVersion
-from sessions.models import Approval, ChatSession, Step, StepFile, StepKind, StepStatus, Turn, TurnStatus
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import Agent, ApprovalRule, Tool, ToolVersion
+from sessions.approvals.queries import with_all_shown
+from sessions.approvals.writes import approve, deny
+from sessions.models import (
+    Approval,
+    ApprovalStatus,
+    ChatSession,
+    Step,
+    StepFile,
+    StepKind,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
 from sessions.turns import ledger
 from tests.capabilities.kinds.far import Far
 from tests.capabilities.mcp_client.scripted import PIXEL, Script, http_server, text_result, wait_until
@@ -176,3 +192,125 @@ def begin_and_die(bob: Membership) -> None:
         _, (step,), _ = ledger.record_client_call(claim, stored, None)
         ledger.start_step(claim, step, tool_version_id=Tool.objects.get(name=NAME).current_version_id)
         Turn.objects.filter(pk=turn.pk).update(lease_until=turn.created_at)
+
+
+# -- A person must answer first ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asks_first(agent: Agent, bob: Membership) -> None:
+    """Calls of `calculator` wait until Bob, or somebody else, allows them."""
+    make_role(bob.organisation, bob)
+    with organisation_scope(bob.organisation):
+        ApprovalRule.objects.create(organisation=bob.organisation, name="ask", tool_pattern="calculator")
+        touch_registry(bob.organisation_id)
+
+
+def answer(member: Membership, *, allows: bool) -> None:
+    with organisation_scope(member.organisation):
+        approval = with_all_shown(Approval.objects.filter(status=ApprovalStatus.PENDING)).get()
+        (approve if allows else deny)(approval, actor=member)
+    connection.close()
+
+
+def call_with_pages(
+    url: str, token: str, opened: Callable[[types.ElicitRequestURLParams], str], **arguments: Any
+) -> types.CallToolResult:
+    """What a client is answered whose user is shown pages, and does there what `opened` does."""
+
+    async def shows(context: Any, params: Any) -> types.ElicitResult:
+        action: Any = await asyncio.to_thread(opened, params)
+        return types.ElicitResult(action=action)
+
+    asked = partial(Client.call_tool, name="calculator", arguments=arguments)
+    result: types.CallToolResult = ask(url, token, asked, elicitation_callback=shows)
+    return result
+
+
+@pytest.mark.usefixtures("asks_first")
+def test_mr_42_a_client_that_shows_pages_has_its_user_allow_the_call_and_gets_its_result(
+    origin: str, bob: Membership
+) -> None:
+    shown: list[types.ElicitRequestURLParams] = []
+
+    def opened(params: types.ElicitRequestURLParams) -> str:
+        shown.append(params)
+        answer(bob, allows=True)
+        return "accept"
+
+    result = call_with_pages(f"{origin}/mcp/desk", make_token(bob), opened, expression="6*7")
+
+    assert not result.is_error
+    assert "42" in text_of(result)
+    with organisation_scope(bob.organisation):
+        approval = Approval.objects.get()
+        assert Turn.objects.count() == 1
+    assert [params.url for params in shown] == [f"{origin}/o/acme/approvals/{approval.public_id}/"]
+
+
+@pytest.mark.usefixtures("asks_first")
+def test_mr_42_a_user_who_declines_stops_the_call(origin: str, bob: Membership) -> None:
+    result = call_with_pages(f"{origin}/mcp/desk", make_token(bob), lambda params: "decline", expression="6*7")
+
+    assert result.is_error
+    with organisation_scope(bob.organisation):
+        assert Turn.objects.get().status == TurnStatus.CANCELLED
+        assert Approval.objects.get().status == ApprovalStatus.VOID
+
+
+@pytest.mark.usefixtures("asks_first")
+@pytest.mark.parametrize("allows", [True, False])
+def test_mr_42_the_same_call_again_has_what_was_allowed_once(origin: str, bob: Membership, allows: bool) -> None:
+    url, token = f"{origin}/mcp/desk", make_token(bob)
+    first = call(url, token, "calculator", "legacy", expression="6*7")
+    assert "make the same call again" in text_of(first)
+    still = call(url, token, "calculator", "legacy", expression="6*7")
+    other_token = call(url, make_token(bob), "calculator", "legacy", expression="6*7")
+    assert all(each.is_error for each in (still, other_token))
+    with organisation_scope(bob.organisation):
+        other = with_all_shown(Approval.objects.order_by("-pk"))[0]
+        deny(other, actor=bob)
+
+    answer(bob, allows=allows)
+    again = call(url, token, "calculator", "legacy", expression="6*7")
+    once_more = call(url, token, "calculator", "legacy", expression="6*7")
+
+    assert again.is_error is not allows
+    assert ("42" in text_of(again)) is allows
+    assert "Not done yet" in text_of(once_more), "what was allowed is allowed once"
+    with organisation_scope(bob.organisation):
+        assert Approval.objects.count() == 3
+
+
+@pytest.mark.usefixtures("asks_first")
+def test_state_of_another_token_or_of_another_call_is_refused(origin: str, bob: Membership, alice: Membership) -> None:
+    async def begun(client: Client) -> types.InputRequiredResult:
+        result = await client.session.call_tool("calculator", {"expression": "6*7"}, allow_input_required=True)
+        assert isinstance(result, types.InputRequiredResult)
+        return result
+
+    async def shows(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept")
+
+    def resume(expression: str, token: str) -> int:
+        async def resumed(client: Client) -> int:
+            with pytest.raises(MCPError) as refused:
+                await client.session.call_tool(
+                    "calculator",
+                    {"expression": expression},
+                    request_state=state,
+                    input_responses={},
+                    allow_input_required=True,
+                )
+            return int(refused.value.error.code)
+
+        return ask(url, token, resumed, elicitation_callback=shows)
+
+    url, token = f"{origin}/mcp/desk", make_token(bob)
+    make_role(alice.organisation, alice, slug="all-of-alice")
+    state = ask(url, token, begun, elicitation_callback=shows).request_state
+    assert state is not None
+
+    assert resume("6*7", make_token(alice)) == types.INVALID_PARAMS
+    assert resume("6*7", make_token(bob)) == types.INVALID_PARAMS
+    assert resume("6*8", token) == types.INVALID_PARAMS
