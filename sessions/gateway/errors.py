@@ -12,6 +12,8 @@ from sessions.models import Turn, TurnStatus
 from toolhub.tenants.api import error_response
 
 INVALID = "invalid_request_error"
+#: Clients tell their users the message alone.
+NO_TOKEN = "No usable API key: send a token of this service, which is neither revoked nor expired, as the key."
 #: What kind of error each status is; others of 500 and more are the server's.
 TYPES = {
     401: "authentication_error",
@@ -77,12 +79,15 @@ def error_body(status: int, message: str, code: str | None = None, param: str | 
 def openai_errors(exception: Exception, context: dict[str, Any]) -> Response | None:
     """What REST framework answers to an exception of a view under /v1/."""
     if isinstance(exception, Invalid):
-        body = error_body(exception.status_code, str(exception.detail), exception.told_code, exception.param)
+        message = f"{exception.param}: {exception.detail}" if exception.param else str(exception.detail)
+        body = error_body(exception.status_code, message, exception.told_code, exception.param)
         return Response(body, status=exception.status_code)
     response = error_response(exception, context)
     if response is None:
         return None
     told = response.data["error"]
+    if response.status_code == 401:
+        told["message"] = NO_TOKEN
     response.data = error_body(response.status_code, told["message"], told["code"], told["field"])
     return response
 

@@ -220,6 +220,7 @@ def test_what_cannot_be_taken_is_refused_in_openais_shape(
     assert answer.status_code == 400
     assert error["type"] == "invalid_request_error"
     assert error["param"] == (param or "messages.0.content.0")
+    assert error["message"].startswith(f"{error['param']}: "), "many clients show nothing else"
     assert gateway.turns() == []
 
 
@@ -228,6 +229,7 @@ def test_no_token_and_a_bad_one_are_401(gateway: Gateway) -> None:
         gateway.client(api_key="wrong").chat.completions.create(model="helper", messages=HELLO)
 
     assert refused.value.code == "invalid_api_key"
+    assert "No usable API key" in str(refused.value)
 
 
 def test_a_provider_that_fails_has_a_status_of_its_own_streamed_or_not(
