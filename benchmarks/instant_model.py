@@ -2,7 +2,8 @@
 
     python benchmarks/instant_model.py PORT
 
-A request whose last message is a tool's result gets an answer, any other one call of the first tool that it carries.
+A request whose last message is a tool's result, or that wants no call (`tool_choice`), gets an answer, any other one
+call of the first tool that it carries.
 GET /tools/N is the `tools` array of the last request with N tools, byte for byte. It imports nothing but the standard
 library and costs about half a millisecond a request, so that it takes little from those who are measured beside it.
 """
@@ -58,7 +59,7 @@ def answer(path: str, body: bytes) -> tuple[str, bytes]:
         Provider.tools[len(tools)] = json.dumps(tools).encode()
     Provider.calls += 1
     message: Json = {"role": "assistant", "content": ANSWER}
-    if tools and request["messages"][-1]["role"] != "tool":
+    if tools and request["messages"][-1]["role"] != "tool" and request.get("tool_choice") != "none":
         function = {"name": tools[0]["function"]["name"], "arguments": ARGUMENTS}
         call = {"id": f"call_{Provider.calls}", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
