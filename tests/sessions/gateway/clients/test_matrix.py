@@ -1,0 +1,192 @@
+"""Each client against the service, by one table: what a user of any client must see, and what the turns must be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessions.models import StepStatus, TurnStatus
+from tests.scripted_openai import Raw, Say, Script, ScriptedOpenAI, call
+from tests.sessions.gateway.clients.speaking import Shown, Task
+from tests.sessions.gateway.conftest import Gateway
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).resolve().parents[4]
+#: Modules that are run, each with a client library.
+CLIENTS = ("with_openai", "with_langchain", "with_pydantic_ai", "with_llm")
+#: What keeps the libraries from talking to anybody else.
+OFFLINE = {
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "DO_NOT_TRACK": "1",
+    "NO_PROXY": "127.0.0.1",
+}
+OURS = call("calculator", {"expression": "1+2"})
+THEIRS = call("weather", {"town": "Bonn"})
+RETURNED, DONE = StepStatus.RETURNED, StepStatus.DONE
+NOT_FOUND = Raw(b'{"error": {"message": "No such model.", "code": "model_not_found"}}', status=404)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A conversation that comes to its answer."""
+
+    script: tuple[Script, ...]
+    text: str
+    towns: tuple[str, ...] = ()
+    #: Of the last turn.
+    tokens: int = 110
+    #: The tool calls of all turns, in their order.
+    steps: tuple[tuple[str, StepStatus], ...] = ()
+    task: dict[str, Any] = field(default_factory=dict)
+
+
+ANSWERED = {
+    "plain": Answered((Say("One two three."),), "One two three."),
+    "ours": Answered(
+        (Say(calls=[OURS]), Say("It is 3.")), "It is 3.", tokens=220, steps=(("calculator", DONE),)
+    ),
+    "own": Answered(
+        (Say(calls=[THEIRS]), Say("It rains.")),
+        "It rains.",
+        ("Bonn",),
+        steps=(("weather", RETURNED),),
+        task={"tool": "weather"},
+    ),
+    "both": Answered(
+        (Say(calls=[OURS, THEIRS]), Say("3, and rain.")),
+        "3, and rain.",
+        ("Bonn",),
+        steps=(("calculator", DONE), ("weather", RETURNED)),
+        task={"tool": "weather"},
+    ),
+    "own, then ours": Answered(
+        (Say(calls=[THEIRS]), Say(calls=[OURS]), Say("Rain, and 3.")),
+        "Rain, and 3.",
+        ("Bonn",),
+        tokens=220,
+        steps=(("weather", RETURNED), ("calculator", DONE)),
+        task={"tool": "weather"},
+    ),
+}  # fmt: skip
+#: What is wrong with a request, the status that the client's error has, and a part of what it says.
+REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
+    "a name of ours": ({"tool": "calculator"}, 400, "calculator"),
+    "a bad token": ({"token": "th_wrong"}, 401, "No usable API key"),
+    "another's agent": ({"model": "theirs"}, 404, "no such model"),
+}
+
+
+class Client:
+    """A process with a client library, that does one task after the other."""
+
+    def __init__(self, module: str, home: Path) -> None:
+        environment = {**os.environ, **OFFLINE, "HOME": str(home), "LLM_USER_PATH": str(home)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"tests.sessions.gateway.clients.{module}"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def does(self, task: Task) -> Shown:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(task)) + "\n")
+        self._process.stdin.flush()
+        return Shown(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    started = Client(request.param, tmp_path_factory.mktemp("home"))
+    yield started
+    started.close()
+
+
+def task_for(gateway: Gateway, **fields: Any) -> Task:
+    return Task(**{"base_url": f"{gateway.origin}/v1", "token": gateway.token, **fields})
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_client_comes_to_its_answer_with_our_tools_its_own_and_both(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, name: str, streams: bool
+) -> None:
+    case = ANSWERED[name]
+    provider.enqueue(*case.script)
+
+    shown = client.does(task_for(gateway, streams=streams, **case.task))
+
+    assert shown == Shown(case.text, list(case.towns), case.tokens)
+    turns = gateway.turns()
+    steps = [(step.tool_name, step.status) for turn in turns for step in gateway.steps(turn)]
+    assert (len(turns), steps) == (1 + len(case.towns), list(case.steps))
+    assert {turn.status for turn in turns} == {TurnStatus.DONE}
+    assert len({turn.session_id for turn in turns}) == 1
+    told = [str(each["content"]) for each in provider.requests[-1]["messages"] if each["role"] == "tool"]
+    assert [("rain" in each or "3" in each) for each in told] == [True] * len(case.steps)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_client_says_what_was_refused(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, name: str, streams: bool
+) -> None:
+    wrong, status, part = REFUSED[name]
+
+    shown = client.does(task_for(gateway, streams=streams, **wrong))
+
+    assert (shown.error, shown.text, shown.towns) == (status, "", [])
+    assert part in shown.message
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_client_is_told_to_come_later(client: Client, gateway: Gateway, settings: Any, streams: bool) -> None:
+    settings.TOOLHUB_REQUESTS_PER_TOKEN = 0
+
+    shown = client.does(task_for(gateway, streams=streams))
+
+    assert shown.error == 429
+    assert "requests under way" in shown.message
+    assert gateway.turns() == []
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_client_is_told_that_the_provider_failed(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    provider.enqueue(*[NOT_FOUND] * 3)
+
+    shown = client.does(task_for(gateway, streams=streams))
+
+    assert (shown.error, shown.text) == (502, "")
+    assert {turn.status for turn in gateway.turns()} == {TurnStatus.FAILED}
+
+
+def test_a_stream_that_breaks_off_is_an_error_and_no_short_answer(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say("I will see.", calls=[OURS]), NOT_FOUND)
+
+    shown = client.does(task_for(gateway, streams=True))
+
+    # pydantic-ai makes a status of the event's type.
+    assert shown.error in (0, 500)
+    assert shown.text == "I will see."
+    assert [turn.status for turn in gateway.turns()] == [TurnStatus.FAILED]
