@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
 from rest_framework.request import Request
 
-from sessions.models import BY_MEMBERS, KEPT, ChatSession, Notice, TurnStatus
+from sessions.models import KEPT, ChatSession, Notice, TurnStatus
 from toolhub.tenants.models import Access, ApiToken, Membership, Right, Scope
 
 # -- Who sees a session ------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ def visible_to(member: Membership, session: str = "") -> Q:
 
 def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
     """The member's own that nobody deleted, without those that agents opened, or that a client's one request made."""
-    return ChatSession.objects.filter(KEPT, BY_MEMBERS, membership=member)
+    return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None, is_throwaway=False)
 
 
 def session_or_404(member: Membership, session_id: UUID) -> ChatSession:

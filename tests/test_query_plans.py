@@ -70,6 +70,7 @@ OPEN = {
     "reminders_to_tell",
     "requests_that_wait",
     "sessions_to_remove",
+    "throwaways_to_remove",
     "trials_unended",
     "unended_turns",
 }

@@ -14,15 +14,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RemoveIndex(
             model_name='chatsession',
-            name='session_newest_first',
-        ),
-        migrations.RemoveIndex(
-            model_name='chatsession',
             name='sessions_newest_first',
-        ),
-        migrations.AddIndex(
-            model_name='chatsession',
-            index=models.Index(condition=models.Q(('deleted_at', None), ('depth', 0), ('is_throwaway', False)), fields=['membership', '-active_at', '-id'], name='session_newest_first'),
         ),
         migrations.AddIndex(
             model_name='chatsession',

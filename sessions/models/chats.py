@@ -63,9 +63,7 @@ class ChatSession(TenantModel):
 
     class Meta(TenantModel.Meta):
         indexes = (
-            models.Index(
-                fields=["membership", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="session_newest_first"
-            ),
+            models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),
             models.Index(
                 fields=["organisation", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="sessions_newest_first"
             ),
