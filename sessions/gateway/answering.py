@@ -19,7 +19,7 @@ from django.http import HttpResponseBase, JsonResponse, StreamingHttpResponse
 
 from sessions.chats.stream_limits import StreamSlot
 from sessions.gateway.errors import error_body, error_of_turn, of_turn
-from sessions.gateway.following import FOR_PEOPLE, Followed, Outcome, Quiet, Text, follow
+from sessions.gateway.following import Followed, Outcome, Quiet, Text, follow
 from sessions.models import Turn
 from toolhub.tenants.later import LaterResponse
 
@@ -36,13 +36,11 @@ Items = AsyncGenerator[Text | Quiet | Outcome]
 
 
 class Telling(ABC):
-    """How a protocol tells a turn: as the events of a stream, each as it goes out, or as one body.
+    """How a protocol tells a turn: as the events of a stream, each as it goes out, or as one body. `model` is what the
+    client called its agent."""
 
-    `model` is what the client called its agent, and `origin` where this service is reached.
-    """
-
-    def __init__(self, turn: Turn, model: str, origin: str) -> None:
-        self.turn, self.model, self.origin = turn, model, origin
+    def __init__(self, turn: Turn, model: str) -> None:
+        self.turn, self.model = turn, model
 
     @abstractmethod
     def opening(self) -> Iterator[str]:
@@ -102,14 +100,10 @@ async def _whole(items: Items, telling: Telling) -> HttpResponseBase:
         if isinstance(item, Text):
             texts.append(item.text)
         elif isinstance(item, Outcome):
-            return _end(item, telling, "".join(texts))
+            if not item.is_success:
+                return error_of_turn(item.turn)
+            return JsonResponse(telling.body(item, "".join(texts)))
     return JsonResponse(REVOKED, status=401)
-
-
-def _end(outcome: Outcome, telling: Telling, text: str) -> HttpResponseBase:
-    if outcome.is_answered or outcome.turn.status in FOR_PEOPLE:
-        return JsonResponse(telling.body(outcome, text))
-    return error_of_turn(outcome.turn)
 
 
 async def _begun(items: Items, telling: Telling, slot: StreamSlot) -> HttpResponseBase:
@@ -130,7 +124,7 @@ async def _begun(items: Items, telling: Telling, slot: StreamSlot) -> HttpRespon
     except BaseException:
         await _drop(following)
         raise
-    if following.done() and isinstance(first, Outcome) and not (first.is_answered or first.turn.status in FOR_PEOPLE):
+    if following.done() and isinstance(first, Outcome) and not first.is_success:
         return error_of_turn(first.turn)
     response = StreamingHttpResponse(_events(following, items, telling, slot), content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
@@ -159,7 +153,7 @@ async def _events(
                 for event in telling.piece(item.text):
                     yield event
             elif isinstance(item, Outcome):
-                for event in _last(item, telling):
+                for event in telling.ending(item) if item.is_success else telling.failure(of_turn(item.turn)[1]):
                     yield event
                 return
             following = asyncio.ensure_future(anext(items))
@@ -167,12 +161,6 @@ async def _events(
         await _drop(following)
         await items.aclose()
         slot.leave()
-
-
-def _last(outcome: Outcome, telling: Telling) -> Iterator[str]:
-    if outcome.is_answered or outcome.turn.status in FOR_PEOPLE:
-        return telling.ending(outcome)
-    return telling.failure(of_turn(outcome.turn)[1])
 
 
 async def _drop(following: asyncio.Future[Any]) -> None:

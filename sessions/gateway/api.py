@@ -93,9 +93,9 @@ class AnsweringView(OpenAIView):
             turn = self.taken(caller, wanted)
             note_token_use(token, request._request, agent=wanted.agent)
             goes_on = request.headers.get(ON_DISCONNECT, "").lower() == "continue"
-            followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, goes_on)
             origin = request.build_absolute_uri("/").rstrip("/")
-            return answer(followed, self.telling(turn, wanted, request.data, origin), slot, streams=wanted.streams)
+            followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, origin, goes_on)
+            return answer(followed, self.telling(turn, wanted, request.data), slot, streams=wanted.streams)
         except BaseException:
             slot.leave()
             raise
@@ -106,7 +106,7 @@ class AnsweringView(OpenAIView):
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         raise NotImplementedError
 
-    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
         raise NotImplementedError
 
     def taken(self, caller: Caller, wanted: GatewayRequest) -> Turn:
@@ -125,8 +125,8 @@ class ChatCompletions(AnsweringView):
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         return read_chat(body)
 
-    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
-        return ChatTelling(turn, wanted.agent, origin, tells_usage_apart=asks_for_usage(body))
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
+        return ChatTelling(turn, wanted.agent, tells_usage_apart=asks_for_usage(body))
 
 
 class Responses(AnsweringView):
@@ -141,8 +141,8 @@ class Responses(AnsweringView):
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         return read_responses(body)
 
-    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any], origin: str) -> Telling:
-        return ResponseTelling(turn, wanted.agent, origin, body)
+    def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
+        return ResponseTelling(turn, wanted.agent, body)
 
 
 urlpatterns: list[URLPattern] = [

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.urls import reverse
 
-from sessions.gateway.following import Outcome
-from sessions.models import Approval, ApprovalKind
+from sessions.models import Approval, ApprovalKind, ApprovalStatus
+from toolhub.tenants.models import Membership
 
 
-def sentence_for(outcome: Outcome, origin: str) -> str:
-    """In words, with the address of each thing that is asked. `origin` is where this service is reached."""
-    organisation = outcome.turn.membership.organisation.slug
-    lines = [
-        _line(each, origin + reverse("approval_detail", args=[organisation, each.public_id])) for each in outcome.asks
-    ]
-    session = origin + reverse("session_detail", args=[organisation, outcome.turn.session_id])
+def sentence_for(turn_id: UUID, session_id: UUID, member: Membership, origin: str) -> str:
+    """In words, with the address of each thing that is asked. `origin` is where this service is reached. One query."""
+    organisation = member.organisation.slug
+    asks = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).select_related("tool").order_by("pk")
+    lines = [_line(each, origin + reverse("approval_detail", args=[organisation, each.public_id])) for each in asks]
+    session = origin + reverse("session_detail", args=[organisation, session_id])
     return "\n".join([*lines, f"The answer comes in this session when that is done: {session}"])
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessions.gateway.answering import Telling, event
-from sessions.gateway.asked_people import sentence_for
 from sessions.gateway.call_ids import id_of
-from sessions.gateway.following import FOR_PEOPLE, Outcome
+from sessions.gateway.following import Outcome
 from sessions.models import Step, Turn
 
 
@@ -16,8 +15,8 @@ class ChatTelling(Telling):
     """A turn as a chat completion. Its usage is always told: in a chunk of its own where the client asks for it so,
     else with the last one."""
 
-    def __init__(self, turn: Turn, model: str, origin: str, *, tells_usage_apart: bool) -> None:
-        super().__init__(turn, model, origin)
+    def __init__(self, turn: Turn, model: str, *, tells_usage_apart: bool) -> None:
+        super().__init__(turn, model)
         self.tells_usage_apart = tells_usage_apart
 
     def opening(self) -> Iterator[str]:
@@ -27,8 +26,6 @@ class ChatTelling(Telling):
         yield self._chunk({"content": text})
 
     def ending(self, outcome: Outcome) -> Iterator[str]:
-        if outcome.turn.status in FOR_PEOPLE:
-            yield self._chunk({"content": sentence_for(outcome, self.origin)})
         for index, step in enumerate(outcome.calls):
             yield self._chunk({"tool_calls": [{"index": index, **call_of(step)}]})
         usage = usage_of(outcome.turn)
@@ -44,8 +41,6 @@ class ChatTelling(Telling):
         yield event("[DONE]")
 
     def body(self, outcome: Outcome, text: str) -> dict[str, Any]:
-        if outcome.turn.status in FOR_PEOPLE:
-            text = "\n\n".join(filter(None, (text, sentence_for(outcome, self.origin))))
         message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
         if outcome.calls:
             message["tool_calls"] = [call_of(step) for step in outcome.calls]

@@ -9,6 +9,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
 from sessions.models import Turn, TurnStatus
+from sessions.turns.fencing import RETRY_AFTER
 from toolhub.tenants.api import error_response
 
 INVALID = "invalid_request_error"
@@ -105,7 +106,3 @@ def error_of_turn(turn: Turn) -> JsonResponse:
     status, body = of_turn(turn)
     headers = {"Retry-After": str(RETRY_AFTER)} if status == 429 else {}
     return JsonResponse(body, status=status, headers=headers)
-
-
-#: Seconds after which a client may try again whose turn ended because something was used up for now.
-RETRY_AFTER = 10

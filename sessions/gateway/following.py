@@ -17,9 +17,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 
 from sessions.chats.readers import Reader, open_readers
+from sessions.gateway.asked_people import sentence_for
 from sessions.models import (
-    Approval,
-    ApprovalStatus,
     Step,
     StepKind,
     StepStatus,
@@ -63,12 +62,11 @@ class Outcome:
     finish_reason: str = "stop"
     #: The calls that are left to the client.
     calls: Sequence[Step] = ()
-    #: What people are asked.
-    asks: Sequence[Approval] = ()
 
     @property
-    def is_answered(self) -> bool:
-        return self.turn.status == TurnStatus.DONE
+    def is_success(self) -> bool:
+        """Whether what was said until then is an answer; else the turn ended without one."""
+        return self.turn.status in (TurnStatus.DONE, *FOR_PEOPLE)
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,14 @@ class Followed:
     session_id: UUID
     organisation_id: int
     token: ApiToken
+    #: Where this service is reached, as the client called it.
+    origin: str
     goes_on_alone: bool = False
 
 
 async def follow(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
-    """What the turn says, and at last its outcome. Whoever stops reading before stops the turn, and so does a token
-    that was revoked: then there is no outcome."""
+    """What the turn says, or that it waits for a person, and where; and at last its outcome. Whoever stops reading before
+    stops the turn, and so does a token that was revoked: then there is no outcome."""
     is_over = False
     try:
         async with aclosing(_heard(followed)) as heard:
@@ -112,6 +112,7 @@ async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
                 elif isinstance(item, Event) and item.type in FOR_PEOPLE:
                     outcome = await outcome_of(followed)
                     if outcome.turn.status in FOR_PEOPLE:
+                        yield Text(between + await asked_of(followed))
                         yield outcome
                         return
                 elif item is None:
@@ -121,17 +122,26 @@ async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
 
 @sync_to_async
 def outcome_of(followed: Followed) -> Outcome:
-    """How far the turn is. Four queries at most."""
+    """How far the turn is. Three queries at most."""
     try:
         with organisation_scope(followed.organisation_id):
-            turn = Turn.objects.select_related("session", "agent", "membership__organisation").get(pk=followed.turn_id)
+            turn = Turn.objects.get(pk=followed.turn_id)
             if turn.is_waiting:
-                asks = Approval.objects.filter(turn=turn, status=ApprovalStatus.PENDING).select_related("step", "tool")
-                return Outcome(turn, asks=list(asks.order_by("pk")))
+                return Outcome(turn)
             steps = Step.objects.filter(turn=turn)
             last = steps.filter(kind=StepKind.MODEL).order_by("-index").values_list("finish_reason", flat=True).first()
             calls = list(steps.filter(kind=StepKind.TOOL, status=StepStatus.RETURNED).order_by("index"))
             return Outcome(turn, _finish_reason(turn, last or "", calls), calls)
+    finally:
+        _close()
+
+
+@sync_to_async
+def asked_of(followed: Followed) -> str:
+    """What a client reads of a turn that waits for people. One query."""
+    try:
+        with organisation_scope(followed.organisation_id):
+            return sentence_for(followed.turn_id, followed.session_id, followed.token.membership, followed.origin)
     finally:
         _close()
 
@@ -146,7 +156,7 @@ def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
 
 
 async def stop(followed: Followed) -> None:
-    """Stop the turn: nobody waits for it any more. One that has ended, or that waits for a person, stays as it is."""
+    """Stop the turn: nobody waits for it any more. One that has ended stays as it is."""
     await sync_to_async(_stop)(followed)
 
 

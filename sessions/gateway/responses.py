@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessions.gateway.answering import Telling, event
-from sessions.gateway.asked_people import sentence_for
 from sessions.gateway.call_ids import id_of
-from sessions.gateway.following import BETWEEN, FOR_PEOPLE, Outcome
+from sessions.gateway.following import Outcome
 from sessions.models import Step, Turn
 
 #: What of a request stands in its response, with what stands there where the request says nothing.
@@ -32,8 +31,8 @@ INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 class ResponseTelling(Telling):
     """One message with all words of the turn, and behind it the calls that are left to the client."""
 
-    def __init__(self, turn: Turn, model: str, origin: str, request: Mapping[str, Any]) -> None:
-        super().__init__(turn, model, origin)
+    def __init__(self, turn: Turn, model: str, request: Mapping[str, Any]) -> None:
+        super().__init__(turn, model)
         self.request = request
         self._number = -1
         self._texts: list[str] = []
@@ -52,8 +51,6 @@ class ResponseTelling(Telling):
         yield self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
 
     def ending(self, outcome: Outcome) -> Iterator[str]:
-        if outcome.turn.status in FOR_PEOPLE:
-            yield from self.piece((BETWEEN if self._texts else "") + sentence_for(outcome, self.origin))
         text, output = "".join(self._texts), list[dict[str, Any]]()
         if self._texts:
             output.append(self._message(text))
@@ -72,8 +69,6 @@ class ResponseTelling(Telling):
         yield self._event("response.failed", response=response)
 
     def body(self, outcome: Outcome, text: str) -> dict[str, Any]:
-        if outcome.turn.status in FOR_PEOPLE:
-            text = BETWEEN.join(filter(None, (text, sentence_for(outcome, self.origin))))
         output = [self._message(text)] if text else []
         return self._ended(outcome, [*output, *(item_of(step) for step in outcome.calls)])
 
