@@ -83,8 +83,8 @@ class Followed:
 
 
 async def follow(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
-    """What the turn says, or that it waits for a person, and where; and at last its outcome. Whoever stops reading before
-    stops the turn, and so does a token that was revoked: then there is no outcome."""
+    """What the turn says, or that it waits for a person, and where; and at last its outcome. Whoever stops reading
+    before stops the turn, and so does a token that was revoked: then there is no outcome."""
     is_over = False
     try:
         async with aclosing(_heard(followed)) as heard:

@@ -85,18 +85,15 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
     if known := _same_request(caller):
         return Accepted(known, created=False)
     with transaction.atomic():
-        message = "" if wanted.results else wanted.messages[-1]["content"]
-        answered = None if wanted.follows else _answered(caller, wanted.results)
+        earlier: Sequence[Message] | None = None
         if wanted.follows is not None:
-            continues, message = _followed(caller, wanted.follows, wanted, agent)
-            session, earlier = continues.session, None
-        elif answered is not None:
-            _keep_results(answered, wanted.results, agent)
-            session, earlier, continues = answered.session, None, answered
+            session, message = _followed(caller, wanted.follows, wanted, agent)
+        elif (answered := _answered(caller, wanted.results, agent)) is not None:
+            session, message = answered, ""
         else:
             session = _session(caller, agent)
+            message = "" if wanted.results else wanted.messages[-1]["content"]
             earlier = None if _stands_in(session, wanted) else _in_front(wanted)
-            continues = None
         if wanted.has_results and not session.is_untrusted:
             ChatSession.objects.filter(pk=session.pk).update(is_untrusted=True)
         asks = ClientAsks(
@@ -104,7 +101,6 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
             token=caller.token,
             digest=caller.digest,
             earlier=earlier,
-            continues=continues,
             instructions=wanted.instructions,
             tools=wanted.tools,
             parameters=wanted.parameters,
@@ -218,10 +214,10 @@ def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
 # -- Results of the client's own tools ---------------------------------------------------------------------------------
 
 
-def _answered(caller: Caller, results: Sequence[Message]) -> Turn | None:
-    """The turn whose calls these results answer, where it is the last of its session and was left to this token; None
-    where the conversation counts as the client sends it. Found by the ids alone. Raises Invalid where one is
-    missing."""
+def _answered(caller: Caller, results: Sequence[Message], agent: Agent) -> ChatSession | None:
+    """The session of the turn whose calls these results answer, where that is its last one and was left to this token:
+    the results are stored with the calls. None where the conversation counts as the client sends it. Found by the ids
+    alone. Raises Invalid where one is missing."""
     ids = [read_id(message["tool_call_id"]) for message in results]
     turn_ids = {each.turn for each in ids if each is not None}
     if len(turn_ids) != 1 or None in ids:
@@ -238,12 +234,13 @@ def _answered(caller: Caller, results: Sequence[Message]) -> Turn | None:
     told = {message["tool_call_id"]: message["content"] for message in results}
     if any(step.result and step.result != told[key] for key, step in left.items()):
         return None  # answered before, and otherwise
-    return turn
+    _keep_results(left, results, agent)
+    return turn.session
 
 
-def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agent) -> tuple[Turn, str]:
-    """The turn that the client names, and the message behind it, "" for results alone, which are stored with its calls.
-    Raises Invalid."""
+def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agent) -> tuple[ChatSession, str]:
+    """The session of the turn that the client names, and the message behind it, "" for results alone, which are
+    stored with its calls. Raises Invalid."""
     turn = _turns_of(caller).filter(pk=follows).first()
     param = "previous_response_id"
     if turn is None:
@@ -254,13 +251,15 @@ def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agen
     rest = wanted.messages[len(results) :]
     if any(message["role"] != "user" for message in rest) or not wanted.messages:
         raise Invalid("Behind a previous response, send outputs of its calls, then messages of the user.", "input")
-    left, given = set(_left(turn)), {message["tool_call_id"] for message in results}
-    if left != given:
-        which = min(left ^ given)
+    left, given = _left(turn), {message["tool_call_id"] for message in results}
+    if wrong := left.keys() ^ given:
+        which = min(wrong)
         is_missing = which in left
         raise Invalid(f"The call {which} has no output." if is_missing else f"{which} is no call of it.", "input")
-    _keep_results(turn, results, agent)
-    return turn, text_of("\n\n".join(message["content"] for message in rest), "input", most=accepting.MAX_MESSAGE)
+    _keep_results(left, results, agent)
+    return turn.session, text_of(
+        "\n\n".join(message["content"] for message in rest), "input", most=accepting.MAX_MESSAGE
+    )
 
 
 def _turns_of(caller: Caller) -> QuerySet[Turn]:
@@ -282,9 +281,8 @@ def _left(turn: Turn) -> dict[str, Step]:
     return {str(CallId(turn.pk, step.round, step.call_index)): step for step in steps}
 
 
-def _keep_results(turn: Turn, results: Sequence[Message], agent: Agent) -> None:
-    """Store the results with the calls, and as much of each as the model gets to see."""
-    left = _left(turn)
+def _keep_results(left: Mapping[str, Step], results: Sequence[Message], agent: Agent) -> None:
+    """Store the results with the calls that were left, and as much of each as the model gets to see."""
     most = result_cap(
         KNOBS["max_result_chars"].default,
         resolve_model(agent.model, agent).context_window,

@@ -47,7 +47,6 @@ class Migration(migrations.Migration):
                 ('tools', models.JSONField(blank=True, default=list)),
                 ('parameters', models.JSONField(blank=True, default=dict)),
                 ('call', models.JSONField(blank=True, null=True)),
-                ('continues', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='toolhub_sessions.turn')),
                 ('organisation', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.organisation')),
                 ('token', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='tenants.apitoken')),
                 ('turn', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='client_request', to='toolhub_sessions.turn')),

@@ -23,8 +23,6 @@ class ClientRequest(TenantModel):
     #: The messages in front of the turn's own, where the client holds the conversation, as `loop/history` makes them;
     #: null where the session's stored turns stand there.
     earlier = models.JSONField(null=True, blank=True)
-    #: The turn whose calls of the client's tools this one goes on from.
-    continues = models.ForeignKey(Turn, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     #: The client's own system text. It stands behind the agent's prompt.
     instructions = models.TextField(blank=True)
     #: The client's own tools, as definitions of chat completions: the model may call them, and the client runs them.

@@ -66,7 +66,6 @@ class ClientAsks:
     token: ApiToken
     digest: str
     earlier: Sequence[Mapping[str, Any]] | None = None
-    continues: Turn | None = None
     instructions: str = ""
     tools: Sequence[Mapping[str, Any]] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +79,6 @@ class ClientAsks:
             token=self.token,
             digest=self.digest,
             earlier=None if self.earlier is None else list(self.earlier),
-            continues=self.continues,
             instructions=self.instructions,
             tools=list(self.tools),
             parameters=dict(self.parameters),

@@ -103,6 +103,8 @@ def test_a_previous_response_goes_on_in_its_session_for_its_own_token_alone(
         with pytest.raises(openai.BadRequestError) as refused:
             gateway.client(api_key=token).responses.create(model="helper", input="x", previous_response_id=second.id)
         assert refused.value.code == "previous_response_not_found"
+    with pytest.raises(openai.BadRequestError, match="send outputs"):
+        client.create(model="helper", input=[], previous_response_id=second.id)
     with pytest.raises(openai.BadRequestError, match="went on"):
         client.create(model="helper", input="x", previous_response_id=first.id)
 
