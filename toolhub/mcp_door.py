@@ -28,10 +28,10 @@ from sessions.mcp_server.changes import changes
 from sessions.mcp_server.server import CALLER, make_manager
 from toolhub.handler import Handler
 from toolhub.intake import MOST_BYTES, Receive, Scope, Send
-from toolhub.tenants.access import record_token_use, token_by_secret
+from toolhub.tenants.access import record_token_use
 from toolhub.tenants.audit.writes import request_id
-from toolhub.tenants.middleware import MAX_SECRET
-from toolhub.tenants.models import Access, ApiToken
+from toolhub.tenants.middleware import token_in
+from toolhub.tenants.models import Access
 from toolhub.tenants.models import Scope as TokenScope
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.tokens.last_use import token_use
@@ -112,7 +112,11 @@ class McpDoor:
 
     def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
         """In a thread: the token, what it may, and what the path names. Two queries. Raises Refused."""
-        token = token_in(headers)
+        token = token_in(text_of(headers, b"authorization"))
+        if token is None:
+            raise Refused(
+                401, "not_authenticated", "A usable API token is needed.", www_authenticate='Bearer realm="toolhub"'
+            )
         member = token.membership
         if TokenScope.CHAT not in token.scopes:
             why = f"This token lacks the scope {TokenScope.CHAT.value}."
@@ -127,19 +131,6 @@ class McpDoor:
         if address is None:
             raise Refused(404, "not_found", "There is no such agent or toolkit here.")
         return Caller(token, address, site, self.django.in_thread)
-
-
-def token_in(headers: Headers) -> ApiToken:
-    """The usable token that the request bears. Raises Refused."""
-    scheme, _, secret = text_of(headers, b"authorization").partition(" ")
-    secret = secret.strip()
-    usable = scheme.lower() == "bearer" and 0 < len(secret) <= MAX_SECRET
-    token = token_by_secret(secret) if usable else None
-    if token is None:
-        raise Refused(
-            401, "not_authenticated", "A usable API token is needed.", www_authenticate='Bearer realm="toolhub"'
-        )
-    return token
 
 
 def check_host(headers: Headers) -> None:

@@ -27,6 +27,7 @@ from sessions.models import (
 )
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event, watch
+from toolhub.tenants.access import usable_tokens
 from toolhub.tenants.models import ApiToken
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -177,11 +178,7 @@ def _may_read(followed: Followed) -> bool:
     """Whether the token is as good as it was."""
     try:
         with system_scope():
-            token = ApiToken.objects.select_related("membership__user").filter(pk=followed.token.pk).first()
-        if token is None or not token.is_usable:
-            return False
-        membership = token.membership
-        return membership.ended_at is None and membership.user.is_active
+            return usable_tokens().filter(pk=followed.token.pk).exists()
     finally:
         _close()
 

@@ -21,8 +21,6 @@ import redis
 import redis.asyncio
 from django.conf import settings
 from django.db import connection
-from django.db.models import Q
-from django.db.models.functions import Now
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -31,7 +29,7 @@ from sessions.access import CHATTING
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import PREFIX, Caller, address_of
 from sessions.turns.bell import REGISTRIES
-from toolhub.tenants.models import ApiToken
+from toolhub.tenants.access import usable_tokens
 from toolhub.tenants.scope import system_scope
 
 logger = logging.getLogger(__name__)
@@ -156,9 +154,7 @@ def usable(token_ids: Collection[int]) -> dict[int, int]:
     """The registry version of the organisation of each of these tokens, as far as they may still be used. One query."""
     try:
         with system_scope():
-            tokens = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), pk__in=token_ids)
-            tokens = tokens.filter(revoked_at=None, membership__ended_at=None, membership__user__is_active=True)
-            tokens = tokens.filter(membership__access__in=CHATTING)
+            tokens = usable_tokens().filter(pk__in=token_ids, membership__access__in=CHATTING)
             return dict(tokens.values_list("pk", "organisation__registry_version"))
     finally:
         if not connection.in_atomic_block:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -95,12 +95,17 @@ def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def usable_tokens() -> QuerySet[ApiToken]:
+    """Tokens that were not revoked, have not expired, and whose member may still sign in."""
+    tokens = ApiToken.objects.filter(revoked_at=None, membership__user__is_active=True, membership__ended_at=None)
+    return tokens.filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
+
+
 _USABLE_TOKEN = Select(
     lambda: (
-        ApiToken.objects.select_related("membership", "membership__organisation", "membership__user")
-        .filter(digest=param(ApiToken, "digest"), revoked_at=None)
-        .filter(membership__user__is_active=True, membership__ended_at=None)
-        .filter(Q(expires_at=None) | Q(expires_at__gt=Now()))[:1]
+        usable_tokens()
+        .select_related("membership", "membership__organisation", "membership__user")
+        .filter(digest=param(ApiToken, "digest"))[:1]
     )
 )
 

@@ -53,7 +53,13 @@ def identify(request: HttpRequest) -> Membership | None:
 
 
 def token_of(request: HttpRequest) -> ApiToken | None:
-    scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    """The usable token that the request bears. One query."""
+    return token_in(request.META.get("HTTP_AUTHORIZATION", ""))
+
+
+def token_in(authorization: str) -> ApiToken | None:
+    """The same of a header Authorization."""
+    scheme, _, secret = authorization.partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret or len(secret) > MAX_SECRET:
         return None
