@@ -19,7 +19,6 @@ from sessions.chats.stream_limits import (
     PULSE_SECONDS,
     STILL_HERE,
     TRY_AGAIN,
-    Owner,
     TooManyStreams,
     open_streams,
 )
@@ -85,7 +84,7 @@ class McpDoor:
         headers = dict(scope["headers"])
         try:
             caller = await self.admitted(scope, headers)
-            place = open_streams.take(limits_of(caller))
+            place = open_streams.take_for(caller.member, caller.token)
         except TooManyStreams as error:
             return await refuse(send, Refused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
         except Refused as refused:
@@ -187,15 +186,6 @@ async def gone(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def limits_of(caller: Caller) -> dict[Owner, int]:
-    """How many requests may be open at once: as many as event streams, counted with them."""
-    return {
-        ("token", caller.token.pk): settings.TOOLHUB_STREAMS_PER_TOKEN,
-        ("member", caller.member.pk): settings.TOOLHUB_STREAMS_PER_MEMBER,
-        ("organisation", caller.organisation_id): settings.TOOLHUB_STREAMS_PER_ORGANISATION,
-    }
 
 
 def text_of(headers: Headers, name: bytes) -> str:

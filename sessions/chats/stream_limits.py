@@ -35,11 +35,27 @@ class TooManyStreams(Exception):
 
 @dataclass
 class OpenStreams:
-    """Counts of open streams by who has them; `what` they are is said to who gets no more."""
+    """Counts of open streams by who has them; `what` they are is said to who gets no more.
+
+    Their limits are the settings TOOLHUB_<setting>_PER_TOKEN, _MEMBER and _ORGANISATION.
+    """
 
     what: str = "event streams open"
+    setting: str = "STREAMS"
     _counts: Counter[Owner] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take_for(self, member: Membership, token: ApiToken | None) -> StreamSlot:
+        """Count one more stream of this member, with this token, or with a login. Raises TooManyStreams."""
+        owners: dict[str, int | None] = {
+            "token": token.pk if token is not None else None,
+            "member": member.pk,
+            "organisation": member.organisation_id,
+        }
+        return self.take({(name, key): self._most(name) for name, key in owners.items() if key is not None})
+
+    def _most(self, owner: str) -> int:
+        return int(getattr(settings, f"TOOLHUB_{self.setting}_PER_{owner.upper()}"))
 
     def take(self, limits: dict[Owner, int]) -> StreamSlot:
         """Count one more stream for all of these owners. Raises TooManyStreams, and then counts none."""
@@ -93,19 +109,17 @@ class Pulse:
 
 def event_stream(member: Membership, token: ApiToken | None, parts: AsyncIterator[str]) -> StreamingHttpResponse:
     """The response that sends these parts. Raises TooManyStreams where its reader has as many as may be."""
-    limits: dict[Owner, int] = {
-        ("member", member.pk): settings.TOOLHUB_STREAMS_PER_MEMBER,
-        ("organisation", member.organisation_id): settings.TOOLHUB_STREAMS_PER_ORGANISATION,
-    }
-    if token is not None:
-        limits = {("token", token.pk): settings.TOOLHUB_STREAMS_PER_TOKEN} | limits
-    place = open_streams.take(limits)
-    response = StreamingHttpResponse(_counted(parts, place), content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"
+    place = open_streams.take_for(member, token)
+    response = as_events(_counted(parts, place))
     # A client that is gone before the first part: the generator never begins, so that nothing in it would end.
     weakref.finalize(response, place.leave)
     return response
+
+
+def as_events(parts: AsyncIterator[str]) -> StreamingHttpResponse:
+    """The response that sends these server-sent events, which nothing on the way keeps or holds back."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(parts, content_type="text/event-stream", headers=headers)
 
 
 async def _counted(parts: AsyncIterator[str], place: StreamSlot) -> AsyncIterator[str]:

@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from django.http import HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpResponseBase, JsonResponse
 
-from sessions.chats.stream_limits import StreamSlot
+from sessions.chats.stream_limits import StreamSlot, as_events
 from sessions.gateway.errors import error_body, error_of_turn, of_turn
 from sessions.gateway.following import Followed, Outcome, Quiet, Text, follow
 from sessions.models import Turn
@@ -126,10 +126,7 @@ async def _begun(items: Items, telling: Telling, slot: StreamSlot) -> HttpRespon
         raise
     if following.done() and isinstance(first, Outcome) and not first.is_success:
         return error_of_turn(first.turn)
-    response = StreamingHttpResponse(_events(following, items, telling, slot), content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"
-    return response
+    return as_events(_events(following, items, telling, slot))
 
 
 async def _events(
