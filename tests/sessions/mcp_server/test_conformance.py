@@ -1,7 +1,6 @@
 """The official conformance suite against the MCP server, in both protocols, with its fixture tools as real tools.
 
-The suite is a package of npm; the test is skipped where nobody installed it, and fails then where
-TOOLHUB_REQUIRE_CLIENTS says that it must be there. What is expected to fail is in `expected_failures_*.yml`, with why.
+What is expected to fail is in `expected_failures_*.yml`, with why.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,15 @@ from capabilities.catalogue.tools.writes import Origin
 from capabilities.models import Agent, McpServer, ToolKind
 from tests.capabilities.mcp_client.scripted import NONE, Script, http_server, text_result
 from tests.cast import give_tool, make_role, make_token, make_tool
+from tests.clients.installed import NODE, PACKAGES, need_clients
 from tests.serving import serving
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[3]
-CLIENTS = Path(os.environ.get("TOOLHUB_CLIENTS", ROOT / "tests/clients/node_modules"))
-SUITE = CLIENTS / "@modelcontextprotocol/conformance/dist/index.js"
-INSPECTOR = CLIENTS / "@modelcontextprotocol/inspector/cli/build/index.js"
-NODE = os.environ.get("TOOLHUB_NODE") or shutil.which("node") or "node"
+SUITE = PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
+INSPECTOR = PACKAGES / "@modelcontextprotocol/inspector/cli/build/index.js"
 
 #: Headers that a relay says itself.
 OF_ONE_HOP = (b"authorization", b"connection", b"content-length", b"transfer-encoding")
@@ -90,15 +86,6 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
-def required(path: Path) -> Path:
-    if not path.exists():
-        missing = f"{path} is not installed"
-        if os.environ.get("TOOLHUB_REQUIRE_CLIENTS"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return path
-
-
 def with_token(url: str, token: str) -> Any:
     """ASGI: passes every request on to this address with a token: these clients bring none."""
 
@@ -124,6 +111,11 @@ def with_token(url: str, token: str) -> Any:
         await send({"type": "http.response.body", "body": b""})
 
     return app
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> None:
+    need_clients()
 
 
 @pytest.fixture
@@ -154,12 +146,11 @@ def fixtures(agent: Agent, bob: Membership) -> Any:
 def test_the_conformance_suite_finds_what_is_expected(
     origin: str, fixtures: None, bob: Membership, version: str, settings: Any
 ) -> None:
-    suite = required(SUITE)
     # The relay keeps the streams of older clients open that the suite has left.
     settings.TOOLHUB_STREAMS_PER_TOKEN = settings.TOOLHUB_STREAMS_PER_MEMBER = 1_000
     settings.TOOLHUB_STREAMS_PER_ORGANISATION = 1_000
     with serving(with_token(f"{origin}/mcp/desk", make_token(bob))) as relay:
-        argv = [NODE, str(suite), "server", "--url", f"{relay}/mcp", "--requirements", version]
+        argv = [str(NODE), str(SUITE), "server", "--url", f"{relay}/mcp", "--requirements", version]
         expected = Path(__file__).with_name(f"expected_failures_{version}.yml")
         found = subprocess.run(
             [*argv, "--expected-failures", str(expected)], capture_output=True, text=True, timeout=500, cwd="/tmp"
@@ -171,11 +162,10 @@ def test_the_conformance_suite_finds_what_is_expected(
 
 
 def test_the_inspectors_command_line_lists_and_calls(origin: str, agent: Agent, bob: Membership) -> None:
-    inspector = required(INSPECTOR)
     make_role(bob.organisation, bob)
 
     with serving(with_token(f"{origin}/mcp/desk", make_token(bob))) as relay:
-        argv = [NODE, str(inspector), f"{relay}/mcp", "--transport", "http", "--method"]
+        argv = [str(NODE), str(INSPECTOR), f"{relay}/mcp", "--transport", "http", "--method"]
         call = ["tools/call", "--tool-name", "calculator", "--tool-arg", "expression=6*7"]
         listed, called = (
             subprocess.run([*argv, *words], capture_output=True, text=True, timeout=120, check=True).stdout
