@@ -45,7 +45,8 @@ from tests.authorization_server import AuthorizationServer
 from tests.capabilities.catalogue.versions.test_writes import definition
 from tests.capabilities.credentials.test_oauth import connect, oauth_credential
 from tests.capabilities.importers.conftest import DOCUMENT, pet
-from tests.capabilities.mcp_client.scripted import Script, http_server, text_result
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import Script, text_result
 from tests.capabilities.servers.servers import make_server
 from tests.cast import make_agent, make_category, make_member, make_organisation, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call

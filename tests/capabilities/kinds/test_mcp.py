@@ -25,15 +25,8 @@ from capabilities.kinds import mcp
 from capabilities.mcp_client.addresses import read_entries
 from capabilities.models import CredentialKind, McpServer, StoredCredential, StoredSecret
 from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.scripted import (
-    MODERN,
-    PIXEL,
-    Script,
-    http_server,
-    old_http_server,
-    raw_server,
-    text_result,
-)
+from tests.capabilities.mcp_client.over_http import http_server, old_http_server, raw_server
+from tests.capabilities.mcp_client.scripted import MODERN, PIXEL, Script, text_result
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 

@@ -31,17 +31,8 @@ from capabilities.mcp_client.errors import (
     ServerUnreachable,
     Stopped,
 )
-from tests.capabilities.mcp_client.scripted import (
-    MODERN,
-    OLD,
-    Script,
-    http_server,
-    old_http_server,
-    raw_server,
-    text_result,
-    usual,
-    wait_until,
-)
+from tests.capabilities.mcp_client.over_http import http_server, old_http_server, raw_server
+from tests.capabilities.mcp_client.scripted import MODERN, OLD, Script, text_result, usual, wait_until
 from tests.serving import serving
 
 SCRIPT = Path(__file__).with_name("scripted.py")

@@ -14,7 +14,8 @@ import pytest
 
 from capabilities.mcp_client import background, client, exchanges
 from capabilities.mcp_client.addresses import ServerAddress
-from tests.capabilities.mcp_client.scripted import changing, http_server, old_http_server, usual, wait_until
+from tests.capabilities.mcp_client.over_http import http_server, old_http_server
+from tests.capabilities.mcp_client.scripted import changing, usual, wait_until
 from tests.capabilities.mcp_client.test_client import SCRIPT, pid_of
 
 

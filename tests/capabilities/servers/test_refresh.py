@@ -39,7 +39,8 @@ from capabilities.servers.refresh import (
     refresh_server,
 )
 from capabilities.servers.writes import server_content, update_server, use_as_offered
-from tests.capabilities.mcp_client.scripted import Script, http_server, text_result
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import Script, text_result
 from tests.capabilities.servers.servers import make_credential, make_server
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right

@@ -22,7 +22,8 @@ from sessions.turns.reaping import reap
 from tests.authorization_server import AuthorizationServer
 from tests.capabilities.credentials.test_oauth import NoRedirects, oauth_credential
 from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.scripted import Script, http_server, text_result
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import Script, text_result
 from tests.cast import make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.approvals.test_call_waits import answer, asked_of, error_of

@@ -18,7 +18,8 @@ import pytest
 
 from capabilities.catalogue.tools.writes import Origin
 from capabilities.models import Agent, McpServer, ToolKind
-from tests.capabilities.mcp_client.scripted import NONE, Script, http_server, text_result
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import NONE, Script, text_result
 from tests.cast import give_tool, make_role, make_token, make_tool
 from tests.clients.installed import NODE, PACKAGES, need_clients
 from tests.serving import serving

@@ -32,7 +32,8 @@ from sessions.models import (
 )
 from sessions.turns import ledger
 from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.scripted import PIXEL, Script, http_server, text_result, wait_until
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import PIXEL, Script, text_result, wait_until
 from tests.cast import give_tool, make_role, make_token
 from tests.sessions.mcp_server.gateway import BOTH, ask, call, connected, text_of, web_server, workers
 from toolhub.tenants.models import Membership

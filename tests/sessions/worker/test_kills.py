@@ -14,7 +14,7 @@ import pytest
 
 from capabilities.sandbox import isolation, shell
 from sessions.loop.history import OUTCOME_UNKNOWN
-from tests.capabilities.mcp_client.scripted import raw_server
+from tests.capabilities.mcp_client.over_http import raw_server
 from tests.processes import alive, children_of, wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.approvals.test_processes import alone

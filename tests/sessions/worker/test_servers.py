@@ -25,7 +25,8 @@ from sessions.connections.runs import run_connection_test
 from sessions.connections.writes import request_server_test
 from sessions.models import StepStatus
 from sessions.worker.servers import PER_ORGANISATION, PLACES, Listeners, ServerReader
-from tests.capabilities.mcp_client.scripted import Script, http_server, text_result, wait_until
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import Script, text_result, wait_until
 from tests.capabilities.servers.servers import make_credential, make_server
 from tests.cast import make_agent, make_category, make_member, make_organisation, make_role, make_session
 from tests.rest import Rest
