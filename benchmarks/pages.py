@@ -193,7 +193,9 @@ def costs(filled: Filled, *, tries: int = TRIES, only: str = "") -> list[Cost]:
     pages = Client(raise_request_exception=False)
     pages.force_login(filled.member.user)
     rest = Client(raise_request_exception=False, headers={"Authorization": f"Bearer {filled.token}"})
-    asked = [(name, path, rest if path.startswith("/api/") else pages) for name, path in addresses(filled, only)]
+    asked = [
+        (name, path, rest if path.startswith(("/api/", "/v1/")) else pages) for name, path in addresses(filled, only)
+    ]
     found = [cost for name, path, client in asked if (cost := cost_of(client, name, path, tries)) is not None]
     return sorted(found, key=lambda cost: -cost.share)
 

@@ -97,8 +97,9 @@ def copy_table(model: type[TenantModel], members: Sequence[Membership]) -> None:
     if model in (Approval, StepFile):  # each names a turn and a step of its own
         changed |= {"turn": uuid_of("n.i"), "step": f"(SELECT MAX(id) FROM {Step._meta.db_table}) - n.i"}
     if model is BudgetPeriod:  # a window each hour
-        hours = "t.starts_at - n.i * interval '1 hour'"
-        changed["starts_at"] = hours if is_postgresql() else "datetime(t.starts_at, '-' || n.i || ' hours')"
+        for name in ("starts_at", "ends_at"):
+            hours = f"t.{name} - n.i * interval '1 hour'"
+            changed[name] = hours if is_postgresql() else f"datetime(t.{name}, '-' || n.i || ' hours')"
     changed |= OVER.get(model, {})
     first = model._base_manager.order_by("pk").values_list("pk", flat=True)[0]
     copy(model, first, OTHERS, changed)

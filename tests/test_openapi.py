@@ -57,11 +57,12 @@ def test_every_schema_in_the_document_is_json_schema(document: dict[str, Any]) -
 
 
 def test_every_route_and_method_is_in_the_document(document: dict[str, Any]) -> None:
+    """But those under /v1/, which are OpenAI's."""
     described = {(path, method) for path, item in document["paths"].items() for method in item}
 
     served = set()
     for address in ADDRESSES.values():
-        if address.is_api:
+        if address.is_api and not address.pattern.startswith("v1/"):
             path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", address.pattern)
             served |= {(path, method) for method in methods_of(path)}
 

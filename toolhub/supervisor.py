@@ -77,6 +77,8 @@ class Part:
     env: Mapping[str, str]
     #: Run before every start: removes what a killed one left.
     tidy: Callable[[], None] = lambda: None
+    #: Where its standard output goes; None for our own.
+    stdout: int | None = None
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     pause: float = field(default=FIRST_PAUSE)
@@ -90,6 +92,7 @@ class Part:
             env=dict(self.env),
             cwd=BASE_DIR,
             stdin=subprocess.DEVNULL,
+            stdout=self.stdout,
             start_new_session=True,
             preexec_fn=die_with_parent(os.getpid()),
         )
@@ -294,7 +297,8 @@ class Supervisor:
         web = uvicorn("toolhub.asgi:application", self.plan.host, self.plan.port)
         self.parts = [
             Part("the web server", [*web, "--timeout-graceful-shutdown", "3", "--lifespan", "on"], broker_env),
-            Part("the worker", worker_command(self.plan.worker_concurrency), broker_env),
+            # It logs to standard error; Celery tells on standard output that it was asked to end.
+            Part("the worker", worker_command(self.plan.worker_concurrency), broker_env, stdout=subprocess.DEVNULL),
         ]
         if offline_model:
             self.parts.append(Part("the offline model", offline_model, self.env))

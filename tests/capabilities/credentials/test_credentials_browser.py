@@ -126,7 +126,7 @@ def sign_in_walk(page: Page, server: AuthorizationServer, seen: Callable[[str], 
     add_oauth(page, server, "Far notes")
     page.goto("/o/acme/accounts/")
     seen("accounts_before")
-    page.get_by_role("link", name="Connect").click()
+    page.get_by_role("link", name="Connect", exact=True).click()
     seen("connect")
     page.get_by_role("button", name="Sign in", exact=True).click()
     page.get_by_text("Type a password there only if you know that host").wait_for()

@@ -232,6 +232,13 @@ def test_no_token_and_a_bad_one_are_401(gateway: Gateway) -> None:
     assert "No usable API key" in str(refused.value)
 
 
+def test_an_address_under_v1_that_is_none_is_a_404_in_openais_shape(gateway: Gateway) -> None:
+    with pytest.raises(openai.NotFoundError) as refused:
+        gateway.client().embeddings.create(model="helper", input="hello")
+
+    assert (refused.value.code, refused.value.type) == ("not_found", "invalid_request_error")
+
+
 def test_a_provider_that_fails_has_a_status_of_its_own_streamed_or_not(
     gateway: Gateway, provider: ScriptedOpenAI
 ) -> None:

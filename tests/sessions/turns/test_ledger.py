@@ -269,6 +269,8 @@ WRITES: dict[str, Callable[[Claim, Step], object]] = {
     "write_event": lambda claim, step: ledger.write_event(claim, "note", {}),
     "add_note": lambda claim, step: ledger.add_note(claim, "Look."),
     "add_calls": lambda claim, step: add_call(claim, round=2),
+    "add_tools": lambda claim, step: ledger.add_tools(claim, {}, request={"tools": []}),
+    "return_steps": lambda claim, step: ledger.return_steps(claim, [Step(pk=step.pk, status=StepStatus.PENDING)]),
     "start_step": lambda claim, step: ledger.start_step(claim, step),
     "record_model_step": lambda claim, step: record_model(claim),
     "record_client_call": lambda claim, step: ledger.record_client_call(claim, CLIENT_CALL, None),
