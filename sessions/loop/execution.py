@@ -59,6 +59,8 @@ NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 MAX_ECHO = 800
 #: Seconds between looks at whether the turn was stopped.
 LOOK_EVERY = 0.2
+#: Seconds within which a call's arguments are checked, a wait for a free child process included: nobody's page waits.
+CHECK_SECONDS = 30.0
 #: Events of one call that say that it is still running.
 MOST_PROGRESS = 5
 #: Characters of a result that are kept for the operator.
@@ -230,7 +232,7 @@ def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: i
         own = registry.tools[spec.name].complaint
         return [own] if found and own else found
     wanted = {"schema_text": spec.parameters_text, "arguments": arguments}
-    confined: list[str] = run_confined("schema", wanted, organisation_id)
+    confined: list[str] = run_confined("schema", wanted, organisation_id, wait=CHECK_SECONDS)
     return confined
 
 
