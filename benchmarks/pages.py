@@ -61,6 +61,7 @@ ARGUMENTS = {
     "api-role": {"slug": "role"},
     "agent_": {"slug": "agent"},
     "api-agent": {"slug": "agent"},
+    "v1-model": {"name": "agent"},
     "runtime_agent": {"slug": "agent"},
     "api-runtime-config-agent": {"slug": "agent"},
     "server_": {"name": "server"},
