@@ -26,7 +26,7 @@ django.setup()
 
 from capabilities.mcp_client import background, client, exchanges  # noqa: E402
 from capabilities.mcp_client.addresses import ServerAddress  # noqa: E402
-from tests.capabilities.mcp_client import scripted  # noqa: E402
+from tests.capabilities.mcp_client import over_http, scripted  # noqa: E402
 
 PROCESS = (sys.executable, str(Path(scripted.__file__)))
 
@@ -37,7 +37,7 @@ def main() -> None:
     options.add_argument("--calls", type=int, default=200, help="warm calls of each kind")
     chosen = options.parse_args()
     process = ServerAddress("stdio", "benchmark", argv=PROCESS)
-    with scripted.http_server(scripted.usual()) as modern, scripted.old_http_server(scripted.usual()) as old:
+    with over_http.http_server(scripted.usual()) as modern, over_http.old_http_server(scripted.usual()) as old:
         found = {
             "http 2026-07-28": figures(ServerAddress("http", "benchmark", url=modern), chosen.calls),
             "http 2025-11-25": figures(ServerAddress("http", "benchmark", url=old), chosen.calls),
