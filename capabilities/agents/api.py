@@ -32,6 +32,7 @@ from capabilities.models import (
     AgentScope,
     AgentTool,
     AgentToolkit,
+    ClientApprovals,
     LanguageModel,
     LoadingMode,
     Provider,
@@ -64,6 +65,7 @@ class AgentOut(CallsOut):
     scope = serializers.CharField()
     routing_mode = serializers.ChoiceField(choices=RoutingMode.choices)
     routing_tokens = serializers.IntegerField(allow_null=True)
+    client_approvals = serializers.ChoiceField(choices=ClientApprovals.choices)
     max_rounds = serializers.IntegerField(allow_null=True)
     is_enabled = serializers.BooleanField()
 
@@ -166,6 +168,13 @@ class AgentIn(CallsIn):
         allow_null=True,
         default=None,
         help_text="Tokens of definitions that ranking fills; null: 1,000, or 2,500 above 300 tools.",
+    )
+    client_approvals = serializers.ChoiceField(
+        ClientApprovals.choices,
+        default=ClientApprovals.ASK,
+        help_text="Where a call of a turn through `/v1` must be answered by a person. `ask`: the turn waits, and its "
+        "client gets a sentence with the address. `hide`: tools of which every call asks are left out, and a call that "
+        "asks is refused.",
     )
     max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
     is_enabled = serializers.BooleanField(default=True)

@@ -22,7 +22,7 @@ from capabilities.agents.writes import (
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
-from capabilities.models import Agent, AgentScope, LanguageModel, LoadingMode, RoutingMode
+from capabilities.models import Agent, AgentScope, ClientApprovals, LanguageModel, LoadingMode, RoutingMode
 from capabilities.providers.forms import CallsForm
 from capabilities.providers.knobs import KNOBS
 from capabilities.providers.queries import models_by_name
@@ -43,6 +43,7 @@ FIELDS = (
     "scope",
     "routing_mode",
     "routing_tokens",
+    "client_approvals",
     "is_enabled",
     *KNOBS,
 )
@@ -136,6 +137,24 @@ class AgentForm(CallsForm):
         help_text="How many tokens of definitions are filled, the best tools first. Leave blank for 1,000, and 2,500 "
         "where there are more than 300 tools.",
     )
+    client_approvals = forms.ChoiceField(
+        choices=[
+            (
+                ClientApprovals.ASK,
+                "Say where to answer: the turn waits, and the client gets a sentence with the address",
+            ),
+            (
+                ClientApprovals.HIDE,
+                "Leave these tools out: nobody is asked, and a call that asks all the same is refused",
+            ),
+        ],
+        initial=ClientApprovals.ASK,
+        required=False,
+        label="Tools that ask a person, for clients of OpenAI’s API",
+        help_text="A program that calls /v1 often has nobody beside it who could approve a call or answer a question. "
+        "Chats in the browser and clients of MCP are not affected.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
     tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
     deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
     pinned_tools = NamesField("tool", MAX_OWN_TOOLS)
@@ -192,6 +211,7 @@ class AgentForm(CallsForm):
             routing_mode=data["routing_mode"] or RoutingMode.OFF,
             routing_tokens=data["routing_tokens"],
             max_rounds=data["max_rounds"],
+            client_approvals=data["client_approvals"] or ClientApprovals.ASK,
             is_enabled=data["is_enabled"],
             **self.calls(),
         )

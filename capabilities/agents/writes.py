@@ -19,6 +19,7 @@ from capabilities.models import (
     AgentTool,
     AgentToolkit,
     ApprovalRule,
+    ClientApprovals,
     LanguageModel,
     LoadingMode,
     RoutingMode,
@@ -68,6 +69,7 @@ class AgentContent:
     routing_mode: str = RoutingMode.OFF
     routing_tokens: int | None = None
     max_rounds: int | None = None
+    client_approvals: str = ClientApprovals.ASK
     is_enabled: bool = True
     #: Takes over where the model is overloaded, out of credit or gone.
     fallback_model: LanguageModel | None = None
@@ -92,6 +94,7 @@ COLUMNS = (
         "routing_mode",
         "routing_tokens",
         "max_rounds",
+        "client_approvals",
     ),
     *("is_enabled", *KNOBS),
 )
@@ -213,6 +216,7 @@ def _write(agent: Agent, content: AgentContent) -> None:
         ("loading_mode", content.loading_mode, LoadingMode),
         ("scope", content.scope, AgentScope),
         ("routing_mode", content.routing_mode, RoutingMode),
+        ("client_approvals", content.client_approvals, ClientApprovals),
     ):
         if value not in choices.values:
             raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
@@ -363,6 +367,7 @@ def _told(agent: Agent) -> dict[str, Any]:
         "routing_mode": str(agent.routing_mode),
         "routing_tokens": agent.routing_tokens,
         "max_rounds": agent.max_rounds,
+        "client_approvals": str(agent.client_approvals),
         **{name: getattr(agent, name) for name in KNOBS},
         "is_enabled": agent.is_enabled,
     }

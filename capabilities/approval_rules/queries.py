@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -10,7 +12,8 @@ from django.http import Http404
 
 from capabilities.approval_rules.writes import RuleContent
 from capabilities.common.memory import Memory
-from capabilities.contract.asking import AskRule
+from capabilities.contract.asking import AskedCall, AskRule
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit, ToolkitTool
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
@@ -77,6 +80,24 @@ def _tools_of(toolkits: set[int]) -> dict[int, set[int]]:
     for toolkit, tool in whole.values_list("pk", "toolkit_categories__category__tools"):
         found[toolkit].add(tool)
     return found
+
+
+def asked_call(
+    spec: ToolSpec,
+    arguments: Mapping[str, Any],
+    membership_id: int,
+    agent_id: int | None,
+    read_roles: Callable[[], Collection[int]] | None = None,
+) -> AskedCall:
+    """A call as rules look at it. The member's roles are read where a rule names one, unless `read_roles` has them."""
+    return AskedCall(
+        tool_id=spec.tool_id,
+        name=spec.name,
+        category=spec.category,
+        agent_id=agent_id,
+        arguments=arguments,
+        read_roles=read_roles or (lambda: role_ids(membership_id)),
+    )
 
 
 def role_ids(membership_id: int) -> set[int]:

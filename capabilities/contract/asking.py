@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from capabilities.contract.patterns import pattern_matches, text_matches
+from capabilities.contract.spec import BUILTIN, ToolSpec
 from capabilities.contract.wire import canonical_json, sha256_hex
 
 #: The tool with which an agent asks the member a question: its answer comes from a person.
@@ -55,11 +56,21 @@ class AskRule:
     def means(self, call: AskedCall) -> bool:
         """Whether the call is one of those that it is about."""
         return (
-            self.means_tool(call.tool_id, call.name, call.category)
-            and (self.agent_id is None or call.agent_id == self.agent_id)
+            self._means_tool_of(call)
             and (not self.argument or self._means_argument(call.arguments))
-            and (self.role_id is None or self.role_id in call.role_ids)
+            and self._means_role(call)
         )
+
+    def may_mean(self, call: AskedCall) -> bool:
+        """Whether it is about a call of this tool, by this agent and member, with some arguments."""
+        return self._means_tool_of(call) and self._means_role(call)
+
+    def _means_tool_of(self, call: AskedCall) -> bool:
+        is_agent = self.agent_id is None or call.agent_id == self.agent_id
+        return is_agent and self.means_tool(call.tool_id, call.name, call.category)
+
+    def _means_role(self, call: AskedCall) -> bool:
+        return self.role_id is None or self.role_id in call.role_ids
 
     def means_tool(self, tool_id: int, name: str, category: str) -> bool:
         """Whether some call of the tool could be one of those."""
@@ -74,9 +85,26 @@ class AskRule:
         return text_matches(self.argument_pattern, value if isinstance(value, str) else canonical_json(value))
 
 
+def is_question(spec: ToolSpec) -> bool:
+    """Whether a call of the tool is a question to the member."""
+    return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
+
+
 def first_rule(rules: Iterable[AskRule], call: AskedCall) -> AskRule | None:
     """The first of these rules that means the call."""
     return next((rule for rule in rules if rule.means(call)), None)
+
+
+def rules_met(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule | None]:
+    """The rules that can be the first to mean a call of this tool, by this agent and member, whatever its arguments;
+    None among them where there can be a call that no rule means."""
+    found: list[AskRule | None] = []
+    for rule in rules:
+        if rule.may_mean(call):
+            found.append(rule)
+            if not rule.argument:
+                return found
+    return [*found, None]
 
 
 def digest_of(tool: str, version: str, arguments: Mapping[str, Any]) -> str:

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from capabilities.contract.asking import USUAL_HOURS
+from capabilities.contract.asking import ALWAYS, FIRST_IN_SESSION, NEVER, USUAL_HOURS, AskRule
+
+#: What the knob `ask` of an envelope says, as a rule's `when`.
+KNOB = {"off": NEVER, "first_time": FIRST_IN_SESSION, "always": ALWAYS}
 
 
 class Verb(IntEnum):
@@ -70,3 +73,25 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
         if each.verb == Verb.ASK:
             terms = terms.together(each.terms)
     return first if terms == first.terms else replace(first, terms=terms)
+
+
+def decision_on(tool: str, rule: AskRule | None, ask: str) -> Decision | None:
+    """What the first rule that means a call, and the knob `ask` of its tool, say of it together; None where neither
+    says anything. A knob's word that is none of ours asks each time."""
+    said = []
+    if rule is not None:
+        why = rule.message or f"The approval rule {rule.name} asks before {tool} runs."
+        terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
+        said.append(_asking(rule.when, f"rule {rule.name}", why, terms))
+    when = KNOB.get(ask, ALWAYS)
+    if when != NEVER:
+        why = f"The runtime settings of {tool} ask before it runs."
+        said.append(_asking(when, "setting ask", why, Terms(allows_consent=when == FIRST_IN_SESSION)))
+    return strictest(said) if said else None
+
+
+def _asking(when: str, source: str, why: str, terms: Terms) -> Decision:
+    if when == NEVER:
+        return Decision(Verb.ALLOW, source, for_log=f"{source}: never")
+    waits = "Not run: it runs when a person approves it."
+    return Decision(Verb.ASK, source, for_model=waits, for_people=why, for_log=f"{source}: {when}", terms=terms)

@@ -136,6 +136,15 @@ class AgentScope(models.TextChoices):
     MEMBER = "member", "Only the member’s own"
 
 
+class ClientApprovals(models.TextChoices):
+    """What becomes of calls that a person must answer, in turns of a client of `/v1`."""
+
+    #: The turn waits, and its client gets a sentence with the address where somebody answers.
+    ASK = "ask", "Say where to answer"
+    #: Nobody is asked: tools of which every call asks are left out, and a call that asks is refused.
+    HIDE = "hide", "Leave these tools out"
+
+
 class AgentManager(TenantManager["Agent"]):
     def for_display(self) -> TenantQuerySet[Agent]:
         """By name, with model and provider at hand; keys stay where they are."""
@@ -164,6 +173,7 @@ class Agent(CallKnobs, PublicModel):
     routing_mode = models.CharField(max_length=16, choices=RoutingMode, default=RoutingMode.OFF)
     #: Tokens of definitions that routing fills; empty: by the number of tools that there are.
     routing_tokens = models.PositiveIntegerField(null=True, blank=True)
+    client_approvals = models.CharField(max_length=8, choices=ClientApprovals, default=ClientApprovals.ASK)
     #: Tokens that 95 of 100 of its latest replies took at most; empty until enough of them are known.
     output_p95 = models.PositiveIntegerField(null=True, blank=True)
     is_enabled = models.BooleanField(default=True)

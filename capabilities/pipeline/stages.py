@@ -112,6 +112,9 @@ class Situation:
     left_out: frozenset[Bundle] = field(default_factory=frozenset)
     #: The organisation's policy and those of its providers.
     policies: Policies = NO_POLICIES
+    #: Of a turn that nobody attends: why each call of a tool would ask a person, "" where not each one does. None where
+    #: somebody answers.
+    why_asks: Callable[[ToolSpec], str] | None = None
     #: What the message is routed by; None where nothing may be left out, as on a page that says what may be sent.
     routing: RoutingInputs | None = None
 
@@ -277,6 +280,14 @@ def _said_by(stage: str, layer: Layer | None, candidates: Sequence[Candidate]) -
     return [Verdict(name, stage, ruling.kept, f"{layer.title} {ruling.reason}") for name, ruling in found]
 
 
+def answerable(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What a turn goes without that nobody attends. Nothing where somebody answers."""
+    if situation.why_asks is None:
+        return []
+    found = [(each.spec.name, situation.why_asks(each.spec)) for each in candidates]
+    return [Verdict(name, "approval", False, reason) for name, reason in found if reason]
+
+
 def router(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """What the message needs of the agent's own and the core tools."""
     return _verdicts_of(_routed(situation, candidates))
@@ -318,10 +329,19 @@ STAGES: tuple[Stage, ...] = (
     permitted,
     policy,
     provider_policy,
+    answerable,
     router,
     within_limit,
 )
 #: What lets a member use a tool, whatever the message and however many the model takes.
 PERMITTING_STAGES: tuple[Stage, ...] = STAGES[: STAGES.index(router)]
 #: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
-LOADABLE_STAGES: tuple[Stage, ...] = (enabled, in_scope, delegated, permitted, policy, provider_policy)
+LOADABLE_STAGES: tuple[Stage, ...] = (
+    enabled,
+    in_scope,
+    delegated,
+    permitted,
+    policy,
+    provider_policy,
+    answerable,
+)

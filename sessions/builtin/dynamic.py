@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
+from django.db.models import F
 from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
@@ -177,8 +178,11 @@ def place_of(context: ToolContext) -> LoadTarget:
     assert context.session_id is not None
     session = ChatSession.objects.get(pk=context.session_id)
     # By the turn, where there is one: a short name may be another agent's by now.
-    which = {"slug": context.agent} if context.turn_id is None else {"turns": context.turn_id}
-    return LoadTarget(session, Agent.objects.for_display().get(**which))
+    agents = Agent.objects.for_display()
+    if context.turn_id is None:
+        return LoadTarget(session, agents.get(slug=context.agent))
+    agent = agents.filter(turns=context.turn_id).annotate(is_unattended=F("turns__is_unattended")).get()
+    return LoadTarget(session, agent, is_unattended=vars(agent)["is_unattended"])
 
 
 def by_model(context: ToolContext) -> By:

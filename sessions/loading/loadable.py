@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from capabilities.contract.loading import LOAD_CATEGORY, META_CATEGORY
 from capabilities.contract.policy import PolicyTool
+from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentScope, Toolkit
 from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.counts import tool_tokens
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
-from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
+from capabilities.pipeline.stages import LOADABLE_STAGES, Situation, narrowed
 from capabilities.policies.catalogue import CatalogueTool
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from capabilities.registry import registry
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import meta_tools, situation_of
+from sessions.selection.unattended import WhyAsks, why_asks_in
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class LoadTarget:
     agent: Agent
     #: What a running turn has resolved; without it, the agent's own.
     model: ResolvedModel | None = field(default=None, compare=False)
+    #: Whether it is for a turn that nobody attends.
+    is_unattended: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,25 @@ class LoadInputs:
     offer: Offer
     #: Keys of the tools in the offer that the member may use here.
     usable: frozenset[int]
+    #: Of a turn that nobody attends, why every call of a tool asks a person; else None.
+    why_asks: WhyAsks | None = None
+
+    @property
+    def situation(self) -> Situation:
+        """What the stages look at here."""
+        place = self.place
+        return situation_of(
+            place.session,
+            place.agent,
+            self.permissions,
+            policies=self.policies,
+            model=place.model,
+            why_asks=self.why_asks,
+        )
+
+    def why_unanswered(self, spec: ToolSpec) -> str:
+        """Why the tool is left out of a turn that nobody attends; "" where it is not."""
+        return self.why_asks(spec) if self.why_asks is not None else ""
 
     @property
     def loadable(self) -> list[Loadable]:
@@ -127,16 +150,23 @@ def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
     permissions, at = permissions_at_version(place.session.membership_id)
     holdings = holdings_of(place.session, place.agent, at=at)
     policies = policies_for(permissions, at)
-    return reading_of(place, holdings, permissions, policies, in_reach(place.agent, holdings, more, at=at).offer)
+    offer = in_reach(place.agent, holdings, more, at=at).offer
+    why_asks = why_asks_in(place.session, place.agent, place.model, at=at) if place.is_unattended else None
+    return reading_of(place, holdings, permissions, policies, offer, why_asks)
 
 
 def reading_of(
-    place: LoadTarget, holdings: Holdings, permissions: MemberPermissions, policies: Policies, offer: Offer
+    place: LoadTarget,
+    holdings: Holdings,
+    permissions: MemberPermissions,
+    policies: Policies,
+    offer: Offer,
+    why_asks: WhyAsks | None = None,
 ) -> LoadInputs:
     """The same of what was read already: `offer` is all that is in reach."""
-    situation = situation_of(place.session, place.agent, permissions, policies=policies, model=place.model)
-    usable, _ = narrowed(situation, offer.candidates, LOADABLE_STAGES)
-    return LoadInputs(place, holdings, permissions, policies, offer, frozenset(each.spec.tool_id for each in usable))
+    reading = LoadInputs(place, holdings, permissions, policies, offer, frozenset(), why_asks)
+    usable, _ = narrowed(reading.situation, offer.candidates, LOADABLE_STAGES)
+    return replace(reading, usable=frozenset(each.spec.tool_id for each in usable))
 
 
 # -- What refuses it --------------------------------------------------------------------------------------------------
@@ -176,6 +206,8 @@ def _forbidden(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
     message = f"Access denied: this member may use none of the tools of {bundle.name}."
     if policy:
         message = f"Not loaded: {policy}."
+    elif any(reading.why_unanswered(each.spec) for each in tools):
+        message = f"Not loaded: calls of the tools of {bundle.name} ask a person, and nobody answers here."
     return LoadResult("not_allowed", bundle.name, message, allowed)
 
 

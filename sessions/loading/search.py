@@ -18,7 +18,7 @@ from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loading.queries import loadable_categories
 from sessions.models import Step, StepKind
 from sessions.selection.holdings import offer_at_hand
-from sessions.selection.queries import meta_tools, selected, situation_of
+from sessions.selection.queries import meta_tools, selected
 
 #: Of the tools that the words find, those that are looked up in categories.
 MOST_IN_CATEGORIES = 200
@@ -90,7 +90,13 @@ def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candida
     carried = set(ToolVersion.objects.filter(pk__in=versions).values_list("tool_id", flat=True))
     at_hand = offer_at_hand(agent, reading.holdings, meta_tools(agent, reading.holdings, reading.permissions))
     selection = selected(
-        reading.place.session, agent, reading.permissions, reading.holdings, at_hand, policies=reading.policies
+        reading.place.session,
+        agent,
+        reading.permissions,
+        reading.holdings,
+        at_hand,
+        policies=reading.policies,
+        why_asks=reading.why_asks,
     )
     coming = {tool.tool_id for tool in selection.tools} - carried
     return [each for each in at_hand.candidates if each.spec.tool_id in coming]
@@ -105,8 +111,7 @@ def _in_categories(reading: LoadInputs, query: str) -> list[Candidate]:
     categories = loadable_categories(place.agent, permissions.loads).order_by()
     tools = specs(Tool.objects.filter(name__in=names, category__in=categories))
     candidates = [Candidate(each, "", Bundle(each.category, None, frozenset({each.category_id}))) for each in tools]
-    situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
-    usable, _ = narrowed(situation, candidates, LOADABLE_STAGES)
+    usable, _ = narrowed(reading.situation, candidates, LOADABLE_STAGES)
     there = {each.spec.tool_id for each in reading.offer.candidates}
     return [each for each in usable if each.spec.tool_id not in there]
 

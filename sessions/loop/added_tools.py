@@ -31,6 +31,7 @@ from sessions.loop.steps import Steps
 from sessions.models import Step, ToolSet, Turn, TurnEvent
 from sessions.selection.queries import Selection, situation_of
 from sessions.selection.tool_sets import keep_tool_set, tool_set_of
+from sessions.selection.unattended import why_asks_in
 from sessions.turns import ledger
 from sessions.turns.held import Held
 
@@ -179,7 +180,12 @@ def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
     specs = current_specs(version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
     permissions, at = permissions_at_version(turn.membership_id)
     situation = situation_of(
-        turn.session, turn.agent, permissions, policies=policies_for(permissions, at), model=turn.model
+        turn.session,
+        turn.agent,
+        permissions,
+        policies=policies_for(permissions, at),
+        model=turn.model,
+        why_asks=why_asks_in(turn.session, turn.agent, turn.model, at=at) if turn.is_unattended else None,
     )
     kept, _ = narrowed(situation, [Candidate(each, "") for each in specs], LOADABLE_STAGES)
     return len(kept) == len(version_ids)

@@ -10,37 +10,23 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
 from django.utils import timezone
 
-from capabilities.approval_rules.queries import ask_rules, role_ids
-from capabilities.contract.asking import (
-    ALWAYS,
-    ASK_USER,
-    FIRST_IN_SESSION,
-    MAX_HOURS,
-    MAX_SHOWN,
-    NEVER,
-    AskedCall,
-    digest_of,
-    first_rule,
-)
-from capabilities.contract.decisions import Decision, Terms, Verb, strictest
-from capabilities.contract.spec import BUILTIN, ToolSpec
+from capabilities.approval_rules.queries import ask_rules, asked_call
+from capabilities.contract.asking import ASK_USER, MAX_HOURS, MAX_SHOWN, NEVER, digest_of, first_rule, is_question
+from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
+from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import canonical_json
 from capabilities.models import Tool
 from sessions.access import own_session
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent, StepStatus, consent_in_force
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, StepStatus
 from sessions.turns import asked
 from sessions.turns.fencing import Claim
 
 if TYPE_CHECKING:
     from sessions.loop.preparing import Prepared
-
-#: What the knob `ask` of an envelope says, as a rule's `when`.
-KNOB = {"off": NEVER, "first_time": FIRST_IN_SESSION, "always": ALWAYS}
 
 # -- Who says that somebody is asked ----------------------------------------------------------------------------------
 
@@ -51,57 +37,24 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 
     No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
     """
-    said = [each for each in (_by_rule(prepared), _by_setting(prepared)) if each is not None]
-    decision = strictest(said)
-    if decision.verb == Verb.ASK and decision.terms.allows_consent and has_consent(prepared, decision.terms):
-        return Decision(Verb.ALLOW, "consent", for_log=f"consent in place of {decision.source}")
-    return decision if said else None
-
-
-def _by_rule(prepared: Prepared) -> Decision | None:
     turn, spec = prepared.turn, prepared.spec
     rules = ask_rules(turn.organisation_id, turn.registry_version)
-    rule = first_rule(rules, _call(spec, prepared.arguments, turn.membership_id, turn.agent_id)) if rules else None
-    if rule is None:
-        return None
-    why = rule.message or f"The approval rule {rule.name} asks before {spec.name} runs."
-    terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
-    return _asking(rule.when, f"rule {rule.name}", why, terms)
-
-
-def _call(spec: ToolSpec, arguments: Mapping[str, Any], membership_id: int, agent_id: int | None) -> AskedCall:
-    """The call as rules look at it."""
-    return AskedCall(
-        tool_id=spec.tool_id,
-        name=spec.name,
-        category=spec.category,
-        agent_id=agent_id,
-        arguments=arguments,
-        read_roles=lambda: role_ids(membership_id),
-    )
+    rule = first_rule(rules, asked_call(spec, prepared.arguments, turn.membership_id, turn.agent_id)) if rules else None
+    decision = decision_on(spec.name, rule, spec.envelope.ask)
+    if decision is None or decision.verb != Verb.ASK or not decision.terms.allows_consent:
+        return decision
+    if not has_consent(prepared, decision.terms):
+        return decision
+    return Decision(Verb.ALLOW, "consent", for_log=f"consent in place of {decision.source}")
 
 
 def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
     is refused where another person must approve it. The queries of `ask_rules`."""
-    rule = first_rule(ask_rules(organisation_id, None), _call(spec, arguments, membership_id, None))
+    rule = first_rule(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
     if rule is None or rule.when == NEVER or not rule.needs_other_person:
         return ""
     return f"Not run: the approval rule {rule.name} takes another person. Ask an agent for it in a chat."
-
-
-def _by_setting(prepared: Prepared) -> Decision | None:
-    """A word that is none of ours asks each time."""
-    when = KNOB.get(prepared.spec.envelope.ask, ALWAYS)
-    why = f"The runtime settings of {prepared.spec.name} ask before it runs."
-    return None if when == NEVER else _asking(when, "setting ask", why, Terms(allows_consent=when == FIRST_IN_SESSION))
-
-
-def _asking(when: str, source: str, why: str, terms: Terms) -> Decision:
-    if when == NEVER:
-        return Decision(Verb.ALLOW, source, for_log=f"{source}: never")
-    waits = "Not run: it runs when a person approves it."
-    return Decision(Verb.ASK, source, for_model=waits, for_people=why, for_log=f"{source}: {when}", terms=terms)
 
 
 def has_consent(prepared: Prepared, terms: Terms) -> bool:
@@ -109,10 +62,7 @@ def has_consent(prepared: Prepared, terms: Terms) -> bool:
     time to come. Where another person must answer, the member's own consent is none. One query, and a query or two for
     each level that the session is below the member's own."""
     turn = prepared.turn
-    here = Q(session=None) | Q(session=own_session(turn.session))
-    consents = Consent.objects.filter(
-        consent_in_force(), here, membership=turn.membership_id, tool_version=prepared.spec.version_id
-    )
+    consents = asked.consents_in(turn.session).filter(tool_version=prepared.spec.version_id)
     if terms.needs_other_person:
         consents = consents.exclude(granted_by=turn.membership_id)
     return consents.exists()
@@ -121,14 +71,17 @@ def has_consent(prepared: Prepared, terms: Terms) -> bool:
 # -- What is asked ----------------------------------------------------------------------------------------------------
 
 
-def is_question(spec: ToolSpec) -> bool:
-    """Whether a call of the tool is a question to the member."""
-    return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
-
-
 def takes_a_person(prepared: Prepared) -> bool:
     """Whether a person has to answer before the call goes on."""
     return prepared.is_asked_for or is_question(prepared.spec)
+
+
+def unanswered(prepared: Prepared) -> Outcome:
+    """What the model reads of a call that would ask a person, in a turn that nobody attends."""
+    why = "it asks the user, and nobody answers here. Ask in your answer instead, and end your turn with it."
+    if not is_question(prepared.spec):
+        why = "a person would have to approve it, and nobody answers here. Go on without it, or say so in your answer."
+    return refused(f"Not run: {why}", denied_tool=prepared.spec.name)
 
 
 def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:

@@ -25,7 +25,7 @@ from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
 from sessions.loop.wanted import COMES_WITH, NEXT_STEP
 from sessions.models import Door, StepStatus, Turn
-from sessions.selection.queries import loading_tools, situation_of
+from sessions.selection.queries import loading_tools
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
-    situation = situation_of(turn.session, turn.agent, reading.permissions, policies=reading.policies, model=turn.model)
-    kept, _ = narrowed(situation, found, (in_scope, delegated))
+    kept, _ = narrowed(reading.situation, found, (in_scope, delegated))
     return kept[0].spec if kept else None
 
 
@@ -113,6 +112,8 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
         return execution.switched_off(found.spec)
     if reason := reading.why_not_sent(known[0]):
         return execution.denied(name, reason)
+    if reason := reading.why_unanswered(found.spec if found is not None else known[0]):
+        return execution.failure(f"Not run: {reason}.", status=StepStatus.REFUSED, denied_tool=name)
     if found is None and _comes_with_category(known[0], reading):
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
@@ -133,13 +134,11 @@ def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:
 
 def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
     """Whether it could be had here by loading its category, which the member may."""
-    place, permissions = reading.place, reading.permissions
-    if spec.is_meta or not permissions.loads.covers(spec.category):
+    if spec.is_meta or not reading.permissions.loads.covers(spec.category):
         return False
     if not reading.loads_categories:
         return False
-    situation = situation_of(place.session, place.agent, permissions, policies=reading.policies, model=place.model)
-    return bool(narrowed(situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
+    return bool(narrowed(reading.situation, [Candidate(spec, "")], LOADABLE_STAGES)[0])
 
 
 def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
@@ -178,4 +177,4 @@ def _loadable(name: str, message: str, **more: Any) -> Outcome:
 
 
 def _read(turn: Turn) -> LoadInputs:
-    return read_place(LoadTarget(turn.session, turn.agent, turn.model))
+    return read_place(LoadTarget(turn.session, turn.agent, turn.model, turn.is_unattended))

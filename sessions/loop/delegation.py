@@ -188,6 +188,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
         message=order.message,
         parent_step=step,
         charged_above=charged_below(parent),
+        is_unattended=parent.is_unattended,
     )
     accepting.insert_turn(child)
     return child

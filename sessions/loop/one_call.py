@@ -149,14 +149,19 @@ def _allowed(
     held: Held, ready: Prepared, approval: Approval | None, fields: Mapping[str, Any]
 ) -> Prepared | Outcome | None:
     """The call, where nobody has to allow it or somebody did; its answer, where it may not run as it is now; None where
-    somebody is asked now. What began before a crash and would be another call now has an unknown outcome."""
+    somebody is asked now: nobody is in a turn that nobody attends. What began before a crash and would be another
+    call now has an unknown outcome."""
     has_begun = ready.step.status != StepStatus.PENDING
     if approval is None:
         if not asking.takes_a_person(ready):
             return ready
         if ready.step.status == StepStatus.WAITING:
             return asking.refused(TAKES_A_PERSON_NOW)
-        return execution.outcome_unknown() if has_begun else asking.ask(held.claim, ready, **fields)
+        if has_begun:
+            return execution.outcome_unknown()
+        if ready.turn.is_unattended:
+            return asking.unanswered(ready)
+        return asking.ask(held.claim, ready, **fields)
     if has_begun and not asking.is_of_call(approval, ready):
         return execution.outcome_unknown()
     refused = None if has_begun else asking.why_not_as_approved(approval, ready)

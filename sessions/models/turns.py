@@ -135,6 +135,10 @@ class Turn(TenantModel):
     #: It has no message: it goes on from what stands in front of it.
     is_continuation = models.BooleanField(default=False)
 
+    #: Nobody answers what its calls would ask a person, as the agent says that a client named: tools of which each call
+    #: asks are left out, and a call that asks is refused. A turn by delegation has it of the turn above.
+    is_unattended = models.BooleanField(default=False)
+
     #: What a client calls its request by, so that a second try makes no second turn.
     idempotency_key = models.CharField(max_length=255, blank=True)
     #: The same for a turn that the service submitted itself, by a schedule or a routine. No client can write it.

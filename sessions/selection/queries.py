@@ -29,6 +29,7 @@ from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.holdings import Holdings, Load, holdings_of, offer_at_hand
 from sessions.selection.routing import routing_inputs
+from sessions.selection.unattended import WhyAsks, why_asks_in
 from toolhub.tenants.models import Membership
 
 
@@ -45,9 +46,9 @@ class Selection(pipeline.Selection):
 
 def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
-    there is, one more where the organisation has policies, and one where the agent is routed; where this process has
-    read the organisation at this registry version two: the member's rights, and the loads. A quick question gets none,
-    without a query.
+    there is, one more where the organisation has policies, one where the agent is routed, and those of `why_asks_in`
+    where nobody attends the turn; where this process has read the organisation at this registry version two: the
+    member's rights, and the loads. A quick question gets none, without a query.
 
     `decided` is what routing decided with the turn's first model call.
     """
@@ -59,6 +60,7 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     holdings = holdings_of(turn.session, agent, during=turn, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
     routing = routing_inputs(turn.session, agent, offer, turn.message, at=now, decided=decided)
+    why_asks = why_asks_in(turn.session, agent, turn.model, at=now) if turn.is_unattended else None
     return selected(
         turn.session,
         agent,
@@ -69,6 +71,7 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
         policies=policies,
         model=turn.model,
         routing=routing,
+        why_asks=why_asks,
     )
 
 
@@ -106,12 +109,16 @@ def selected(
     policies: Policies,
     model: ResolvedModel | None = None,
     routing: RoutingInputs | None = None,
+    why_asks: WhyAsks | None = None,
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
-    the provider; without `routing`, no message leaves anything out. No query."""
+    the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn. No query
+    but what that takes."""
     clashing = clashing_loads(holdings, offer.clashes)
     left_out = frozenset(load.bundle for load, _ in clashing)
-    situation = situation_of(session, agent, permissions, message, left_out, policies=policies, model=model)
+    situation = situation_of(
+        session, agent, permissions, message, left_out, policies=policies, model=model, why_asks=why_asks
+    )
     found = pipeline.select(replace(situation, routing=routing), offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
@@ -136,6 +143,7 @@ def situation_of(
     *,
     policies: Policies,
     model: ResolvedModel | None = None,
+    why_asks: WhyAsks | None = None,
 ) -> Situation:
     """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
     agent's own. No query."""
@@ -143,7 +151,7 @@ def situation_of(
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
     order = sent_before(session, agent)
-    return Situation(permissions, agent, model, message, delegated, order, left_out, policies)
+    return Situation(permissions, agent, model, message, delegated, order, left_out, policies, why_asks)
 
 
 def sent_before(session: ChatSession, agent: Agent) -> list[int]:

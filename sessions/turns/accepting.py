@@ -19,7 +19,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Now
 
 from capabilities.common.text import storable
-from capabilities.models import Agent
+from capabilities.models import Agent, ClientApprovals
 from sessions.models import (
     KEPT,
     Budget,
@@ -119,6 +119,7 @@ def accept(
         without_tools=without_tools,
         door=asks.door if asks else "",
         is_continuation=asks is not None and not message and asks.call is None,
+        is_unattended=asks is not None and is_unattended(asks.door, agent),
         **keys,
     )
     if session.parent_turn_id is not None:
@@ -145,6 +146,12 @@ def accept(
         if full is not None:
             raise full
     raise Conflict("busy", "Too many messages at once for this session: try again.")
+
+
+def is_unattended(door: str, agent: Agent) -> bool:
+    """Whether nobody answers what calls of the agent's turns ask a person, where they come by this door. Clients of MCP
+    have ways of their own to show their user what is asked."""
+    return door in (Door.CHAT, Door.RESPONSES) and agent.client_approvals == ClientApprovals.HIDE
 
 
 def _kept() -> QuerySet[ChatSession, Any]:

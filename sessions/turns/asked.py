@@ -10,11 +10,24 @@ from contextvars import ContextVar
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from capabilities.models import SecretStatus, StoredSecret
-from sessions.models import UNANSWERED, Approval, ApprovalKind, ApprovalStatus, CallWait, Step, StepStatus, Turn
+from sessions.access import own_session
+from sessions.models import (
+    UNANSWERED,
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    CallWait,
+    ChatSession,
+    Consent,
+    Step,
+    StepStatus,
+    Turn,
+    consent_in_force,
+)
 from sessions.turns.fencing import EVENT, Claim, LedgerError, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.sweeping import Backoff, each_item
 from sessions.turns.waiting import resume
@@ -43,6 +56,13 @@ ADDRESS = "/api/v1/approvals/{}"
 
 class ApprovalNotUsable(LedgerError):
     """The approval was used, or its time is over: the call that it was for does not begin."""
+
+
+def consents_in(session: ChatSession) -> QuerySet[Consent]:
+    """What was allowed before of calls of the session's member, for this session or until a time to come. A query or
+    two for each level that the session is below the member's own."""
+    here = Q(session=None) | Q(session=own_session(session))
+    return Consent.objects.filter(consent_in_force(), here, membership=session.membership_id)
 
 
 def ask(claim: Claim, approval: Approval, **fields: Any) -> None:

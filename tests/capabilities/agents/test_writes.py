@@ -285,6 +285,18 @@ def test_the_way_in_which_an_agent_is_routed_is_audited(alice: Membership, model
         assert refused.value.field == field
 
 
+def test_mr_43_what_clients_get_of_tools_that_ask_is_audited(alice: Membership, model: LanguageModel) -> None:
+    agent = create_agent(content(model), actor=alice)
+
+    update_agent(agent, content(model, client_approvals="hide"), actor=alice)
+
+    entry = AuditEntry.objects.filter(action="agent.update").latest("pk")
+    assert (entry.before["client_approvals"], entry.after["client_approvals"]) == ("ask", "hide")
+    with pytest.raises(ChangeRefused) as refused:
+        update_agent(agent, content(model, client_approvals="never"), actor=alice)
+    assert refused.value.field == "client_approvals"
+
+
 def test_mr_35_an_agent_for_the_member_alone_takes_no_tool_with_a_shared_credential(
     alice: Membership, kits: LanguageModel
 ) -> None:

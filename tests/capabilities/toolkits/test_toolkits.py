@@ -419,6 +419,7 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "scope": "member",
         "routing_mode": "hybrid",
         "routing_tokens": 800,
+        "client_approvals": "hide",
         "pinned_tools": [],
     }
 
@@ -436,6 +437,7 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "scope": "organisation",
         "routing_mode": "off",
         "routing_tokens": None,
+        "client_approvals": "ask",
         "pinned_tools": [],
     }
     wrong = {
@@ -446,6 +448,7 @@ def test_agents_tell_and_take_their_toolkits_over_rest(api: Rest, acme: Organisa
         "scope": "nobody",
         "routing_mode": "sometimes",
         "routing_tokens": 1,
+        "client_approvals": "never",
         "pinned_tools": ["missing"],
     }
     for name, value in wrong.items():

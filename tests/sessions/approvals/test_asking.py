@@ -17,6 +17,7 @@ from django.utils import timezone
 from capabilities.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.common.registry_version import touch_registry
+from capabilities.contract import decisions
 from capabilities.contract.asking import MAX_HOURS, MAX_SHOWN, digest_of
 from capabilities.contract.decisions import Decision, Terms, Verb
 from capabilities.hooks.writes import HookContent, create_hook
@@ -863,7 +864,7 @@ def test_a_setting_of_the_tool_asks_as_a_rule_does(session: ChatSession, provide
 def test_a_setting_that_is_no_word_of_ours_asks_each_time(
     session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(asking.KNOB, "off")
+    monkeypatch.delitem(decisions.KNOB, "off")
     wants(provider)
 
     (approval,) = asked_of(run(session))
