@@ -59,8 +59,8 @@ def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase | None
 
 def migrations_digest() -> str:
     """Of everything that decides what an empty database holds."""
-    rooms = ("capabilities", "sessions", "toolhub")
-    sources = [path for room in rooms for path in ROOT.glob(f"{room}/**/migrations/*.py")]
+    rooms, files = ("capabilities", "sessions", "toolhub"), ("migrations/*.py", "*_operations.py")
+    sources = [path for room in rooms for each in files for path in ROOT.glob(f"{room}/**/{each}")]
     sources += [ROOT / "requirements/dev.txt", ROOT / "toolhub/settings.py"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:20]
 

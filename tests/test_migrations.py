@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from django.apps import apps
 from django.db import connection, migrations
-from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
 from sessions.models import Step, StepKind, StepStatus
 from sessions.models.turns import VerdictSet
 from tests.cast import make_agent, make_session, make_turn
+from tests.old_migrations import old_executor, old_loader
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.index_operations import DropForeignKeyIndexes
 from toolhub.tenants.models import Membership
@@ -56,11 +56,11 @@ def test_verdicts_move_to_their_rows_and_back(alice: Membership) -> None:
             )
     before = ("toolhub_sessions", "0013_indexes")
     try:
-        executor = MigrationExecutor(connection)
+        executor = old_executor()
         old = executor.migrate([before]).apps.get_model("toolhub_sessions", "Step")
         assert [each.verdicts for each in old.objects.order_by("index")] == [verdicts, verdicts]
     finally:
-        executor = MigrationExecutor(connection)
+        executor = old_executor()
         executor.migrate(executor.loader.graph.leaf_nodes("toolhub_sessions"))
 
     with organisation_scope(alice.organisation):
@@ -90,7 +90,7 @@ def test_no_table_has_an_index_on_the_organisation_alone() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_indexes_that_a_migration_drops_come_back_when_it_is_taken_back() -> None:
     operation = DropForeignKeyIndexes(("task", "organisation"), ("foodentry", "organisation"))
-    before = MigrationLoader(connection).project_state(("capabilities", "0013_invitation_roles"))
+    before = old_loader().project_state(("capabilities", "0013_invitation_roles"))
     after = before.clone()
     operation.state_forwards("capabilities", after)
     tables = ("capabilities_task", "capabilities_foodentry")

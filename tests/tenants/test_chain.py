@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from tests.cast import make_category, make_member
+from tests.old_migrations import old_loader
 from tests.threads import at_once
 from toolhub.tenants.audit.chain import entry_hash
 from toolhub.tenants.audit.writes import BrokenEntry, check_chain, record
@@ -21,7 +22,8 @@ from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 
-MIGRATION = import_module("toolhub.tenants.migrations.0002_people")
+LOCK = import_module("toolhub.tenants.migrations.0001_squashed_0007_last_use_of_tokens")
+CHAIN = import_module("toolhub.tenants.migrations.0002_people")
 
 
 @pytest.fixture
@@ -32,14 +34,14 @@ def unlocked(db: None) -> Iterator[None]:
         if connection.vendor == "sqlite"
         else connection.schema_editor() as editor
     ):
-        MIGRATION.make_changeable(apps, editor)
+        LOCK.make_changeable(apps, editor)
     yield
     with (
         connection.schema_editor(atomic=False)
         if connection.vendor == "sqlite"
         else connection.schema_editor() as editor
     ):
-        MIGRATION.make_final(apps, editor)
+        LOCK.make_final(apps, editor)
 
 
 def sql(statement: str, *values: Any) -> None:
@@ -212,7 +214,7 @@ def test_what_was_recorded_before_the_chain_is_chained(alice: Membership, charli
     sql("UPDATE tenants_organisation SET audit_count = 0, audit_head = ''")
 
     with system_scope(), connection.schema_editor() as editor:
-        MIGRATION.chain_entries(Plain, editor)
+        CHAIN.chain_entries(Plain, editor)
 
     assert (check_chain(alice.organisation), check_chain(charlie.organisation)) == (None, None)
 
@@ -222,9 +224,7 @@ class Plain:
 
     @staticmethod
     def get_model(app: str, name: str) -> Any:
-        from django.db.migrations.executor import MigrationExecutor
-
-        state = MigrationExecutor(connection).loader.project_state([("tenants", "0002_people")])
+        state = old_loader().project_state([("tenants", "0002_people")])
         return state.apps.get_model(app, name)
 
 
