@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -17,9 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import redis
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
+from sessions.turns.bell import REGISTRIES
 from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
 from tests.valkey import Valkey, running_valkey
@@ -72,6 +77,13 @@ class House:
         self.part("web", uvicorn("toolhub.asgi:application", "127.0.0.1", self.port))
         self.worker()
         wait_for(lambda: is_ready("127.0.0.1", self.port, ["localhost"]), START_SECONDS)
+
+    def web(self) -> int:
+        """The port of one more web server."""
+        port = free_port()
+        self.part("web", uvicorn("toolhub.asgi:application", "127.0.0.1", port))
+        wait_for(lambda: is_ready("127.0.0.1", port, ["localhost"]), START_SECONDS)
+        return port
 
     def worker(self) -> Part:
         return self.part("worker", worker_command(10))
@@ -150,6 +162,31 @@ def test_a_message_over_rest_changes_the_database_and_is_watched(house: House) -
     assert (turn["status"], turn["answer"], turn["usage"]["rounds"]) == ("done", "Added.", 2)
     assert events == ["accepted", "started", "model", "tool_started", "tool_done", "model", "done"]
     assert house.rows("SELECT title FROM {tasks}") == [("buy milk",)]
+
+
+def test_a_change_of_a_list_reaches_a_client_of_mcp_on_another_web_server(house: House) -> None:
+    other = house.web()
+    url, headers = f"http://127.0.0.1:{other}/mcp/starter", {"authorization": f"Bearer {TOKEN}"}
+
+    async def told() -> tuple[list[str], list[str]]:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+            client.listen(tools_list_changed=True) as changes,
+        ):
+            before = [tool.name for tool in (await client.list_tools()).tools]
+            changed = await asyncio.to_thread(house.ask, "PATCH", f"/api/v1/tools/{before[-1]}", {"is_enabled": False})
+            assert changed[0] == 200
+            await asyncio.wait_for(anext(aiter(changes)), 30)
+            return before, [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+    with redis.Redis.from_url(house.valkey.url) as client, client.pubsub() as heard:
+        heard.subscribe(REGISTRIES)
+        before, after = asyncio.run(told())
+        messages = [message for _ in range(50) if (message := heard.get_message(timeout=0.1)) is not None]
+
+    assert after == before[:-1]
+    assert {message["channel"].decode() for message in messages if message["type"] == "message"} == {REGISTRIES}
 
 
 def envelope(body: str, kind: str, task: str) -> bytes:
