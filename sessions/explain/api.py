@@ -35,6 +35,7 @@ class QueryIn(serializers.Serializer[Any]):
     agent = serializers.CharField(required=False, max_length=63)
     session = serializers.UUIDField(required=False)
     message = serializers.CharField(required=False, max_length=MAX_MESSAGE, allow_blank=True)
+    client = serializers.BooleanField(required=False)
     q = serializers.CharField(required=False, max_length=100, allow_blank=True)
     category = serializers.CharField(required=False, max_length=64)
     state = serializers.ChoiceField(required=False, choices=[*STATES, "all"])
@@ -96,6 +97,9 @@ class Explain(APIView):
             parameter("agent", str, "Slug of an agent; the session's, or the first one, if left out."),
             parameter("session", str, "A session of that member; a new one, if left out."),
             parameter("message", str, "What would be said; without it, all that a message may bring."),
+            parameter(
+                "client", bool, "As a client of `/v1` asks: what its agent leaves out for such clients is blocked."
+            ),
             parameter("q", str, "Looked for in names, descriptions and categories."),
             parameter("category", str, "Name of a category."),
             parameter("state", str, "Only these tools.", enum=[*STATES, "all"]),
@@ -121,7 +125,8 @@ class Explain(APIView):
             raise unknown("category", "There is no such category; GET /api/v1/categories lists them.")
         state = query.get("state", "all")
         message, state = query.get("message", ""), "" if state == "all" else state
-        asked = Asked(query.get("q", ""), category, state, after, limit=limit, message=message)
+        client = query.get("client", False)
+        asked = Asked(query.get("q", ""), category, state, after, limit=limit, message=message, client=client)
         found = explain(subject, asked)
         return Response(
             {

@@ -22,6 +22,7 @@ from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach
 from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
 from sessions.selection.routing import routing_inputs
+from sessions.selection.unattended import WhyAsks, why_asks_in
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Inputs:
     #: What would be said, empty for all that may be sent; and what it is routed by, where messages decide.
     message: str = ""
     routing: RoutingInputs | None = None
+    #: Of a turn that nobody attends, why every call of a tool asks a person; None where somebody answers.
+    why_asks: WhyAsks | None = None
 
     @cached_property
     def is_constant(self) -> bool:
@@ -54,7 +57,14 @@ class Inputs:
     @cached_property
     def selection(self) -> Selection:
         own = (self.session, self.agent, self.permissions, self.holdings)
-        return selected(*own, self.at_hand, self.message, policies=self.policies, routing=self._routing)
+        return selected(
+            *own,
+            self.at_hand,
+            self.message,
+            policies=self.policies,
+            routing=self._routing,
+            why_asks=self.why_asks,
+        )
 
     @property
     def _routing(self) -> RoutingInputs | None:
@@ -76,7 +86,7 @@ class Inputs:
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
         offer = self.offer or offer_from(list(self.rows.values()), self.agent, bundles)
         place = LoadTarget(self.session, self.agent)
-        return reading_of(place, self.holdings, self.permissions, self.policies, offer)
+        return reading_of(place, self.holdings, self.permissions, self.policies, offer, self.why_asks)
 
     @cached_property
     def loadable(self) -> frozenset[int]:
@@ -90,7 +100,8 @@ class Inputs:
 
     @cached_property
     def situation(self) -> Situation:
-        return situation_of(self.session, self.agent, self.permissions, self.message, policies=self.policies)
+        own = (self.session, self.agent, self.permissions, self.message)
+        return situation_of(*own, policies=self.policies, why_asks=self.why_asks)
 
     @cached_property
     def by_router(self) -> dict[str, Verdict]:
@@ -178,14 +189,15 @@ class Inputs:
         return any(is_same(side, bundle) for side in sides)
 
 
-def read_inputs(session: ChatSession, agent: Agent, message: str = "") -> Inputs:
+def read_inputs(session: ChatSession, agent: Agent, message: str = "", *, is_unattended: bool = False) -> Inputs:
     """For a turn with this message, or for any. Queries as `select_tools`. `agent` comes with its model and provider at
     hand."""
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     reach = in_reach(agent, holdings, at=at)
     policies = policies_for(permissions, at)
-    found = Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer, message)
+    why_asks = why_asks_in(session, agent, at=at) if is_unattended else None
+    found = Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer, message, why_asks=why_asks)
     return replace(found, routing=routing_inputs(session, agent, found.at_hand, message, at=at))
 
 

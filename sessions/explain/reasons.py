@@ -18,7 +18,16 @@ from django.db.models.functions import Cast, Left, Now
 from capabilities.catalogue.versions.rules import CODE
 from capabilities.contract.permission import Decision, Rights
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, Grant, Tool, ToolkitCategory, ToolkitTool, ToolVersion, VersionStatus
+from capabilities.models import (
+    Agent,
+    ClientApprovals,
+    Grant,
+    Tool,
+    ToolkitCategory,
+    ToolkitTool,
+    ToolVersion,
+    VersionStatus,
+)
 from capabilities.pipeline import stages
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of, spec_without_version
@@ -49,15 +58,19 @@ ALONE: Mapping[str, stages.Stage] = {
     "scope": stages.in_scope,
     "delegation": stages.delegated,
 }
-#: The same of policies, which are asked after what the member may use.
-POLICIES: Mapping[str, stages.Stage] = {"policy": stages.policy, "provider_policy": stages.provider_policy}
+#: The same of those that are asked after what the member may use: policies, and who answers where a call asks.
+POLICIES: Mapping[str, stages.Stage] = {
+    "policy": stages.policy,
+    "provider_policy": stages.provider_policy,
+    "approval": stages.answerable,
+}
 STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, "router", "limit")
 
 
 @dataclass(frozen=True)
 class Asked:
     """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
-    empty for all, `tool` is a name; `message` is what would be said, empty for any.
+    empty for all, `tool` is a name; `message` is what would be said, empty for any; `client`: by a client of `/v1`.
 
     `after` and `before` are places, where a page begins or ends; `capabilities.catalogue.tools.search` says their form.
     """
@@ -70,6 +83,7 @@ class Asked:
     limit: int = TOOLS_A_PAGE
     tool: str = ""
     message: str = ""
+    client: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +185,8 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
     `agent` comes with its model and provider at hand.
     """
-    inputs = read_inputs(session or new_session(member, agent), agent, asked.message)
+    is_unattended = asked.client and agent.client_approvals == ClientApprovals.HIDE
+    inputs = read_inputs(session or new_session(member, agent), agent, asked.message, is_unattended=is_unattended)
     page = _page(inputs, asked)
     return ReasonsPage(
         inputs, [reasons_of(inputs, each) for each in _noted(member, page.rows)], page.after, page.before
@@ -431,7 +446,8 @@ def _by_policy(inputs: Inputs, name: str, own: Candidate) -> Cell:
     verdict = next(iter(POLICIES[name](inputs.situation, [own])), None)
     if verdict is None:
         return Cell(name, True, "", "")
-    return Cell(name, verdict.kept, verdict.reason, "" if verdict.kept else "not let through", stops=not verdict.kept)
+    short = "" if verdict.kept else "asks a person" if name == "approval" else "not let through"
+    return Cell(name, verdict.kept, verdict.reason, short, stops=not verdict.kept)
 
 
 def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:

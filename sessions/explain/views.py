@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Agent, AgentScope, RoutingMode
+from capabilities.models import Agent, AgentScope, ClientApprovals, RoutingMode
 from capabilities.registry import registry
 from capabilities.services.writes import set_up_title
 from sessions.access import kept_sessions_of
@@ -44,11 +44,12 @@ TITLES = {
     "role": "Role",
     "policy": "Policy",
     "provider_policy": "Provider’s policy",
+    "approval": "Approval",
     "router": "Message",
     "limit": "Limit",
 }
 #: What of the address stays after a change; the last two are the place in the list.
-KEPT = ("member", "agent", "session", "message", "q", "category", "state", "after", "before")
+KEPT = ("member", "agent", "session", "message", "client", "q", "category", "state", "after", "before")
 STATE_CHOICES = [
     ("", "All tools"),
     ("sent", "Sent"),
@@ -65,6 +66,7 @@ class ExplainForm(forms.Form):
     agent = forms.CharField(required=False, max_length=63)
     session = forms.UUIDField(required=False, error_messages={"invalid": "There is no such session."})
     message = forms.CharField(required=False, max_length=MAX_MESSAGE)
+    client = forms.BooleanField(required=False)
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)
     state = forms.ChoiceField(required=False, choices=STATE_CHOICES)
@@ -72,7 +74,7 @@ class ExplainForm(forms.Form):
     before = forms.CharField(required=False, max_length=MAX_PLACE)
 
     def asked(self) -> Asked:
-        names = ("q", "category", "state", "after", "before", "message")
+        names = ("q", "category", "state", "after", "before", "message", "client")
         return Asked(**{name: self.cleaned_data[name] for name in names})
 
     @property
@@ -187,7 +189,7 @@ def _sessions(subject: Subject | None) -> list[ChatSession]:
 
 def _hidden(subject: Subject | None, found: Explanation | None) -> set[str]:
     """Stages that can say nothing here: a policy that is not there has no reason for any tool, nor has routing without
-    a message."""
+    a message, or who answers where nothing is left out."""
     if subject is None:
         return set()
     cells = [cell for each in found.tools for cell in each.reasons.cells] if found is not None else []
@@ -213,6 +215,8 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
     service = registry.services.get(spec.service)
     agent, member = subject.agent, subject.member
     grant = {"tool": spec.name, "member": member.user.email}
+    at_agent: tuple[Right, str, tuple[str | int | UUID, ...], dict[str, str]]
+    at_agent = (Right.AGENTS, "agent_update", (agent.slug,), {})
     pages: dict[str, tuple[str, Right, str, tuple[str | int | UUID, ...], dict[str, str]]] = {
         "loaded": (f"add it to {agent}", Right.AGENTS, "agent_update", (agent.slug,), {}),
         "enabled": _to_enable(each),
@@ -228,6 +232,8 @@ def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[t
             {},
         ),
     }
+    if subject.agent.client_approvals == ClientApprovals.HIDE:
+        pages["approval"] = (f"have clients of {agent} told where to answer", *at_agent)
     if subject.agent.routing_mode != RoutingMode.OFF:
         pages["router"] = (f"pin it for {agent}", Right.AGENTS, "agent_update", (agent.slug,), {})
     if service is not None and service.is_available:

@@ -16,7 +16,7 @@ from capabilities.agents.writes import (
     pinned_tools,
     update_agent,
 )
-from capabilities.models import Agent, AgentScope, RoutingMode
+from capabilities.models import Agent, AgentScope, ClientApprovals, RoutingMode
 from capabilities.pipeline.candidates import Bundle, Row
 from sessions.explain.inputs import Inputs
 from sessions.explain.remedies.ways import Blocked, Page, Way, bundles_with
@@ -39,6 +39,25 @@ def _with_scope(blocked: Blocked) -> Inputs:
     agent.scope = AgentScope.ORGANISATION
     shared = frozenset(key for key, row in blocked.inputs.rows.items() if row.spec.acts_as_organisation)
     return blocked.inputs.changed(shared, agent=agent)
+
+
+def ask_for_clients(blocked: Blocked) -> Iterator[Way]:
+    """Ask for clients of `/v1` too, and tell them where it is answered."""
+    agent = blocked.inputs.agent
+    yield _of_agent(
+        blocked,
+        f"clients of {agent} are told where to answer",
+        partial(_attended, blocked),
+        lambda stored: {"client_approvals": ClientApprovals.ASK},
+        "ask",
+    )
+
+
+def _attended(blocked: Blocked) -> Inputs:
+    inputs = blocked.inputs
+    gathered = inputs.gathered.values()
+    keys = frozenset(each.spec.tool_id for each in gathered if inputs.why_asks and inputs.why_asks(each.spec))
+    return inputs.changed(keys, why_asks=None)
 
 
 def begin_with(blocked: Blocked) -> Iterator[Way]:

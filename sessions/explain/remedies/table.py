@@ -79,6 +79,7 @@ REMEDIES = (
         Right.POLICIES,
         partial(policies.let_through, of_provider=True),
     ),
+    Remedy("approval", "ask_for_clients", Right.AGENTS, agent.ask_for_clients),
     Remedy("router", "pin_tool", Right.AGENTS, agent.pin),
     Remedy("router", "route_nothing", Right.AGENTS, agent.route_nothing),
     Remedy("limit", "raise_limit", Right.PROVIDERS, model.raise_limit),

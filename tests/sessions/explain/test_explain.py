@@ -227,6 +227,7 @@ CODES = {
     "switch_on",
     "set_up",
     "widen_scope",
+    "ask_for_clients",
     "load_toolkit",
     "load_tool",
     "unload",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -28,7 +29,9 @@ from tests.cast import (
     make_category,
     make_member,
     make_meta_tools,
+    make_role,
     make_session,
+    make_token,
     make_tool,
     make_toolkit,
     make_turn,
@@ -297,3 +300,29 @@ def test_hiding_takes_the_same_queries_for_one_tool_and_for_three(bob: Membershi
                 assert select_tools(turn).tools == ()
             counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+@pytest.mark.django_db
+def test_explain_tells_what_a_client_goes_without_and_why(client: Client, bob: Membership) -> None:
+    with organisation_scope(bob.organisation):
+        admin = make_member(bob.organisation, "Ada", Access.ADMIN)
+        agent = make_agent(bob.organisation, client_approvals=ClientApprovals.HIDE, starts_with_core=False)
+        give_tool(agent, make_tool(bob.organisation, "calculator"))
+        give_tool(agent, make_tool(bob.organisation, "current_time"))
+        make_role(bob.organisation, admin)
+        create_rule(RuleContent("sums", tool_pattern="calculator"), actor=admin)
+    headers = {"Authorization": f"Bearer {make_token(admin)}"}
+
+    def told(**query: str) -> dict[str, Any]:
+        found = client.get("/api/v1/explain", {"q": "calculator", **query}, headers=headers).json()["results"]
+        return next(each for each in found if each["tool"] == "calculator")
+
+    assert (told()["state"], told(client="false")["state"]) == ("sent", "sent")
+    left_out = told(client="true")
+    assert (left_out["state"], left_out["first_stop"]) == ("stopped", "approval")
+    assert "each call of it asks a person (rule sums), and nobody answers this client" in left_out["sentence"]
+    assert [(each["code"], each["right"]) for each in left_out["changes"]] == [("ask_for_clients", "agents")]
+    client.force_login(admin.user)
+    page = client.get(f"/o/{bob.organisation.slug}/explain/", {"client": "1", "q": "calculator"}).content.decode()
+    assert "asks a person" in page
+    assert "A client of OpenAI’s API" in page
