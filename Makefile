@@ -81,7 +81,7 @@ clients: $(CLIENTS)/.venv/.installed
 $(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.txt $(CLIENTS)/package-lock.json $(CLIENTS)/.npmrc $(VENV)/bin/uv
 	@echo "Installing clients for tests, of PyPI and of npm ..."
 	@$(VENV)/bin/uv venv -q --clear --python $(PY) $(CLIENTS)/.venv
-	@$(VENV)/bin/uv pip install -q --python $(CLIENTS_PY) --require-hashes -r $(CLIENTS)/requirements.txt
+	@$(VENV)/bin/uv pip install -q --python $(CLIENTS_PY) --require-hashes --compile-bytecode -r $(CLIENTS)/requirements.txt
 	@ln -sf $(NODE_OF_WHEEL)/bin/node $(CLIENTS)/.venv/bin/node
 	@$(CLIENTS)/.venv/bin/node $(NODE_OF_WHEEL)/lib/node_modules/npm/bin/npm-cli.js ci --prefix $(CLIENTS)
 	@touch $@

@@ -17,7 +17,7 @@ from django.db import connection
 
 from capabilities.models import Agent
 from sessions.models import Step, StepKind, Turn
-from sessions.turns import ledger
+from sessions.turns import ledger, listener
 from sessions.worker.process import watch_held, work_on
 from tests.cast import give_tool, make_agent, make_role, make_token, make_tool
 from tests.scripted_openai import ScriptedOpenAI
@@ -56,7 +56,11 @@ class Gateway:
 
 
 @pytest.fixture
-def gateway(transactional_db: None, bob: Membership, provider: ScriptedOpenAI) -> Iterator[Gateway]:
+def gateway(
+    transactional_db: None, bob: Membership, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gateway]:
+    # There is no broker to tell what happened.
+    monkeypatch.setattr(listener, "POLL_EVERY", 0.05)
     agent = make_agent(bob.organisation, provider.url, slug="helper", prompt="Be brief.")
     give_tool(agent, make_tool(bob.organisation, "calculator"))
     make_role(bob.organisation, bob)

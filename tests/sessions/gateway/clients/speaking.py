@@ -21,6 +21,15 @@ class Task:
     #: The name of the client's own tool, which takes a town and tells its weather.
     tool: str = ""
     streams: bool = False
+    #: By which address: chat completions or responses.
+    api: str = "chat"
+    #: Leave before the answer: behind the first piece of a stream, else when PATIENCE is over.
+    leaves: bool = False
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds for an answer that is no stream; None where there is time."""
+        return PATIENCE if self.leaves and not self.streams else None
 
 
 @dataclass
@@ -40,17 +49,19 @@ class Shown:
 Answer = Callable[[Task, Shown], None]
 QUESTION = "What about Bonn?"
 WEATHER = "rain"
+PATIENCE = 1.5
 
 
 def answer_tasks(answer: Answer) -> None:
-    """Answer each task of stdin, until it ends."""
+    """Answer each task of stdin, until it ends. What the library prints is no part of it."""
+    told, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         shown = Shown()
         try:
             answer(Task(**json.loads(line)), shown)
         except Exception as error:
             shown.error, shown.message = _status_of(error), f"{type(error).__name__}: {error}"
-        print(json.dumps(asdict(shown)), flush=True)
+        print(json.dumps(asdict(shown)), file=told, flush=True)
 
 
 def _status_of(error: BaseException | None) -> int:

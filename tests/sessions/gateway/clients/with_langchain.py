@@ -21,6 +21,7 @@ def answer(task: Task, shown: Shown) -> None:
         api_key=SecretStr(task.token),
         model=task.model,
         max_retries=0,
+        timeout=task.patience or 60,
     )
     own = StructuredTool.from_function(weather, name=task.tool or "weather")
     model = chat.bind_tools([own]) if task.tool else chat
@@ -31,6 +32,8 @@ def answer(task: Task, shown: Shown) -> None:
             for chunk in model.stream(messages):
                 assert isinstance(chunk, AIMessageChunk)
                 shown.text += chunk.text
+                if task.leaves and shown.text:
+                    return
                 whole = chunk if whole is None else whole + chunk  # type: ignore[assignment]
             assert whole is not None
         else:

@@ -20,6 +20,8 @@ def answer(task: Task, shown: Shown) -> None:
     for response in chain.responses():
         for piece in response:
             shown.text += piece
+            if task.leaves and shown.text:
+                return
         usage = response.usage()
         shown.tokens = (usage.input or 0) + (usage.output or 0)
 
