@@ -59,10 +59,13 @@ from sessions.models import (
     Budget,
     BudgetPeriod,
     ChatSession,
+    ClientRequest,
     Consent,
+    Door,
     LoadedToolkit,
     Notice,
     Schedule,
+    SessionClient,
     Step,
     ToolSet,
     TrialRun,
@@ -361,6 +364,14 @@ def _chats(
         )
         for n, session in enumerate(sessions)
         for seq in range(10 if n else size.turns)
+    )
+    Turn.objects.filter(pk=turns[0].pk).update(door=Door.CHAT)
+    earlier = [{"role": "user", "content": "What did it write? " * 100}] * 200
+    ClientRequest.objects.create(**own, turn=turns[0], digest="d", earlier=earlier)
+    ChatSession.objects.bulk_create(
+        ChatSession(**own, membership=member, agent=agents[0], title=f"Asked {n}", client=client, is_throwaway=True)
+        for n in range(size.sessions)
+        for client in SessionClient
     )
     wires = [tool_wire(tool.name, "Finds what a department wrote.", PARAMETERS) for tool in tools[:128]]
     verdicts = [{"tool": tool.name, "stage": "enabled", "kept": True, "reason": ""} for tool in tools[:128]]

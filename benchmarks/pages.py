@@ -106,6 +106,8 @@ QUERIES = {
     "tool_members": ["q=member"],
     "member_list": ["q=member"],
     "role_matrix": ["category={category}", "q=tool_00"],
+    "session_list": ["client=openai&whose=all", "client=mcp"],
+    "api-sessions": ["client=openai&limit=200"],
     "session_toolkits": ["q=toolkit_00"],
     "usage": ["range=12m&by=member", "range=12m&by=tool", "range=24h&by=model&show=kinds"],
     "api-usage": ["group_by=member&limit=200", "group_by=tool&limit=200", "group_by=month"],

@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
 from rest_framework.request import Request
 
-from sessions.models import KEPT, ChatSession, Notice, TurnStatus
+from sessions.models import KEPT, ChatSession, Notice, SessionClient, TurnStatus
 from toolhub.tenants.models import Access, ApiToken, Membership, Right, Scope
 
 # -- Who sees a session ------------------------------------------------------------------------------------------------
@@ -69,6 +69,11 @@ def may_write(member: Membership, session: ChatSession) -> bool:
     return is_own and member.has_access(Access.MEMBER)
 
 
+def takes_calls_alone(session: ChatSession) -> bool:
+    """Whether it holds the single calls of an MCP client: no conversation that anybody could go on with."""
+    return session.client == SessionClient.MCP
+
+
 def may_stop(member: Membership, owner_id: int) -> bool:
     """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
     anybody's."""
@@ -97,9 +102,10 @@ def may_delete(member: Membership, session: ChatSession) -> bool:
 
 
 def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
-    """What a page offers this member in the session: `may_write`, and `may_stop` for its turns. One query for who
-    is neither its member nor an operator."""
-    return {"may_write": may_write(member, session), "may_stop": may_stop(member, session.membership_id)}
+    """What a page offers this member in the session: `may_write` a message, and `may_stop` for its turns. One query for
+    who is neither its member nor an operator."""
+    may_talk = may_write(member, session) and not takes_calls_alone(session)
+    return {"may_write": may_talk, "may_stop": may_stop(member, session.membership_id)}
 
 
 def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:

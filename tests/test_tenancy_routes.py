@@ -80,7 +80,9 @@ from sessions.models import (
     Approval,
     Budget,
     BudgetPeriod,
+    ClientRequest,
     Consent,
+    Door,
     Schedule,
     Step,
     StepFile,
@@ -597,7 +599,9 @@ ROUTES: dict[str, Route] = {
     "calendar_feed": Route((Ask(status=404),), args={"secret": "name"}, is_public=True),
     "home": Route((Ask(status=302),)),
     # REST: chats
-    "api-sessions": Route((Ask(), Ask("POST", 201, body=lambda side: {"agent": side.agent}))),
+    "api-sessions": Route(
+        (Ask(), Ask(query=lambda side: {"client": "openai"}), Ask("POST", 201, body=lambda side: {"agent": side.agent}))
+    ),
     "api-session": Route((Ask(), Ask("PATCH", body=lambda side: {"title": "Renamed"}), Ask("DELETE", 204))),
     "api-session-turns": Route((Ask(), Ask("POST", 202, body=lambda side: MESSAGE))),
     "api-session-tools": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}))),
@@ -1018,6 +1022,8 @@ ROUTES: dict[str, Route] = {
         (
             Ask(),
             Ask(query=lambda side: {"whose": "all", "q": side.name}, refused=200),
+            Ask(query=lambda side: {"whose": "all", "client": "openai"}, refused=200),
+            Ask(query=lambda side: {"client": "mcp"}),
             Ask("POST", 302, body=lambda side: {"agent": side.agent}, refused=422),
         )
     ),
@@ -1084,6 +1090,7 @@ ROUTES: dict[str, Route] = {
     "budget_top_up": Route((Ask("POST", 302, body=lambda side: {"amount": "5"}),), right=Right.BUDGETS),
     "turn_stream": Route(),
     "step_detail": Route(),
+    "turn_request": Route(),
     "schedule_list": Route(
         (Ask(), Ask(query=lambda side: {"whose": "all"}), Ask("POST", 302, body=schedule_body, refused=422))
     ),
@@ -1614,7 +1621,9 @@ def fill(member: Membership, word: str) -> OrganisationRows:
     idle = make_category(organisation, f"{word}_idle", title=f"{word} title")
     idle_agent = make_agent(organisation, slug=f"{word}-idle", name=f"{word} idle")
     session = make_session(member, agent, title=f"{word} talk")
-    done = make_turn(session, f"{word} question", status=TurnStatus.DONE, answer=f"{word} answer", last_event=2)
+    make_session(member, agent, title=f"{word} request", client="openai", is_throwaway=True)
+    ended = {"status": TurnStatus.DONE, "door": Door.CHAT, "last_event": 2}
+    done = make_turn(session, f"{word} question", answer=f"{word} answer", **ended)
     open_turn = make_turn(session, f"{word} another", last_event=1)
     colleague = make_member(organisation, f"{word}-colleague")
     with organisation_scope(organisation):
@@ -1762,6 +1771,16 @@ def fill(member: Membership, word: str) -> OrganisationRows:
             tool_set=tool_set, arguments=f'{{"a": "{word}"}}', result=word, result_sent=word, display=word,
             verdict_set=verdict_set,
         )  # fmt: skip
+        ClientRequest.objects.create(
+            **own,
+            turn=done,
+            token=own_token,
+            digest=word,
+            instructions=word,
+            earlier=[{"role": "user", "content": word}],
+            tools=[{"type": "function", "function": {"name": word, "description": word, "parameters": {}}}],
+            parameters={"stop": word},
+        )
         TurnEvent.objects.create(**own, turn=done, number=1, type="accepted", payload={"word": word})
         TurnEvent.objects.create(**own, turn=done, number=2, type="done", payload={"word": word})
         asked = ask_somebody(member, agent, tool, word)

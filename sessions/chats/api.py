@@ -22,7 +22,7 @@ from sessions.chats.queries import MAX_SEARCH, sessions_page
 from sessions.chats.turns_api import TurnOut, shown
 from sessions.chats.writes import change_session, delete_session, open_session
 from sessions.loading.api import AGENT_PARAMETER, agent_of
-from sessions.models import KEPT, ChatSession
+from sessions.models import KEPT, ChatSession, SessionClient
 from sessions.selection.active_tools import compute_definitions
 from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
@@ -46,6 +46,13 @@ class SessionOut(serializers.Serializer[Any]):
     member = serializers.UUIDField(source="membership.public_id")
     created_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField()
+    client = serializers.ChoiceField(
+        choices=["", *SessionClient.values],
+        help_text="What opened it: a client of `/v1` (`openai`), an MCP client (`mcp`); empty for a member.",
+    )
+    is_throwaway = serializers.BooleanField(
+        help_text="Made by a client that named no conversation: removed after a while, and listed by `client` alone."
+    )
     shares_loads = serializers.BooleanField(
         help_text="Whether what one agent loaded is there for the session's other agents too."
     )
@@ -138,6 +145,12 @@ class SessionList(APIView):
                 {"type": "string", "maxLength": MAX_SEARCH},
                 description="Words: each occurs in the title, in a message or in an answer.",
             ),
+            OpenApiParameter(
+                "client",
+                str,
+                enum=SessionClient.values,
+                description="All that such clients opened; without it, conversations without those of single requests.",
+            ),
             *PAGE_PARAMETERS,
         ],
         responses=paged(SessionOut),
@@ -145,10 +158,14 @@ class SessionList(APIView):
     def get(self, request: Request) -> Response:
         """Your sessions, and with the right `sessions` everybody's; the last used first."""
         member = api_member(request)
-        only_parameters(request, "q", "cursor", "limit")
+        only_parameters(request, "q", "client", "cursor", "limit")
+        client = request.query_params.get("client", "")
+        if client not in ("", *SessionClient.values):
+            raise ValidationError({"client": f"Choose one of {', '.join(SessionClient.values)}."})
         found = sessions_page(
             member,
             everyone=True,
+            client=client,
             q=request.query_params.get("q", "")[:MAX_SEARCH],
             after=cursor_of(request),
             limit=integer_parameter(request, "limit", PAGE, 1, MAX_PAGE),

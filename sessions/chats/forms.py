@@ -24,8 +24,13 @@ class WhoseAddress(ListAddress):
         return self.filters["whose"] == "all"
 
 
+#: Which sessions a list shows, by who opened them.
+CLIENTS = [("", "Conversations"), ("openai", "Clients of OpenAI’s API"), ("mcp", "MCP clients")]
+
+
 class SessionsAddress(WhoseAddress):
     q = forms.CharField(required=False)
+    client = forms.ChoiceField(required=False, choices=CLIENTS)
 
     def clean_q(self) -> str:
         """What is longer than a search is cut."""

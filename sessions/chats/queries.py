@@ -21,11 +21,13 @@ from sessions.access import visible_sessions, visible_to
 from sessions.chats.files import share_files
 from sessions.chats.markdown import share_markdown
 from sessions.models import (
+    BY_CLIENTS,
     BY_MEMBERS,
     KEPT,
     Approval,
     CallWait,
     ChatSession,
+    ClientRequest,
     Notice,
     Step,
     StepFile,
@@ -71,6 +73,15 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
     if step is None:
         raise Http404("No such step.")
     return step
+
+
+def client_request_or_404(member: Membership, turn_id: UUID) -> ClientRequest:
+    """What a client sent beside the message of a turn, with the turn, its session and the token. One query."""
+    requests = ClientRequest.objects.select_related("turn__session", "turn__agent", "token")
+    found = requests.filter(visible_to(member, "turn__session__"), turn=turn_id).first()
+    if found is None:
+        raise Http404("No client sent this turn.")
+    return found
 
 
 def shown_turns() -> QuerySet[Turn]:
@@ -184,6 +195,7 @@ def sessions_page(
     member: Membership,
     *,
     everyone: bool = False,
+    client: str = "",
     q: str = "",
     after: str = "",
     before: str = "",
@@ -191,11 +203,12 @@ def sessions_page(
 ) -> Page[ChatSession]:
     """The member's sessions, or (`everyone`, for who has the right `sessions`) the organisation's.
 
-    `q`: each of its words occurs in the title, in a message or in an answer. Those that an agent opened are found at
-    the call that opened them.
+    Without a `client` (one of SessionClient), those of one request of a client are left out; with one, all that such
+    clients opened are there. `q`: each of its words occurs in the title, in a message or in an answer. Those that an
+    agent opened are found at the call that opened them. One query.
     """
     sessions = visible_sessions(member) if everyone else ChatSession.objects.filter(KEPT, membership=member)
-    sessions = sessions.filter(BY_MEMBERS)
+    sessions = sessions.filter(BY_CLIENTS, client=client) if client else sessions.filter(BY_MEMBERS)
     for word in q.split()[:MOST_WORDS]:
         turns = Turn.objects.filter(holds_word(("message", "answer"), word), session=OuterRef("pk"))
         sessions = sessions.filter(holds_word(("title",), word) | Exists(turns))

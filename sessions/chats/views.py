@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -21,11 +22,13 @@ from capabilities.providers.environment import agents_left_behind
 from capabilities.providers.queries import missing_models
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.approvals.cards import show_cards
+from sessions.chats.client_requests import sent_with
 from sessions.chats.first_steps import first_steps
-from sessions.chats.forms import MessageForm, NewSessionForm, SessionForm, SessionsAddress
+from sessions.chats.forms import CLIENTS, MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.chats.live import watch_turn
 from sessions.chats.queries import (
     ALL_CHARS,
+    client_request_or_404,
     notices_of,
     sessions_page,
     shown_turns,
@@ -102,9 +105,12 @@ def _session_list(request: MemberRequest, member: Membership, form: NewSessionFo
     sees_all = member.has_right(Right.SESSIONS)
     address = SessionsAddress(request.GET)
     everyone = sees_all and address.everyone
-    q = address.filters["q"]
+    q, opened_by = address.filters["q"], address.filters["client"]
     context = {
-        **address.context(sessions_page(member, everyone=everyone, q=q, **address.place)),
+        **address.context(sessions_page(member, everyone=everyone, client=opened_by, q=q, **address.place)),
+        "clients": CLIENTS,
+        "opened_by": opened_by,
+        "throwaway_days": settings.TOOLHUB_THROWAWAY_DAYS,
         "q": q,
         "form": form,
         "sees_all": sees_all,
@@ -314,6 +320,16 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
     return render(
         request, "sessions/chats/_step_full.html" if request.htmx else "sessions/chats/step_detail.html", context
     )
+
+
+@require_GET
+@signed_in
+def turn_request(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    """What a client sent beside the message of a turn."""
+    found = client_request_or_404(member_or_404(request), turn_id)
+    context = {"sent": sent_with(found), "asked": found, "turn": found.turn, "session": found.turn.session}
+    page = "_client_request.html" if request.htmx else "client_request.html"
+    return render(request, f"sessions/chats/{page}", context)
 
 
 @transaction.non_atomic_requests

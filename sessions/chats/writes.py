@@ -40,13 +40,17 @@ WAIT_FOR_USAGE = 24 * 3600
 removal_backoff = Backoff("removing a deleted session")
 
 
-def open_session(member: Membership, agent: Agent, *, title: str = "", is_throwaway: bool = False) -> ChatSession:
-    """A new session of this member with an agent of the same organisation."""
+def open_session(
+    member: Membership, agent: Agent, *, title: str = "", client: str = "", is_throwaway: bool = False
+) -> ChatSession:
+    """A new session of this member with an agent of the same organisation; `client` is one of SessionClient, or empty
+    where the member opens it."""
     return ChatSession.objects.create(
         organisation_id=member.organisation_id,
         membership=member,
         agent=agent,
         title=title,
+        client=client,
         is_throwaway=is_throwaway,
     )
 

@@ -29,6 +29,7 @@ from sessions.models import (
     ClientRequest,
     ClientSession,
     Door,
+    SessionClient,
     Step,
     StepKind,
     StepStatus,
@@ -135,12 +136,12 @@ def _session(caller: Caller, agent: Agent) -> ChatSession:
     """The session that the client names, made where it is new; without a name one for this request alone. Raises
     Conflict where it waits for a person."""
     if not caller.key:
-        return open_session(caller.member, agent, is_throwaway=True)
+        return open_session(caller.member, agent, client=SessionClient.OPENAI, is_throwaway=True)
     known = _known(caller)
     if known is None:
         try:
             with transaction.atomic():
-                session = open_session(caller.member, agent)
+                session = open_session(caller.member, agent, client=SessionClient.OPENAI)
                 ClientSession.objects.create(
                     organisation_id=session.organisation_id, token=caller.token, key=caller.key, session=session
                 )

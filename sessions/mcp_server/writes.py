@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
-from sessions.models import ChatSession, ClientRequest, ClientSession, Door, Turn
+from sessions.models import ChatSession, ClientRequest, ClientSession, Door, SessionClient, Turn
 from sessions.turns import ledger
 from sessions.turns.accepting import ClientAsks, accept
 
@@ -124,6 +124,7 @@ def _open(caller: Caller) -> ChatSession:
         membership=caller.member,
         agent=caller.address.agent,
         title=f"MCP: {caller.address.name}"[:200],
+        client=SessionClient.MCP,
         is_throwaway=True,
     )
 

@@ -23,7 +23,7 @@ from sessions.models.budgets import (
     UsageHour,
     Window,
 )
-from sessions.models.chats import BY_MEMBERS, KEPT, THROWAWAY, ChatSession, Notice
+from sessions.models.chats import BY_CLIENTS, BY_MEMBERS, KEPT, THROWAWAY, ChatSession, Notice, SessionClient
 from sessions.models.files import StepFile
 from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
@@ -50,6 +50,7 @@ from sessions.models.turns import (
 __all__ = [
     "BEFORE_CALL",
     "BUCKETS",
+    "BY_CLIENTS",
     "BY_MEMBERS",
     "KEPT",
     "NOT_ROLLED_UP",
@@ -84,6 +85,7 @@ __all__ = [
     "Routine",
     "RoutingFinding",
     "Schedule",
+    "SessionClient",
     "Step",
     "StepFile",
     "StepKind",

@@ -18,6 +18,15 @@ KEPT = Q(deleted_at=None)
 BY_MEMBERS = Q(depth=0, is_throwaway=False)
 #: Sessions of one request of a client, in the same way.
 THROWAWAY = Q(is_throwaway=True)
+#: Sessions that clients of the gateway opened, in the same way.
+BY_CLIENTS = ~Q(client="")
+
+
+class SessionClient(models.TextChoices):
+    """What kind of client of the gateway opened a session."""
+
+    OPENAI = "openai", "Client of OpenAI’s API"
+    MCP = "mcp", "MCP client"
 
 
 class ChatSession(TenantModel):
@@ -33,6 +42,8 @@ class ChatSession(TenantModel):
     #: Since when nobody sees it. The row itself goes when none of its turns is open any more.
     deleted_at = models.DateTimeField(null=True, blank=True)
 
+    #: What opened it: empty for a member, the service and agents.
+    client = models.CharField(max_length=8, choices=SessionClient, blank=True, default="")
     #: Made for one request of a client that names no session: lists leave it out, and it is removed after a while.
     is_throwaway = models.BooleanField(default=False)
 
@@ -66,6 +77,16 @@ class ChatSession(TenantModel):
             models.Index(fields=["membership", "-active_at", "-id"], name="session_newest_first"),
             models.Index(
                 fields=["organisation", "-active_at", "-id"], condition=KEPT & BY_MEMBERS, name="sessions_newest_first"
+            ),
+            models.Index(
+                fields=["organisation", "client", "-active_at", "-id"],
+                condition=KEPT & BY_CLIENTS,
+                name="sessions_of_clients",
+            ),
+            models.Index(
+                fields=["membership", "client", "-active_at", "-id"],
+                condition=KEPT & BY_CLIENTS,
+                name="client_sessions_of_member",
             ),
             models.Index(
                 fields=["parent_turn"], condition=Q(parent_turn__isnull=False), name="sessions_of_parent_turn"

@@ -20,6 +20,7 @@ from django.db.models.functions import Coalesce, Now
 
 from capabilities.common.text import storable
 from capabilities.models import Agent, ClientApprovals
+from sessions.access import takes_calls_alone
 from sessions.models import (
     KEPT,
     Budget,
@@ -103,9 +104,9 @@ def accept(
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
-    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`, and
-    `deleted`; NoRoom where too many turns of the member or of the organisation wait already, a budget that stops turns
-    has nothing left, or as many turns run as may at once.
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`,
+    `client_session`, and `deleted`; NoRoom where too many turns of the member or of the organisation wait already, a
+    budget that stops turns has nothing left, or as many turns run as may at once.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -124,6 +125,8 @@ def accept(
     )
     if session.parent_turn_id is not None:
         raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
+    if takes_calls_alone(session) and (asks is None or asks.call is None):
+        raise Conflict("client_session", "Calls of an MCP client stand in this session: write in one of your own.")
     for _ in range(ACCEPT_TRIES):
         full = None
         if agent.is_enabled:

@@ -65,6 +65,8 @@ def test_a_session_is_opened_with_an_agent(rest: Rest, bob: Membership) -> None:
         "member": str(bob.public_id),
         "created_at": session.created_at.isoformat().replace("+00:00", "Z"),
         "active_at": session.active_at.isoformat().replace("+00:00", "Z"),
+        "client": "",
+        "is_throwaway": False,
         "shares_loads": False,
         "is_untrusted": False,
         "parent_turn": None,
