@@ -135,10 +135,12 @@ async def _events(
     try:
         for event in telling.opening():
             yield event
+        spoke_at = time.monotonic()
         while True:
-            done, _ = await asyncio.wait([following], timeout=QUIET_SECONDS)
+            done, _ = await asyncio.wait([following], timeout=max(0.0, spoke_at + QUIET_SECONDS - time.monotonic()))
             if not done:
                 yield KEEP_ALIVE
+                spoke_at = time.monotonic()
                 continue
             try:
                 item = following.result()
@@ -149,6 +151,7 @@ async def _events(
             if isinstance(item, Text):
                 for event in telling.piece(item.text):
                     yield event
+                spoke_at = time.monotonic()
             elif isinstance(item, Outcome):
                 for event in telling.ending(item) if item.is_success else telling.failure(of_turn(item.turn)[1]):
                     yield event
