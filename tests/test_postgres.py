@@ -54,6 +54,8 @@ FILES = {
     "tests/tenants/test_chain.py": 40,
     "tests/test_races.py": 9,
     "tests/capabilities/credentials/test_revoking.py": 22,
+    "tests/sessions/mcp_server/test_door.py": 35,
+    "tests/sessions/gateway/test_following.py": 9,
 }
 
 

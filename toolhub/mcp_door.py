@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from asgiref.sync import ThreadSensitiveContext
@@ -29,6 +30,7 @@ from toolhub.handler import Handler
 from toolhub.intake import MOST_BYTES, Receive, Scope, Send
 from toolhub.tenants.access import record_token_use
 from toolhub.tenants.audit.writes import request_id
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.middleware import token_in
 from toolhub.tenants.models import Access
 from toolhub.tenants.models import Scope as TokenScope
@@ -41,6 +43,7 @@ logger = logging.getLogger(__name__)
 LIST_CHANGED = 'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
 
 Headers = Mapping[bytes, bytes]
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -106,8 +109,18 @@ class McpDoor:
             raise Refused(405, "method_not_allowed", "Requests are sent by POST.", allow="POST")
         request_id.set(uuid.uuid4().hex)
         site = f"{scheme_of(scope, headers)}://{text_of(headers, b'host')}"
-        found: Caller = await self.django.in_thread(lambda: self.identified(scope, headers, site))
-        return found
+        return await self.in_thread(lambda: self.identified(scope, headers, site))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What `work` returns, run in a thread that answers Django's requests too, and gives its connection back."""
+
+        def run() -> T:
+            try:
+                return work()
+            finally:
+                give_back_connection()
+
+        return await self.django.in_thread(run)
 
     def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
         """In a thread: the token, what it may, and what the path names. Two queries. Raises Refused."""
@@ -129,7 +142,7 @@ class McpDoor:
         record_token_use(token, token_use(user_agent=text_of(headers, b"user-agent"), agent=used_for, address=client))
         if address is None:
             raise Refused(404, "not_found", "There is no such agent or toolkit here.")
-        return Caller(token, address, site, self.django.in_thread)
+        return Caller(token, address, site, self.in_thread)
 
 
 def check_host(headers: Headers) -> None:

@@ -15,7 +15,6 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.db import connections
 from django.http import Http404, HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import escape
@@ -28,6 +27,7 @@ from sessions.chats.stream_limits import STILL_HERE, Pulse
 from sessions.models import Turn
 from sessions.turns.events import Delta, watch
 from toolhub.tenants.access import MemberRequest, membership_of_user
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import Membership, User
 from toolhub.tenants.scope import organisation_scope
 
@@ -111,7 +111,7 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tu
     except Http404:
         return None, ""
     finally:
-        _let_go()
+        give_back_connection()
 
 
 def _may_read(request: MemberRequest, turn_id: UUID) -> bool:
@@ -122,7 +122,7 @@ def _may_read(request: MemberRequest, turn_id: UUID) -> bool:
     except Http404:
         return False
     finally:
-        _let_go()
+        give_back_connection()
 
 
 def _member_now(request: MemberRequest) -> Membership:
@@ -135,10 +135,3 @@ def _member_now(request: MemberRequest) -> Membership:
     if member is None or not user.is_active:
         raise Http404("No such turn.")
     return member
-
-
-def _let_go() -> None:
-    """Close this thread's connections, unless somebody's transaction (a test's) is open on them."""
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close()

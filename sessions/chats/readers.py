@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.contrib.sessions.models import Session
-from django.db import connection
 from django.utils import timezone
 
 from sessions.models import ChatSession
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import AdminRight, ApiToken, Membership
 from toolhub.tenants.scope import system_scope
 
@@ -118,8 +118,7 @@ def rows_of(readers: Iterable[Reader]) -> list[int]:
                 )
             }
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        give_back_connection()
     return [
         hash(
             repr(

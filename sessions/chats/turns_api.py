@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connection
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404, HttpResponseBase
 from django.urls import URLPattern, path
@@ -30,6 +29,7 @@ from sessions.turns import ledger
 from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
 from toolhub.tenants.api import AnyAccept, ErrorOut, api_member, paged
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import ApiToken, Membership, Scope
 from toolhub.tenants.money import dollars
@@ -316,8 +316,7 @@ def _may_still_read(request: Request, turn: Turn) -> bool:
         with organisation_scope(turn.organisation_id):
             return visible_sessions(token.membership).filter(pk=turn.session_id).exists()
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        give_back_connection()
 
 
 urlpatterns: list[URLPattern] = [

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
-from django.db import connection
 
 from sessions.chats.readers import Reader, open_readers
 from sessions.gateway.asked_people import sentence_for
@@ -28,6 +27,7 @@ from sessions.models import (
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event, watch
 from toolhub.tenants.access import usable_tokens
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import ApiToken
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -134,7 +134,7 @@ def outcome_of(followed: Followed) -> Outcome:
             calls = list(steps.filter(kind=StepKind.TOOL, status=StepStatus.RETURNED).order_by("index"))
             return Outcome(turn, _finish_reason(turn, last or "", calls), calls)
     finally:
-        _close()
+        give_back_connection()
 
 
 @sync_to_async
@@ -144,7 +144,7 @@ def asked_of(followed: Followed) -> str:
         with organisation_scope(followed.organisation_id):
             return sentence_for(followed.turn_id, followed.session_id, followed.token.membership, followed.origin)
     finally:
-        _close()
+        give_back_connection()
 
 
 def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
@@ -170,7 +170,7 @@ def _stop(followed: Followed) -> None:
     except Exception:
         logger.exception("The turn %s of a client that left goes on", followed.turn_id)
     finally:
-        _close()
+        give_back_connection()
 
 
 @sync_to_async
@@ -180,9 +180,4 @@ def _may_read(followed: Followed) -> bool:
         with system_scope():
             return usable_tokens().filter(pk=followed.token.pk).exists()
     finally:
-        _close()
-
-
-def _close() -> None:
-    if not connection.in_atomic_block:
-        connection.close()
+        give_back_connection()

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from django.db import connection
-
 from capabilities.models import Agent
 from sessions.chats.queries import agents_to_talk_to
 from toolhub.tenants.models import ApiToken, Membership
@@ -55,15 +53,11 @@ class Caller:
         return self.token.organisation_id
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread, in the organisation's scope, with its connection closed behind it."""
+        """What `work` returns, run in a thread, in the organisation's scope."""
 
         def scoped() -> T:
-            try:
-                with organisation_scope(self.organisation_id):
-                    return work()
-            finally:
-                if not connection.in_atomic_block:
-                    connection.close()
+            with organisation_scope(self.organisation_id):
+                return work()
 
         result: T = await self.in_thread(scoped)
         return result

@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 import redis
 import redis.asyncio
 from django.conf import settings
-from django.db import connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -152,13 +151,9 @@ class Changes:
 
 def usable(token_ids: Collection[int]) -> dict[int, int]:
     """The registry version of the organisation of each of these tokens, as far as they may still be used. One query."""
-    try:
-        with system_scope():
-            tokens = usable_tokens().filter(pk__in=token_ids, membership__access__in=CHATTING)
-            return dict(tokens.values_list("pk", "organisation__registry_version"))
-    finally:
-        if not connection.in_atomic_block:
-            connection.close()
+    with system_scope():
+        tokens = usable_tokens().filter(pk__in=token_ids, membership__access__in=CHATTING)
+        return dict(tokens.values_list("pk", "organisation__registry_version"))
 
 
 def list_of(caller: Caller) -> tuple[int, str] | None:

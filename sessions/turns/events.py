@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connection
 
 from sessions.models import Step, Turn, TurnEvent
 from sessions.turns.listener import Delta, State, listener
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.scope import organisation_scope
 
 __all__ = ["Delta", "Event", "read_events", "watch"]
@@ -130,8 +130,7 @@ def read_events(turn_id: UUID, organisation_id: int, after: int) -> Look:
             rows = TurnEvent.objects.filter(turn=turn_id, number__gt=after).order_by("number")[:EVENTS_AT_ONCE]
             events = [Event(row.number, row.type, row.payload) for row in rows]
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        give_back_connection()
     reached = events[-1].number if events else after
     draft = Delta(turn.draft_event if turn.draft else 0, 0, turn.draft)
     state = (turn.status, turn.last_event, turn.draft_event, len(turn.draft))
@@ -154,5 +153,4 @@ def _step_text(turn_id: UUID, organisation_id: int, index: int) -> str:
         with organisation_scope(organisation_id):
             return Step.objects.filter(turn=turn_id, index=index).values_list("text", flat=True).first() or ""
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        give_back_connection()

@@ -24,7 +24,6 @@ import redis
 import redis.asyncio
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import connection
 from django.db.models.functions import Length
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
@@ -32,6 +31,7 @@ from redis.backoff import NoBackoff
 
 from sessions.models import Turn
 from sessions.turns.bell import channel
+from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.scope import system_scope
 
 logger = logging.getLogger(__name__)
@@ -223,8 +223,7 @@ def read_states(turn_ids: Collection[UUID]) -> dict[UUID, State]:
             )
             return {row[0]: row[1:] for row in rows}
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        give_back_connection()
 
 
 #: One for each event loop: a web server has one, a test one for each of its loops.
