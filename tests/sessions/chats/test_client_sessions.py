@@ -9,11 +9,11 @@ from django.test.utils import CaptureQueriesContext
 
 from sessions.chats.client_requests import MESSAGES_SHOWN
 from sessions.chats.queries import sessions_page
-from sessions.models import ChatSession, ClientRequest, Door, SessionClient, Turn
+from sessions.models import ChatSession, ClientRequest, Door, SessionClient, StepStatus, Turn
 from sessions.turns import accepting
 from sessions.turns.fencing import Conflict
 from tests.cast import make_session, make_token, make_turn
-from tests.sessions.chats.test_views import HTMX, delegate, page_of, text_of, turn_url
+from tests.sessions.chats.test_views import HTMX, add_step, delegate, page_of, text_of, turn_url
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.scope import organisation_scope
 
@@ -157,6 +157,21 @@ def test_what_a_client_sent_is_shown_as_it_was_stored(as_bob: Client, bob: Membe
     ):
         assert text in whole
         assert text in part
+
+
+@pytest.mark.parametrize(
+    ("result", "told"), [("", "it has not sent a result"), ("Rain.", "The client ran this tool, and sent this: Rain.")]
+)
+def test_a_call_of_a_client_s_own_tool_says_whether_its_result_came(
+    as_bob: Client, bob: Membership, result: str, told: str
+) -> None:
+    session = opened_by(bob, SessionClient.OPENAI, "one request")
+    add_step(asked_by_client(session), status=StepStatus.RETURNED, tool_name="weather", result=result)
+
+    page = text_of(as_bob.get(page_of(session)).content)
+
+    assert told in page
+    assert "Left to the client" in page
 
 
 def test_of_a_long_request_the_last_messages_are_shown(as_bob: Client, bob: Membership) -> None:
