@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                     options={
                         'abstract': False,
                         'base_manager_name': 'objects',
-                        'indexes': [models.Index(fields=['membership', '-active_at', '-id'], name='session_newest_first'), models.Index(condition=models.Q(('deleted_at', None), ('depth', 0), ('is_throwaway', False)), fields=['organisation', '-active_at', '-id'], name='sessions_newest_first'), models.Index(condition=models.Q(('parent_turn__isnull', False)), fields=['parent_turn'], name='sessions_of_parent_turn'), models.Index(condition=models.Q(('deleted_at', None), _negated=True), fields=['deleted_at'], name='sessions_to_remove'), models.Index(condition=models.Q(('deleted_at', None), ('is_throwaway', True)), fields=['active_at'], name='throwaways_to_remove')],
+                        'indexes': [models.Index(fields=['membership', '-active_at', '-id'], name='session_newest_first'), models.Index(condition=models.Q(('deleted_at', None), _negated=True), fields=['deleted_at'], name='sessions_to_remove'), models.Index(condition=models.Q(('parent_turn__isnull', False)), fields=['parent_turn'], name='sessions_of_parent_turn'), models.Index(condition=models.Q(('deleted_at', None), ('depth', 0), ('is_throwaway', False)), fields=['organisation', '-active_at', '-id'], name='sessions_newest_first'), models.Index(condition=models.Q(('deleted_at', None), ('is_throwaway', True)), fields=['active_at'], name='throwaways_to_remove')],
                     },
                 ),
                 migrations.CreateModel(
@@ -151,7 +151,7 @@ class Migration(migrations.Migration):
                     options={
                         'abstract': False,
                         'base_manager_name': 'objects',
-                        'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['status', 'lease_until'], name='unended_turns'), models.Index(condition=models.Q(('parent_step__isnull', False)), fields=['parent_step'], name='turns_of_parent_step'), models.Index(condition=models.Q(('status', 'queued')), fields=['status', 'organisation', 'membership', 'created_at'], name='queued_turns_of_member'), models.Index(condition=models.Q(('parent_step__isnull', False), ('status', 'queued')), fields=['status', 'organisation', 'membership', 'parent_step'], name='queued_child_turns'), models.Index(condition=models.Q(('ended_at', None)), fields=['session', 'seq'], name='unended_turns_of_session'), models.Index(condition=models.Q(('ended_at__isnull', False), ('is_rolled_up', False)), fields=['ended_at', 'id'], name='turns_to_roll_up'), models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['agent', '-ended_at'], name='ended_turns_of_agent'), models.Index(condition=models.Q(('claimed_at__isnull', False)), fields=['organisation', '-claimed_at'], name='served_organisation'), models.Index(condition=models.Q(('claimed_at__isnull', False)), fields=['membership', '-claimed_at'], name='served_member')],
+                        'indexes': [models.Index(condition=models.Q(('status', 'queued')), fields=['status', 'organisation', 'membership', 'created_at'], name='queued_turns_of_member'), models.Index(condition=models.Q(('parent_step__isnull', False), ('status', 'queued')), fields=['status', 'organisation', 'membership', 'parent_step'], name='queued_child_turns'), models.Index(condition=models.Q(('ended_at', None)), fields=['session', 'seq'], name='unended_turns_of_session'), models.Index(condition=models.Q(('claimed_at__isnull', False)), fields=['organisation', '-claimed_at'], name='served_organisation'), models.Index(condition=models.Q(('claimed_at__isnull', False)), fields=['membership', '-claimed_at'], name='served_member'), models.Index(condition=models.Q(('ended_at', None)), fields=['status', 'lease_until'], name='unended_turns'), models.Index(condition=models.Q(('parent_step__isnull', False)), fields=['parent_step'], name='turns_of_parent_step'), models.Index(condition=models.Q(('ended_at__isnull', False), ('is_rolled_up', False)), fields=['ended_at', 'id'], name='turns_to_roll_up'), models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['agent', '-ended_at'], name='ended_turns_of_agent')],
                         'constraints': [models.UniqueConstraint(fields=('session', 'seq'), name='turn_seq_once'), models.UniqueConstraint(condition=models.Q(('idempotency_key', ''), _negated=True), fields=('membership', 'idempotency_key'), name='turn_idempotency_key_once'), models.UniqueConstraint(condition=models.Q(('origin_key', ''), _negated=True), fields=('membership', 'origin_key'), name='turn_origin_key_once')],
                     },
                 ),
@@ -727,7 +727,7 @@ class Migration(migrations.Migration):
                     options={
                         'abstract': False,
                         'base_manager_name': 'objects',
-                        'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['deadline_at'], name='trials_unended'), models.Index(fields=['ended_at'], name='trials_ended')],
+                        'indexes': [models.Index(fields=['ended_at'], name='trials_ended'), models.Index(condition=models.Q(('ended_at', None)), fields=['deadline_at'], name='trials_unended')],
                     },
                 ),
             ],
