@@ -21,6 +21,7 @@ from sessions.gateway.completions import ChatTelling
 from sessions.gateway.conversations import GatewayRequest
 from sessions.gateway.errors import Invalid, openai_errors
 from sessions.gateway.following import Followed
+from sessions.gateway.item_references import with_items
 from sessions.gateway.limits import slot_for
 from sessions.gateway.requests import Caller, agent_called, take
 from sessions.gateway.response_items import conversation_of, read_responses
@@ -86,8 +87,8 @@ class AnsweringView(OpenAIView):
         token = cast(ApiToken, request.auth)
         if not isinstance(request.data, Mapping):
             raise ParseError("The body must be a JSON object.")
-        wanted = self.read(request.data)
         caller = Caller(member, token, self.door, request.data, self.key_of(request), idempotency_key(request))
+        wanted = self.read(caller)
         slot = slot_for(token)
         try:
             turn = self.taken(caller, wanted)
@@ -103,7 +104,7 @@ class AnsweringView(OpenAIView):
     def key_of(self, request: Request) -> str:
         return session_key(request._request, cast("Mapping[str, Any]", request.data))
 
-    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
+    def read(self, caller: Caller) -> GatewayRequest:
         raise NotImplementedError
 
     def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
@@ -122,8 +123,8 @@ class AnsweringView(OpenAIView):
 class ChatCompletions(AnsweringView):
     door = Door.CHAT
 
-    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
-        return read_chat(body)
+    def read(self, caller: Caller) -> GatewayRequest:
+        return read_chat(caller.body)
 
     def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
         return ChatTelling(turn, wanted.agent, tells_usage_apart=asks_for_usage(body))
@@ -138,8 +139,8 @@ class Responses(AnsweringView):
             return ""
         return named(conversation_of(body)) or super().key_of(request)
 
-    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
-        return read_responses(body)
+    def read(self, caller: Caller) -> GatewayRequest:
+        return read_responses(with_items(caller))
 
     def telling(self, turn: Turn, wanted: GatewayRequest, body: Mapping[str, Any]) -> Telling:
         return ResponseTelling(turn, wanted.agent, body)

@@ -74,16 +74,12 @@ class ResponseTelling(Telling):
 
     @property
     def _place(self) -> dict[str, Any]:
-        return {"item_id": self._message_id, "output_index": 0, "content_index": 0}
-
-    @property
-    def _message_id(self) -> str:
-        return f"msg_{self.turn.pk.hex}"
+        return {"item_id": message_id_of(self.turn), "output_index": 0, "content_index": 0}
 
     def _message(self, text: str) -> dict[str, Any]:
         content = [_text_part(text)]
         return {
-            "id": self._message_id,
+            "id": message_id_of(self.turn),
             "type": "message",
             "role": "assistant",
             "status": "completed",
@@ -125,6 +121,11 @@ class ResponseTelling(Telling):
     def _event(self, kind: str, **fields: Any) -> str:
         self._number += 1
         return event({"type": kind, "sequence_number": self._number, **fields}, kind)
+
+
+def message_id_of(turn: Turn) -> str:
+    """The id of the message that holds all words of the turn."""
+    return f"msg_{turn.pk.hex}"
 
 
 def item_of(step: Step) -> dict[str, Any]:

@@ -109,6 +109,42 @@ def test_a_previous_response_goes_on_in_its_session_for_its_own_token_alone(
         client.create(model="helper", input="x", previous_response_id=first.id)
 
 
+def test_items_that_are_named_stand_in_for_what_they_said(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say("I look.", calls=[call("calculator", {"expression": "1+2"}), ASKS]), Say("3, and rain."))
+    client, question = gateway.client().responses, {"role": "user", "content": "Hello"}
+    first = client.create(model="helper", input=[question], tools=[WEATHER])
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "rain"}
+
+    second = client.create(model="helper", input=[question, *named, result], tools=[WEATHER])
+    last = {"type": "item_reference", "id": second.output[0].id}
+    client.create(model="helper", input=[question, *named, result, last, {"role": "user", "content": "And?"}])
+
+    assert len({turn.session_id for turn in gateway.turns()[:2]}) == 1
+    messages = provider.requests[2]["messages"][1:]
+    assert [each["content"] for each in messages] == ["Hello", "I look.", "rain", "3, and rain.", "And?"]
+    assert messages[1]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"town": "Bonn"}'}
+
+
+def test_an_item_can_be_named_with_its_own_token_alone(
+    gateway: Gateway, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    provider.enqueue(Say("One."))
+    first = gateway.client().responses.create(model="helper", input="Hello")
+    last = {"role": "user", "content": "And?"}
+
+    told = []
+    theirs, missing = first.output[0].id, f"msg_{'0' * 32}"
+    tokens = make_token(alice), make_token(gateway.member), gateway.token
+    for token, id in zip(tokens, (theirs, theirs, missing), strict=True):
+        named = {"type": "item_reference", "id": id}
+        with pytest.raises(openai.BadRequestError, match="no such item here") as refused:
+            gateway.client(api_key=token).responses.create(model="helper", input=[named, last])
+        told.append(refused.value.body)
+    assert told[0] == told[1] == told[2]
+    assert len(gateway.turns()) == 1
+
+
 def test_a_conversation_that_is_named_is_one_session(gateway: Gateway, provider: ScriptedOpenAI) -> None:
     client = gateway.client().responses
 
@@ -123,7 +159,9 @@ def test_a_conversation_that_is_named_is_one_session(gateway: Gateway, provider:
     ("change", "param"),
     [
         ({"input": []}, "input"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.id"),
+        ({"input": [{"type": "item_reference"}]}, "input.0.id"),
+        ({"input": [{"type": "computer_call"}]}, "input.0.type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"background": True}, "background"),
