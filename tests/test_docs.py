@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +84,14 @@ REQUIREMENT = re.compile(r"(?<![a-zA-Z0-9])(ZK|ZS|TX|MR|CX)[-_]?(\d\d)(?!\d)", r
 ATTACK = re.compile(r"(?<![a-z0-9])s(3[1-9]|4\d|5[0-2])(?=_)")
 
 
+def own_files(folder: str, pattern: str) -> list[Path]:
+    """Files of the folder, without what `make clients` installs."""
+    paths = (ROOT / folder).rglob(pattern)
+    return [path for path in paths if not {".venv", "node_modules"} & set(path.parts)]
+
+
 def requirements_in(*folders: str) -> set[str]:
-    texts = (path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    texts = (path.read_text() for folder in folders for path in own_files(folder, "*.py"))
     return {f"{kind.upper()}-{number}" for text in texts for kind, number in REQUIREMENT.findall(text)}
 
 
@@ -97,7 +104,7 @@ def test_every_requirement_that_a_test_names_is_told_in_one_line_and_no_other() 
 
 def test_every_attack_on_tools_is_told_in_one_line_and_made_by_a_test() -> None:
     told = re.findall(r"^\| S(\d\d) \| .+ \|$", (ROOT / "docs" / "requirements.md").read_text(), re.MULTILINE)
-    texts = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    texts = [path.read_text() for path in own_files("tests", "test_*.py")]
     names = [name for text in texts for name in re.findall(r"def (test_\w+)", text)]
 
     assert told == [str(number) for number in range(31, 53)]
@@ -148,3 +155,20 @@ def test_links_between_documents_lead_somewhere(file: str) -> None:
 def anchors_of(document: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+# -- docs/gateway.md ---------------------------------------------------------------------------------------------------
+
+
+def test_the_clients_that_were_tested_are_told_with_the_versions_that_are_locked() -> None:
+    locks = (ROOT / "requirements/dev.txt", ROOT / "tests/clients/requirements.txt")
+    locked = dict(re.findall(r"^([a-z-]+)==(\S+)", "".join(path.read_text() for path in reversed(locks)), re.MULTILINE))
+    locked |= json.loads((ROOT / "tests/clients/package.json").read_text())["dependencies"]
+    text = (ROOT / "docs/gateway.md").read_text().partition("## Clients that were tested")[2]
+
+    rows = re.findall(r"^\| ([a-z-]+)(?:, with (\S+) (\S+))? \| (\d\S+) \|", text, re.MULTILINE)
+
+    assert len(rows) == 7
+    told = {name: version for name, beside, beside_version, version in rows}
+    told |= {beside: beside_version for _, beside, beside_version, _ in rows if beside}
+    assert told == {name: locked[name] for name in told}

@@ -88,14 +88,12 @@ model = ChatOpenAI(
     model="<agent>",
     base_url="<v1>",
     api_key="<token>",
-    stream_usage=True,
 )
 print(model.invoke("What can you do for me?").content)
 """,
         ),
     ),
     (
-        "Given a `base_url`, ChatOpenAI streams without the tokens that were used. `stream_usage=True` asks for them.",
         (
             "With the arguments `reasoning`, `text`, `include` or `truncation` it asks `/v1/responses` in place of "
             "`/v1/chat/completions`."
@@ -128,6 +126,10 @@ print(agent.run_sync("What can you do for me?").output)
             "`OpenAIChatModel` asks `/v1/chat/completions`, `OpenAIResponsesModel` asks `/v1/responses`. A name "
             "such as `openai:…` means the second, at OpenAI’s own address: give the provider, as above."
         ),
+        (
+            "`run_stream` takes the first words for the answer, and asks no further: an agent with tools of its own is "
+            "better run with `run`, or with `iter`."
+        ),
     ),
 )
 
@@ -155,9 +157,10 @@ console.log(text);
     ),
     (
         "`toolhub.chat(…)` asks `/v1/chat/completions`; `toolhub(…)` alone asks `/v1/responses`.",
+        "The `textStream` of `streamText` ends in silence where a request fails: read `fullStream`, or give `onError`.",
         (
-            "The package `@ai-sdk/openai-compatible` returns no tokens used from a stream, unless its option "
-            "`includeUsage` is true."
+            "To leave its loop does not stop the turn: pass an `abortSignal`, and abort it. After a fault it asks "
+            "again, twice, each a new turn: `maxRetries: 0`."
         ),
     ),
 )
@@ -184,6 +187,7 @@ LLM = Client(
     (
         "Without `api_key_name` llm sends no token, whatever other keys it has.",
         "It asks `/v1/chat/completions`; with the line `responses: true` it asks `/v1/responses`.",
+        "In Python, to leave the loop of a response does not stop the turn: it goes on until the process ends.",
     ),
 )
 

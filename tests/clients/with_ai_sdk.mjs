@@ -8,14 +8,13 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
-const QUESTION = "What about Bonn?";
 const WEATHER = "rain";
 const PATIENCE = 1500;
 
 function modelFor(task) {
   const where = { baseURL: task.base_url, apiKey: task.token };
   if (task.api === "responses") return createOpenAI(where)(task.model);
-  return createOpenAICompatible({ name: "toolhub", includeUsage: true, ...where })(task.model);
+  return createOpenAICompatible({ name: "toolhub", ...where })(task.model);
 }
 
 function toolsFor(task, shown) {
@@ -32,11 +31,20 @@ function toolsFor(task, shown) {
 }
 
 async function answer(task, shown) {
+  const messages = [];
+  for (const question of task.questions) {
+    messages.push({ role: "user", content: question });
+    messages.push(...(await talk(task, shown, messages)));
+  }
+}
+
+// The new messages.
+async function talk(task, shown, messages) {
   const leaving = new AbortController();
   const asked = {
     model: modelFor(task),
     tools: toolsFor(task, shown),
-    prompt: QUESTION,
+    messages,
     stopWhen: stepCountIs(5),
     maxRetries: 0,
     abortSignal: leaving.signal,
@@ -44,17 +52,21 @@ async function answer(task, shown) {
   if (!task.streams) {
     if (task.leaves) setTimeout(() => leaving.abort(), PATIENCE);
     const result = await generateText(asked);
-    shown.text = result.steps.map((step) => step.text).join("");
+    shown.text += result.steps.map((step) => step.text).join("");
     shown.tokens = result.usage.totalTokens;
-    return;
+    return result.response.messages;
   }
   const result = streamText({ ...asked, onError: () => {} });
   for await (const part of result.fullStream) {
     if (part.type === "error") throw part.error;
     if (part.type === "text-delta") shown.text += part.text;
-    if (task.leaves && shown.text) return leaving.abort();
+    if (task.leaves && shown.text) {
+      leaving.abort();
+      return [];
+    }
   }
   shown.tokens = (await result.usage).totalTokens;
+  return (await result.response).messages;
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

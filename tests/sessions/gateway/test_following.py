@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,18 +15,11 @@ from sessions.gateway import answering
 from sessions.gateway.limits import open_requests
 from sessions.models import Approval, Turn, TurnStatus
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.gateway.conftest import Gateway
+from tests.sessions.gateway.conftest import Gateway, until
 from toolhub.tenants.models import ApiToken
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 BODY = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}]}
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def leave(gateway: Gateway, path: str, body: dict[str, Any], **headers: str) -> None:

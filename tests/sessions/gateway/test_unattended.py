@@ -37,8 +37,8 @@ from tests.cast import (
     make_turn,
 )
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.gateway.conftest import Gateway
-from tests.sessions.gateway.test_following import BODY, until
+from tests.sessions.gateway.conftest import Gateway, until
+from tests.sessions.gateway.test_following import BODY
 from tests.sessions.run_turns import as_claimed
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.scope import organisation_scope

@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Task:
-    """Ask the model `model` one thing, with the address and token of the service."""
+    """Ask the model `model` these questions, in one conversation, with the address and token of the service."""
 
     base_url: str
     token: str
     model: str = "helper"
+    questions: tuple[str, ...] = ("What about Bonn?",)
     #: The name of the client's own tool, which takes a town and tells its weather.
     tool: str = ""
     streams: bool = False
@@ -47,7 +48,6 @@ class Shown:
 
 
 Answer = Callable[[Task, Shown], None]
-QUESTION = "What about Bonn?"
 WEATHER = "rain"
 PATIENCE = 1.5
 

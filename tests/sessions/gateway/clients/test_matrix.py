@@ -6,18 +6,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sessions.gateway import answering
+from sessions.gateway.following import Followed, Text
+from sessions.gateway.limits import open_requests
 from sessions.models import StepStatus, TurnStatus
 from tests.clients.installed import FOLDER, NODE, PYTHON, need_clients
 from tests.scripted_openai import Raw, Say, Script, ScriptedOpenAI, call
 from tests.sessions.gateway.clients.speaking import Shown, Task
-from tests.sessions.gateway.conftest import Gateway
+from tests.sessions.gateway.conftest import Gateway, until
 
 pytestmark = pytest.mark.processes
 
@@ -58,6 +61,10 @@ ROWS = (
 )
 #: LiteLLM asks for the whole response of a model that it does not know, and tells that as a stream.
 NEVER_STREAMS = Row("litellm", "responses")
+#: These keep a stream open that its user has left, until their process ends.
+KEEP_STREAMS = {Row("llm"), Row("litellm")}
+#: `run_stream` of pydantic-ai takes the first words for the answer, whatever the model calls beside them.
+FIRST_WORDS = "pydantic_ai"
 #: What keeps the libraries from talking to anybody else.
 OFFLINE = {
     "LANGSMITH_TRACING": "false",
@@ -127,9 +134,13 @@ class Client:
 
     def __init__(self, row: Row, home: Path) -> None:
         self.row = row
-        environment = {**os.environ, **OFFLINE, "HOME": str(home), "LLM_USER_PATH": str(home)}
+        self._argv = row.argv()
+        self._environment = {**os.environ, **OFFLINE, "HOME": str(home), "LLM_USER_PATH": str(home)}
+        self._start()
+
+    def _start(self) -> None:
         self._process = subprocess.Popen(
-            row.argv(), cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            self._argv, cwd=ROOT, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def does(self, task: Task) -> Shown:
@@ -138,15 +149,18 @@ class Client:
         return Shown(**json.loads(self._process.stdout.readline()))
 
     def begins(self, task: Task) -> None:
+        if self._process.poll() is not None:
+            self._start()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asdict(replace(task, api=self.row.api))) + "\n")
         self._process.stdin.flush()
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(30)
+        self._process.communicate(timeout=30)
 
     def close(self) -> None:
+        """End it as its user does; the next task starts it anew."""
         if self._process.poll() is None:
             self._process.communicate(timeout=30)
 
@@ -208,6 +222,23 @@ def test_a_client_is_told_to_come_later(client: Client, gateway: Gateway, settin
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_client_is_told_that_something_broke_here(
+    client: Client, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, streams: bool
+) -> None:
+    monkeypatch.setattr(answering, "follow", broken)
+
+    shown = client.does(task_for(gateway, streams=streams))
+
+    assert shown.error == 500
+    assert "Something went wrong here" in shown.message
+
+
+async def broken(followed: Followed) -> AsyncGenerator[Text]:
+    raise RuntimeError("as a fault of ours would be")
+    yield
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 def test_a_client_is_told_that_the_provider_failed(
     client: Client, gateway: Gateway, provider: ScriptedOpenAI, streams: bool
 ) -> None:
@@ -232,3 +263,59 @@ def test_a_stream_that_breaks_off_is_an_error_and_no_short_answer(
         assert shown.error in (0, 500)  # pydantic-ai makes a status of the event's type
         assert shown.text == "I will see."
     assert [turn.status for turn in gateway.turns()] == [TurnStatus.FAILED]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_words_beside_a_call_are_shown_and_come_back_with_its_result(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    provider.enqueue(Say("I look.", calls=[THEIRS]), Say("It rains."))
+
+    shown = client.does(task_for(gateway, streams=streams, tool="weather"))
+
+    if streams and client.row.library == FIRST_WORDS:
+        assert (shown.text, shown.towns, len(provider.requests)) == ("I look.", ["Bonn"], 1)
+        return
+    assert (shown.text, shown.towns, shown.message) == ("I look.It rains.", ["Bonn"], "")
+    told = [(each["role"], each["content"]) for each in provider.requests[1]["messages"][1:3]]
+    assert told == [("user", "What about Bonn?"), ("assistant", "I look.")]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_client_brings_its_conversation_along(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    provider.enqueue(Say("One."), Say("Two."))
+
+    shown = client.does(task_for(gateway, streams=streams, questions=("What about Bonn?", "And Rome?")))
+
+    assert (shown.text, shown.message) == ("One.Two.", "")
+    told = [(each["role"], each["content"]) for each in provider.requests[1]["messages"][1:]]
+    assert told == [("user", "What about Bonn?"), ("assistant", "One."), ("user", "And Rome?")]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_a_client_that_leaves_stops_its_turn(
+    client: Client, gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    streams = streams and client.row != NEVER_STREAMS
+    provider.enqueue(*[Say("First.", calls=[OURS])] * streams, Say("Late.", delay=20.0))
+
+    shown = client.does(task_for(gateway, streams=streams, leaves=True))
+
+    if streams and client.row in KEEP_STREAMS:
+        client.close()
+    until(lambda: [turn.status for turn in gateway.turns()] == [TurnStatus.CANCELLED])
+    assert shown.text == "First." * streams
+    assert open_requests.count() == {}
+
+
+def test_a_client_that_is_killed_stops_its_turn(client: Client, gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say("First.", calls=[OURS]), Say("Late.", delay=20.0))
+    client.begins(task_for(gateway, streams=True))
+    until(lambda: len(provider.requests) == 2)
+
+    client.kill()
+
+    until(lambda: [turn.status for turn in gateway.turns()] == [TurnStatus.CANCELLED])
+    assert open_requests.count() == {}

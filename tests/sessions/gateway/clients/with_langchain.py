@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from tests.sessions.gateway.clients.speaking import QUESTION, WEATHER, Shown, Task, answer_tasks
+from tests.sessions.gateway.clients.speaking import WEATHER, Shown, Task, answer_tasks
 
 
 def answer(task: Task, shown: Shown) -> None:
@@ -25,7 +28,15 @@ def answer(task: Task, shown: Shown) -> None:
     )
     own = StructuredTool.from_function(weather, name=task.tool or "weather")
     model = chat.bind_tools([own]) if task.tool else chat
-    messages: list[BaseMessage] = [HumanMessage(QUESTION)]
+    messages: list[BaseMessage] = []
+    for question in task.questions:
+        messages.append(HumanMessage(question))
+        talk(model, own, task, shown, messages)
+
+
+def talk(
+    model: Runnable[Any, AIMessage], own: StructuredTool, task: Task, shown: Shown, messages: list[BaseMessage]
+) -> None:
     while True:
         if task.streams:
             whole: AIMessage | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import litellm
 
-from tests.sessions.gateway.clients.speaking import QUESTION, WEATHER, Shown, Task, answer_tasks
+from tests.sessions.gateway.clients.speaking import WEATHER, Shown, Task, answer_tasks
 
 TOWN = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
 
@@ -21,15 +21,15 @@ def answer(task: Task, shown: Shown) -> None:
         "timeout": task.patience or 60,
         "stream": task.streams,
     }
-    (by_chat if task.api == "chat" else by_responses)(asked, task, shown)
+    conversation: list[Any] = []
+    for question in task.questions:
+        conversation.append({"role": "user", "content": question})
+        (chat if task.api == "chat" else respond)(dict(asked), task, shown, conversation)
 
 
-def by_chat(asked: dict[str, Any], task: Task, shown: Shown) -> None:
+def chat(asked: dict[str, Any], task: Task, shown: Shown, messages: list[Any]) -> None:
     if task.tool:
         asked["tools"] = [{"type": "function", "function": {"name": task.tool, "parameters": TOWN}}]
-    if task.streams:
-        asked["stream_options"] = {"include_usage": True}
-    messages: list[Any] = [{"role": "user", "content": QUESTION}]
     while True:
         whole: Any = litellm.completion(messages=messages, **asked)
         if task.streams:
@@ -52,10 +52,9 @@ def by_chat(asked: dict[str, Any], task: Task, shown: Shown) -> None:
             messages.append({"role": "tool", "tool_call_id": each.id, "content": WEATHER})
 
 
-def by_responses(asked: dict[str, Any], task: Task, shown: Shown) -> None:
+def respond(asked: dict[str, Any], task: Task, shown: Shown, items: list[Any]) -> None:
     if task.tool:
         asked["tools"] = [{"type": "function", "name": task.tool, "parameters": TOWN}]
-    items: list[Any] = [{"role": "user", "content": QUESTION}]
     while True:
         whole: Any = litellm.responses(input=items, **asked)
         if task.streams:

@@ -7,21 +7,23 @@ from typing import Any
 
 from openai import OpenAI
 
-from tests.sessions.gateway.clients.speaking import QUESTION, WEATHER, Shown, Task, answer_tasks
+from tests.sessions.gateway.clients.speaking import WEATHER, Shown, Task, answer_tasks
 
 TOWN = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
 
 
 def answer(task: Task, shown: Shown) -> None:
+    conversation: list[Any] = []
     with OpenAI(base_url=task.base_url, api_key=task.token, max_retries=0, timeout=task.patience or 60) as client:
-        (by_chat if task.api == "chat" else by_responses)(client, task, shown)
+        for question in task.questions:
+            conversation.append({"role": "user", "content": question})
+            (chat if task.api == "chat" else respond)(client, task, shown, conversation)
 
 
-def by_chat(client: OpenAI, task: Task, shown: Shown) -> None:
+def chat(client: OpenAI, task: Task, shown: Shown, messages: list[Any]) -> None:
     asked: dict[str, Any] = {"model": task.model}
     if task.tool:
         asked["tools"] = [{"type": "function", "function": {"name": task.tool, "parameters": TOWN}}]
-    messages: list[Any] = [{"role": "user", "content": QUESTION}]
     while True:
         if task.streams:
             with client.chat.completions.stream(messages=messages, **asked) as stream:
@@ -43,11 +45,10 @@ def by_chat(client: OpenAI, task: Task, shown: Shown) -> None:
             messages.append({"role": "tool", "tool_call_id": each.id, "content": WEATHER})
 
 
-def by_responses(client: OpenAI, task: Task, shown: Shown) -> None:
+def respond(client: OpenAI, task: Task, shown: Shown, items: list[Any]) -> None:
     asked: dict[str, Any] = {"model": task.model}
     if task.tool:
         asked["tools"] = [{"type": "function", "name": task.tool, "parameters": TOWN, "strict": False}]
-    items: list[Any] = [{"role": "user", "content": QUESTION}]
     while True:
         if task.streams:
             with client.responses.stream(input=items, **asked) as stream:

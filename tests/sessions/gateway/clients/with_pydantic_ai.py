@@ -6,10 +6,11 @@ import asyncio
 
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.sessions.gateway.clients.speaking import QUESTION, WEATHER, Shown, Task, answer_tasks
+from tests.sessions.gateway.clients.speaking import WEATHER, Shown, Task, answer_tasks
 
 MODELS = {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}
 
@@ -28,17 +29,29 @@ async def _answer(task: Task, shown: Shown) -> None:
         model = MODELS[task.api](task.model, provider=OpenAIProvider(openai_client=client))
         tools = [Tool(weather, name=task.tool)] if task.tool else []
         agent = Agent(model, tools=tools)
-        if not task.streams:
-            async with asyncio.timeout(task.patience):
-                run = await agent.run(QUESTION)
-            shown.text, shown.tokens = run.output, run.response.usage.total_tokens
-            return
-        async with agent.run_stream(QUESTION) as stream:
-            async for piece in stream.stream_text(delta=True, debounce_by=None):
-                shown.text += piece
-                if task.leaves:
-                    return
-            shown.tokens = stream.response.usage.total_tokens
+        history: list[ModelMessage] = []
+        for question in task.questions:
+            history += await _talk(agent, question, history, task, shown)
+
+
+async def _talk(
+    agent: Agent, question: str, history: list[ModelMessage], task: Task, shown: Shown
+) -> list[ModelMessage]:
+    """The new messages."""
+    if not task.streams:
+        async with asyncio.timeout(task.patience):
+            run = await agent.run(question, message_history=history)
+        replies = [message for message in run.new_messages() if isinstance(message, ModelResponse)]
+        shown.text += "".join(reply.text or "" for reply in replies)
+        shown.tokens = run.response.usage.total_tokens
+        return run.new_messages()
+    async with agent.run_stream(question, message_history=history) as stream:
+        async for piece in stream.stream_text(delta=True, debounce_by=None):
+            shown.text += piece
+            if task.leaves:
+                return []
+        shown.tokens = stream.response.usage.total_tokens
+        return stream.new_messages()
 
 
 if __name__ == "__main__":
