@@ -6,7 +6,7 @@ from django.db import close_old_connections, connection
 
 
 def give_back_connection() -> None:
-    """As Django does behind a request: give a connection of PostgreSQL back to its pool, and keep one of SQLite a while.
+    """As Django does behind a request: give a connection of PostgreSQL back to its pool, keep one of SQLite a while.
     An open transaction, as a test's, keeps its own.
     """
     if not connection.in_atomic_block:
