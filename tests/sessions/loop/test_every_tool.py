@@ -138,9 +138,9 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("uuid", {}, '{"uuids": ["'),
         ],
         "tasks": [
-            ("task_create", {"title": "buy milk", "due": "2026-12-01"}, '"number": 1, "title": "buy milk"'),
+            ("task_create", {"title": "buy milk", "due": "2126-12-01"}, '"number": 1, "title": "buy milk"'),
             ("task_update", {"number": 1, "priority": "high"}, '"priority": "high"'),
-            ("task_list", {}, '"due": "2026-12-01", "status": "open"'),
+            ("task_list", {}, '"due": "2126-12-01", "status": "open"'),
             ("ae_task_list", {}, '"later": {"tasks": [{"number": 1'),
             ("task_complete", {"number": 1}, '"status": "done"'),
             ("task_list", {"status": "done"}, '"number": 1'),

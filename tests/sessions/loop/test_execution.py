@@ -252,7 +252,7 @@ def test_the_schema_of_a_built_in_tool_costs_no_child_and_a_changed_one_does(
 ) -> None:
     children: list[str] = []
 
-    def run_nothing(job: str, *_: Any) -> list[str]:
+    def run_nothing(job: str, *_: Any, **__: Any) -> list[str]:
         children.append(job)
         return []
 
