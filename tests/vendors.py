@@ -53,15 +53,23 @@ def openai_with_reasoning(path: str, request: Json) -> Raw | None:
 
 
 def openai_with_added_tools(path: str, request: Json) -> Raw | None:
-    """OpenAI in Responses: tools may be added by items of the input, each tool once, and a call needs its tool."""
+    """OpenAI in Responses: tools may be added by items of the input, each tool once, and a call needs its tool: in the
+    default namespace, or in the one that it says."""
     if path != "/responses":
         return refusal("Use /v1/responses.", param="tools")
     declared = [tool["name"] for tool in request.get("tools", ())]
+    namespaces = dict.fromkeys(declared)
     for item in request["input"]:
         if item.get("type") == "additional_tools":
             if item["role"] != "developer":
                 return refusal("Only the role developer may add tools.", param="input")
             declared += [tool["name"] for tool in item["tools"]]
+            namespaces |= {tool["name"]: tool["name"] for tool in item["tools"]}
+        if item.get("type") == "function_call" and namespaces.get(item["name"]) != item.get("namespace"):
+            return refusal(
+                f"Missing namespace for function_call '{item['name']}'. It does not exist in the default namespace.",
+                param="input",
+            )
     twice = sorted({name for name in declared if declared.count(name) > 1})
     return refusal(f"Tools are declared more than once: {', '.join(twice)}.", param="tools") if twice else None
 

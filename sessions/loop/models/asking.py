@@ -54,7 +54,8 @@ class Question:
     def parts(self) -> list[str]:
         """The messages as they go out, each as JSON, in order."""
         messages = [each for each in self.messages if self.adds_tools or each["role"] != TOOLS]
-        return self._dialect.parts(messages, fills(self.model.lessons))
+        wants_namespaces = self.model.vendor.takes_added_tools
+        return self._dialect.parts(messages, fills(self.model.lessons), wants_namespaces=wants_namespaces)
 
     @property
     def adds_tools(self) -> bool:

@@ -161,7 +161,9 @@ READER: type[ReplyReader] = ChatReader
 # -- The request ------------------------------------------------------------------------------------------------------
 
 
-def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset()) -> list[str]:
+def parts(
+    messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset(), *, wants_namespaces: bool = False
+) -> list[str]:
     """Each message as it goes out, as JSON: the neutral ones are chat messages but for their `extras`.
 
     `filled` names what replies must have that this model did not give itself.

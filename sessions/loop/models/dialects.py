@@ -19,7 +19,9 @@ class DialectModule(Protocol):
     CONVERSATION: str
     READER: type[ReplyReader]
 
-    def parts(self, messages: Sequence[Mapping[str, Any]], filled: frozenset[str]) -> list[str]:
+    def parts(
+        self, messages: Sequence[Mapping[str, Any]], filled: frozenset[str], *, wants_namespaces: bool
+    ) -> list[str]:
         """The conversation as it goes out, each part as JSON."""
 
     def parameters(self, settings: CallSettings) -> dict[str, Any]:

@@ -3,6 +3,10 @@
 A reasoning model's thoughts come as items, encrypted, in front of the message or the calls that they led to; the next
 request must hold them in the same place. `Reply.extras` keeps the order of all items of a reply: reasoning items whole,
 messages and calls as places, whose text and arguments are those of the stored step.
+
+A tool that stands in `tools` is in the default namespace. OpenAI gives a call of any other one a `namespace`, and
+refuses the call without it in later requests ("Missing namespace for function_call"; pydantic-ai 2.68 found by asking
+it that the namespace of a tool by itself is its name).
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ class _Item:
     type: str = ""
     id: str = ""
     phase: str = ""
+    #: Of a call: where its tool is declared, if not in the default namespace.
+    namespace: str = ""
     #: Characters of a message.
     chars: int = 0
     call: Piece | None = None
@@ -154,6 +160,7 @@ class ResponsesReader(ReplyReader):
         item.type = item.type or line(told.get("type"))
         item.id = line(told.get("id")) or item.id
         item.phase = line(told.get("phase")) or item.phase
+        item.namespace = line(told.get("namespace")) or item.namespace
         item.is_added = True
         added = ""
         if item.type == "function_call":
@@ -225,7 +232,7 @@ def _is_other_call(item: _Item, told: Mapping[str, Any]) -> bool:
 
 
 def _named(type: str, item: _Item, **more: int) -> dict[str, Any]:
-    told = {"id": item.id, "phase": item.phase}
+    told = {"id": item.id, "phase": item.phase, "namespace": item.namespace}
     return {"type": type, **more, **{name: value for name, value in told.items() if value}}
 
 
@@ -246,25 +253,46 @@ READER: type[ReplyReader] = ResponsesReader
 # -- The request ------------------------------------------------------------------------------------------------------
 
 
-def parts(messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset()) -> list[str]:
+def parts(
+    messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset(), *, wants_namespaces: bool = False
+) -> list[str]:
     """The items of the input, as JSON, in order.
 
     A reply whose ids came before goes out without its extras: some servers name the items of each reply alike, and an
-    id that comes twice is refused.
+    id that comes twice is refused. `wants_namespaces`: a call of a tool outside the default namespace is given one
+    where its reply is repeated without.
     """
     sent: list[str] = []
     seen: set[str] = set()
+    outside: dict[str, str] = {}
     for message in messages:
         if message["role"] == TOOLS:
             sent += message["items"].split("\n")
+            outside |= {name: name for name in _names_added(message["items"])}
             continue
         items = list(_items(message))
         ids = [id for item in items if (id := line(item.get("id")))]
         if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
             items, ids = list(_items({**message, "extras": {}})), []
         seen.update(ids)
-        sent += map(written, items)
+        sent += (written(_in_namespace(item, outside, wanted=wants_namespaces)) for item in items)
     return sent
+
+
+@lru_cache(maxsize=256)
+def _names_added(lines: str) -> tuple[str, ...]:
+    """The names of the tools that these items add, a line each."""
+    return tuple(tool["name"] for item in map(json.loads, lines.split("\n")) for tool in item.get("tools", ()))
+
+
+def _in_namespace(item: dict[str, Any], outside: Mapping[str, str], *, wanted: bool) -> dict[str, Any]:
+    """A call with the namespace of its tool, as the request declares that: none for one in the default namespace, and
+    for others what the provider said, else (where it is wanted) what `outside` says."""
+    if item.get("type") != "function_call":
+        return item
+    if item["name"] not in outside:
+        return {name: value for name, value in item.items() if name != "namespace"}
+    return item if "namespace" in item or not wanted else {**item, "namespace": outside[item["name"]]}
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
@@ -363,4 +391,5 @@ def _call(call: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
         "call_id": call["id"],
         "name": function["name"],
         "arguments": function["arguments"],
+        **given(namespace=named.get("namespace")),
     }

@@ -93,6 +93,12 @@ def tools_of(body: bytes) -> bytes:
     return text[place:end].encode()
 
 
+def named(name: str, **more: str) -> Json:
+    """A call of a tool that was added, as OpenAI makes it."""
+    made = call(name)
+    return {**made, "function": {**made["function"], "namespace": name, **more}}
+
+
 def declared(body: bytes) -> list[str]:
     return [tool["name"] for tool in json.loads(body).get("tools", ())]
 
@@ -136,7 +142,7 @@ def all_replies(session: ChatSession) -> list[Step]:
 def test_mr_40_a_load_is_added_behind_its_result_and_all_before_stays_byte_for_byte(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    speak(provider, Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("It is noon."))
+    speak(provider, Say(calls=[load("clock")]), Say(calls=[named("current_time")]), Say("It is noon."))
 
     turn = run(session)
 
@@ -174,7 +180,7 @@ def test_mr_40_what_was_added_is_a_step_and_its_tokens_count(session: ChatSessio
 
 
 def test_mr_40_a_later_turn_repeats_what_an_earlier_one_added(session: ChatSession, provider: ScriptedOpenAI) -> None:
-    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[call("current_time")]), Say("Noon."))
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[named("current_time")]), Say("Noon."))
 
     run(session)
     turn = run(session, "And now?")
@@ -357,7 +363,7 @@ def test_mr_40_a_provider_that_is_not_known_to_take_it_gets_what_same_run_sends(
     fields: Json, because: str, session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     set_provider(session.organisation, **fields)
-    provider.enqueue(Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("Noon."))
+    provider.enqueue(Say(calls=[load("clock")]), Say(calls=[named("current_time")]), Say("Noon."))
 
     turn = run(session)
 
@@ -373,7 +379,7 @@ def test_mr_40_a_provider_that_is_not_known_to_take_it_gets_what_same_run_sends(
 def test_mr_40_a_provider_that_refuses_the_item_is_asked_without_it_and_that_is_learned(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    replies = Say(calls=[load("clock")]), Say(calls=[call("current_time")]), Say("Noon.")
+    replies = Say(calls=[load("clock")]), Say(calls=[named("current_time")]), Say("Noon.")
     speak(provider, *replies, check=vendors.knows_no_added_tools)
 
     turn = run(session)
@@ -429,7 +435,7 @@ def test_mr_40_a_tool_that_is_denied_after_it_was_added_does_not_run(
 ) -> None:
     def denied_meanwhile(request: Json) -> Say:
         deny(session, "current_time")
-        return Say(calls=[call("current_time")])
+        return Say(calls=[named("current_time")])
 
     provider.script = [Say(calls=[load("clock")]), denied_meanwhile, Say("I may not.")]
 
@@ -458,7 +464,7 @@ def test_mr_40_what_the_member_may_not_use_any_more_is_not_sent_with_the_next_tu
 def test_mr_40_an_unloaded_tool_stays_declared_is_said_to_be_gone_and_is_refused(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
-    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[call("current_time")]), Say("I cannot."))
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[named("current_time")]), Say("I cannot."))
     run(session)
     unload_by_hand(session, "clock")
 
@@ -483,7 +489,7 @@ def test_mr_40_a_tool_that_is_loaded_again_is_not_declared_a_second_time(
         Say(calls=[unload("clock")]),
         Say("Unloaded."),
         Say(calls=[load("clock", "b")]),
-        Say(calls=[call("current_time")]),
+        Say(calls=[named("current_time")]),
         Say("Noon."),
     )
     run(session)
@@ -642,7 +648,7 @@ def test_mr_40_a_second_model_of_another_provider_gets_all_tools_declared(
     session: ChatSession, provider: ScriptedOpenAI, second: ScriptedOpenAI
 ) -> None:
     provider.enqueue(Say(calls=[load("clock")]), GONE)
-    second.enqueue(Say(calls=[call("current_time")]), Say("Noon."))
+    second.enqueue(Say(calls=[named("current_time")]), Say("Noon."))
 
     turn = run(session)
 

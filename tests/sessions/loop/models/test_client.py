@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
+from uuid import UUID
 
 import httpx2
 import openai
@@ -24,6 +25,7 @@ from pytest_django import Settings
 
 from capabilities.contract.wire import canonical_json, tool_wire
 from capabilities.models import Dialect, Provider
+from capabilities.providers.resolve import ResolvedProvider
 from sessions.loop.models.asking import Question
 from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
@@ -816,3 +818,20 @@ def test_the_offline_model_alone_is_told_each_call_in_a_line_for_people() -> Non
     assert "metadata" not in json.loads(request_body("m", messages, "[]"))
     assert not Endpoint("https://api.example.org/v1", "key", "m").is_offline
     assert Endpoint("http://127.0.0.1:1/v1", "offline", "m", "127.0.0.1:1").is_offline
+
+
+@pytest.mark.parametrize(("base_url", "namespace"), [("https://api.openai.com/v1", "add"), ("https://a.test/v1", None)])
+def test_openai_is_told_the_namespace_of_an_added_tool_that_its_reply_does_not_say(
+    base_url: str, namespace: str | None
+) -> None:
+    provider = ResolvedProvider(UUID(int=1), "p", "P", base_url, True, Dialect.RESPONSES, "key", takes_added_tools=True)
+    items = '{"type":"additional_tools","role":"developer","tools":[{"name":"add"}]}'
+    calls = [{"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
+    messages: list[Json] = [
+        {"role": "tools", "step": 1, "items": items, "content": ""},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    ]
+
+    question = Question(a_model(provider=provider), messages, WIRE, all_tools=WIRE)
+
+    assert json.loads(question.parts[-1]).get("namespace") == namespace

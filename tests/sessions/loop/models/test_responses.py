@@ -351,6 +351,35 @@ def test_ids_that_came_before_are_left_out_with_what_belongs_to_them() -> None:
     assert [item.get("id") for item in sent(twice)] == [None, None]
 
 
+ADDED = {"role": "tools", "items": '{"type":"additional_tools","role":"developer","tools":[{"name":"add"}]}'}
+
+
+def namespaces(*messages: Json, wanted: bool = False) -> list[str | None]:
+    """Those of the calls, as they go out."""
+    items = map(json.loads, responses.parts(messages, wants_namespaces=wanted))
+    return [item.get("namespace") for item in items if item.get("type") == "function_call"]
+
+
+def test_a_call_keeps_the_namespace_of_a_tool_that_was_added() -> None:
+    reply = read(done({**function_call(), "namespace": "sums"}))
+    (kept,) = reply.extras["items"]
+
+    assert kept["namespace"] == "sums"
+    assert namespaces(ADDED, said("", 1, kept)) == ["sums"]
+
+
+def test_a_call_of_a_tool_in_tools_has_no_namespace() -> None:
+    kept = {"type": "function_call", "call": 0, "id": "f", "namespace": "sums"}
+
+    assert namespaces(said("", 1, kept), wanted=True) == [None]
+    assert namespaces(said("", 1), ADDED, wanted=True) == [None]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_call_that_is_repeated_without_its_namespace_is_given_one_where_that_is_wanted(wanted: bool) -> None:
+    assert namespaces(ADDED, said("", 1), wanted=wanted) == ["add" if wanted else None]
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -402,7 +431,9 @@ KINDS = [
 ]
 ITEMS = st.fixed_dictionaries(
     {"type": st.sampled_from(["message", "function_call", "reasoning", "web_search_call"]) | ODD},
-    optional=dict.fromkeys(("id", "call_id", "name", "arguments", "content", "encrypted_content", "phase"), ODD),
+    optional=dict.fromkeys(
+        ("id", "call_id", "name", "arguments", "content", "encrypted_content", "phase", "namespace"), ODD
+    ),
 )
 EVENTS = st.fixed_dictionaries(
     {"type": st.sampled_from(KINDS)},
