@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from sessions.connect.clients import Block, Client, Protocol
 from sessions.connect.queries import Target
 
@@ -42,6 +44,11 @@ class Connection:
     def pitfalls(self) -> Sequence[str]:
         """Sentences; what stands between backticks is code."""
         found = [self._filled(each) for each in self.client.pitfalls]
+        if self.client.protocol is Protocol.MCP:
+            found.append(
+                f"Where you may use more than {settings.TOOLHUB_MCP_TOOLS} tools at this address, it lists "
+                "`search_tools` and `call_tool` in their place, which find and call each of them. A toolkit has fewer."
+            )
         if self.client.protocol is Protocol.OPENAI and self.target.address.startswith("gpt-"):
             found.append(
                 "Clients take a model whose name begins with `gpt-` for one of OpenAI’s: name the agent otherwise."

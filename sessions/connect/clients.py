@@ -245,11 +245,14 @@ CODEX_MODEL = Client(
     (
         Block("In the shell that starts Codex", "bash", 'export TOOLHUB_TOKEN="<token>"'),
         Block(
-            "In ~/.codex/config.toml, above its first table",
+            "In the file ~/.codex/toolhub.config.toml",
             "toml",
             """\
 model = "<agent>"
 model_provider = "toolhub"
+web_search = "disabled"
+agents.enabled = false
+features.goals = false
 
 [model_providers.toolhub]
 name = "toolhub"
@@ -258,10 +261,19 @@ env_key = "TOOLHUB_TOKEN"
 wire_api = "responses"
 """,
         ),
+        Block("Start it", "bash", "codex --profile toolhub"),
     ),
     (
         '`wire_api = "chat"` was removed from Codex in February 2026: it speaks Responses alone.',
-        "`model` and `model_provider` must stand above every line in square brackets; else they belong to that table.",
+        (
+            "`/v1/responses` takes functions alone. `web_search`, `agents.enabled` and `features.goals` turn off what "
+            "Codex sends beside them. It sends the tools of its MCP servers otherwise too: turn these servers off "
+            "(`enabled = false`), and give their tools to the agent here."
+        ),
+        (
+            "Before version 0.134, Codex reads no file of a profile: write these lines at the top of "
+            "`~/.codex/config.toml`, above every line in square brackets, and start `codex` alone."
+        ),
     ),
 )
 
@@ -285,6 +297,7 @@ claude mcp add --transport http <server> "<mcp>" \\
             "A tool is called `mcp__<server>__` and its name there. One whose whole name has more than 128 characters "
             "is left out."
         ),
+        "It is connected in the folder where you are, and in no other: add `--scope user` for all of them.",
         "Write no `${VARIABLE}` into a header of `.mcp.json`: some versions send it as it stands (claude-code#51581).",
     ),
 )
@@ -344,10 +357,7 @@ VS_CODE = Client(
         Block("When it asks for the token", "text", "<token>"),
     ),
     (
-        (
-            "One request to a model carries at most 128 tools there, of all servers together: connect a toolkit rather "
-            "than an agent with many."
-        ),
+        "One request to a model carries at most 128 tools there, of all servers together.",
         "It keeps the list of tools. MCP: Reset Cached Tools reads it again.",
     ),
 )
@@ -373,10 +383,7 @@ CURSOR = Client(
         ),
     ),
     (
-        (
-            "Cursor reads every tool’s definition when it starts, and works best with at most 40: connect a toolkit "
-            "rather than an agent with many."
-        ),
+        "Cursor reads every tool’s definition when it starts, and works best with at most 40, of all servers together.",
         "In `.cursor/mcp.json` of a project, which is shared, write `${env:TOOLHUB_TOKEN}` in place of the token.",
     ),
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pytest_django import Settings
 
 from sessions.connect.blocks import MAX_SERVER, NO_TOKEN, Connection
 from sessions.connect.clients import BY_KEY, CLIENTS, LLM, Client, Protocol
@@ -110,6 +111,9 @@ def test_what_the_files_say_is_what_their_clients_read() -> None:
         {
             "model": "day-to-day",
             "model_provider": "toolhub",
+            "web_search": "disabled",
+            "agents": {"enabled": False},
+            "features": {"goals": False},
             "model_providers": {
                 "toolhub": {
                     "name": "toolhub",
@@ -155,6 +159,13 @@ def test_an_agent_called_like_a_model_of_openai_is_pointed_out() -> None:
 
     assert len(named) == len(LLM.pitfalls) + 1
     assert "gpt-" in named[-1]
+
+
+def test_clients_of_mcp_are_told_how_many_tools_are_listed(settings: Settings) -> None:
+    settings.TOOLHUB_MCP_TOOLS = 17
+
+    assert "more than 17 tools" in Connection(BY_KEY["codex"], AGENT, ORIGIN).pitfalls[-1]
+    assert "search_tools" not in "".join(Connection(BY_KEY["codex-model"], AGENT, ORIGIN).pitfalls)
 
 
 def test_each_client_has_its_own_key_and_the_ones_that_were_asked_for_are_there() -> None:
