@@ -51,6 +51,7 @@ ROWS = (
     Row("openai"),
     Row("openai", "responses"),
     Row("langchain"),
+    Row("langchain", "responses"),
     Row("pydantic_ai"),
     Row("pydantic_ai", "responses"),
     Row("llm"),

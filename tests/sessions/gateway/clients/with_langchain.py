@@ -25,6 +25,7 @@ def answer(task: Task, shown: Shown) -> None:
         model=task.model,
         max_retries=0,
         timeout=task.patience or 60,
+        use_responses_api=task.api == "responses",
     )
     own = StructuredTool.from_function(weather, name=task.tool or "weather")
     model = chat.bind_tools([own]) if task.tool else chat
