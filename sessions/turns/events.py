@@ -72,11 +72,11 @@ async def watch(
     Ends behind the turn's last event. Holds no thread and no database connection between two looks.
     """
     text = _Text(after, read)
-    looked_at, is_behind = 0.0, False
+    looked_at, is_behind = 0.0, True
     async with listener().watching(turn_id) as watcher:
         while True:
             await watcher.wait(LOOK_SOON if is_behind else None)
-            before, is_behind = (after, text.length), False
+            before, is_behind = (after, text.length), not looked_at
             while watcher.pieces:
                 piece = watcher.pieces.popleft()
                 if piece.event > after:  # behind an event that the reader has not seen: the next look has both

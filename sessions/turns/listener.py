@@ -41,6 +41,11 @@ POLL_EVERY = 1.0
 POLL_WITH_BROKER = 3.0
 #: Seconds before the next try to reach the broker.
 BROKER_AGAIN = 2.0
+#: Seconds that the connection to the broker stays open when nobody watches: a client that asks again finds it.
+STAY_SECONDS = 60.0
+#: A channel that nobody writes to. Without any, the client would ask the broker whether it is there with each command,
+#: and read the answer where `_listen` reads.
+ANY = "toolhub:turns"
 #: Pieces of text that wait for a slow reader; more are dropped, and it reads the turn's row in their place.
 PIECES_AT_MOST = 500
 
@@ -99,36 +104,54 @@ class Watcher:
 
 
 class Listener:
-    """The watchers of one event loop. Its tasks run while there is one."""
+    """The watchers of one event loop. Its tasks run while there is one, and with a broker STAY_SECONDS longer."""
 
     def __init__(self) -> None:
         self.watchers: dict[UUID, set[Watcher]] = {}
         self.pubsub: PubSub | None = None
         self.tasks: list[asyncio.Task[None]] = []
+        self.stopping: asyncio.TimerHandle | None = None
 
     @contextlib.asynccontextmanager
     async def watching(self, turn_id: UUID) -> AsyncIterator[Watcher]:
-        """A watcher that is told of this turn while the block runs."""
+        """A watcher that is told of this turn while the block runs.
+
+        It is to look at once; where the broker is there already, when the broker has said that it will tell.
+        """
         watcher = Watcher(turn_id)
         is_first = turn_id not in self.watchers
         self.watchers.setdefault(turn_id, set()).add(watcher)
-        if not self.tasks:
-            # In a context of their own: they outlive the request that starts them.
-            self.tasks = [asyncio.create_task(work, context=Context()) for work in (self._poll(), self._listen())]
-        elif is_first:
-            await self._send("subscribe", turn_id)
+        self._stay()
         try:
+            if not self.tasks:
+                # In a context of their own: they outlive the request that starts them.
+                self.tasks = [asyncio.create_task(work, context=Context()) for work in (self._poll(), self._listen())]
+            elif is_first:
+                watcher.must_look = False  # the broker's answer says that it is time
+                if not await self._send("subscribe", turn_id):
+                    watcher.must_look = True
             yield watcher
         finally:
             self.watchers[turn_id].discard(watcher)
             if not self.watchers[turn_id]:
                 del self.watchers[turn_id]
-                if self.watchers:
-                    await self._send("unsubscribe", turn_id)
-                else:
-                    self._stop()
+                if not self.watchers:
+                    self._stop_later()
+                await self._send("unsubscribe", turn_id)
+
+    def _stay(self) -> None:
+        if self.stopping is not None:
+            self.stopping.cancel()
+        self.stopping = None
+
+    def _stop_later(self) -> None:
+        if self.pubsub is None:
+            self._stop()
+        else:
+            self.stopping = asyncio.get_running_loop().call_later(STAY_SECONDS, self._stop)
 
     def _stop(self) -> None:
+        self._stay()
         for task in self.tasks:
             task.cancel()
         self.tasks, self.pubsub = [], None
@@ -139,11 +162,14 @@ class Listener:
 
     # -- The broker ----------------------------------------------------------------------------------------------------
 
-    async def _send(self, command: str, turn_id: UUID) -> None:
+    async def _send(self, command: str, turn_id: UUID) -> bool:
         """Subscribe or unsubscribe where there is a connection; whoever makes the next one subscribes to everything."""
-        if self.pubsub is not None:
-            with contextlib.suppress(redis.RedisError, OSError):
-                await getattr(self.pubsub, command)(channel(turn_id))
+        if self.pubsub is None:
+            return False
+        with contextlib.suppress(redis.RedisError, OSError):
+            await getattr(self.pubsub, command)(channel(turn_id))
+            return True
+        return False
 
     async def _listen(self) -> None:
         """Hear the broker's messages, and connect again whenever the connection is lost."""
@@ -151,13 +177,16 @@ class Listener:
         assert task is not None
         while settings.REDIS_URL and self.watchers and not task.cancelling():  # connecting may swallow a cancel
             client = redis.asyncio.Redis.from_url(
-                settings.REDIS_URL, retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, health_check_interval=10
+                settings.REDIS_URL,
+                retry=Retry(NoBackoff(), 0),
+                socket_connect_timeout=2,
+                health_check_interval=BROKER_SILENCE,
             )
             pubsub = client.pubsub()
             try:
                 async with client, pubsub:
                     begun_with = list(self.watchers)
-                    await pubsub.subscribe(*map(channel, begun_with))
+                    await pubsub.subscribe(ANY, *map(channel, begun_with))
                     if task.cancelling():
                         return
                     self.pubsub = pubsub
@@ -172,11 +201,13 @@ class Listener:
                     self.pubsub = None
             if not task.cancelling():
                 await asyncio.sleep(BROKER_AGAIN)
+        if not self.watchers and not task.cancelling():  # whoever comes next begins anew
+            self._stop()
 
     def _hear(self, message: dict[str, Any] | None) -> None:
         match message:
             # From now on nothing is missed; what happened before, the next look finds.
-            case {"type": "subscribe", "channel": name}:
+            case {"type": "subscribe", "channel": name} if name != ANY.encode():
                 self._tell(turn_of(name), None)
             case {"type": "message", "channel": name, "data": data}:
                 self._tell(turn_of(name), piece_of(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import OperationalError
 
 from sessions.models import ChatSession, Turn
-from sessions.turns import bell, ledger, listener
+from sessions.turns import bell, events, ledger, listener
 from sessions.turns.events import Delta, Event, watch
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, claimed
@@ -84,9 +85,9 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def subscriptions(valkey: Valkey) -> dict[int, int]:
-    """Of each connection that subscribes: its number, and to how many channels."""
+    """Of each connection that subscribes: its number, and to how many turns."""
     with redis.Redis.from_url(valkey.url) as client:
-        return {int(row["id"]): int(row["sub"]) for row in client.client_list() if int(row["sub"])}
+        return {int(row["id"]): int(row["sub"]) - 1 for row in client.client_list() if int(row["sub"])}
 
 
 def end(turn: Turn) -> None:
@@ -94,8 +95,11 @@ def end(turn: Turn) -> None:
         ledger.cancel(turn, actor=turn.session.membership)
 
 
-def test_all_streams_of_a_process_share_one_subscription(session: ChatSession, settings: Any, valkey: Valkey) -> None:
+def test_all_streams_of_a_process_share_one_subscription(
+    session: ChatSession, settings: Any, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.REDIS_URL = valkey.url
+    monkeypatch.setattr(listener, "STAY_SECONDS", 0.5)
     turns = [accepted(session) for _ in range(3)]
 
     async def use(streams: Streams) -> None:
@@ -106,6 +110,78 @@ def test_all_streams_of_a_process_share_one_subscription(session: ChatSession, s
         await until(lambda: list(subscriptions(valkey).values()) == [2])
         await streams.close()
         await until(lambda: subscriptions(valkey) == {})
+
+    with_streams(use)
+
+
+def test_a_stream_soon_after_the_last_one_finds_the_connection_and_looks_once(
+    session: ChatSession, settings: Any, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.REDIS_URL = valkey.url
+    monkeypatch.setattr(listener, "BROKER_SILENCE", 0.3)
+    turn, looks = accepted(session), list[UUID]()
+    read = events.read_events
+
+    async def counted(turn_id: UUID, *args: Any) -> events.Look:
+        looks.append(turn_id)
+        return await read(turn_id, *args)
+
+    monkeypatch.setattr(events, "read_events", counted)
+
+    async def use(streams: Streams) -> None:
+        streams.open(turn)
+        await until(lambda: len(subscriptions(valkey)) == 1)
+        opened = subscriptions(valkey)
+        await streams.close()
+        await until(lambda: list(subscriptions(valkey).values()) == [0])
+        await asyncio.sleep(2 * listener.BROKER_SILENCE)
+        looks.clear()
+        for _ in range(2):
+            got = streams.open(turn)
+            await until(lambda got=got: got != [])  # type: ignore[misc]
+            await streams.close()
+        assert subscriptions(valkey).keys() == opened.keys()
+        assert looks == [turn.pk, turn.pk]
+
+    with_streams(use)
+
+
+def test_a_broker_that_says_nothing_keeps_no_stream_waiting(
+    session: ChatSession, settings: Any, valkey: Valkey
+) -> None:
+    settings.REDIS_URL = valkey.url
+    first, second = accepted(session), accepted(session)
+
+    async def use(streams: Streams) -> None:
+        streams.open(first)
+        await until(lambda: len(subscriptions(valkey)) == 1)
+        assert valkey.process is not None
+        valkey.process.send_signal(signal.SIGSTOP)
+        try:
+            got = streams.open(second)
+            await until(lambda: got != [], 2.0)
+        finally:
+            valkey.process.send_signal(signal.SIGCONT)
+
+    with_streams(use)
+
+
+def test_a_connection_that_is_lost_while_nobody_watches_is_made_anew_for_the_next(
+    session: ChatSession, settings: Any, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.REDIS_URL = valkey.url
+    monkeypatch.setattr(listener, "BROKER_AGAIN", 0.2)
+    turn = accepted(session)
+
+    async def use(streams: Streams) -> None:
+        streams.open(turn)
+        await until(lambda: len(subscriptions(valkey)) == 1)
+        await streams.close()
+        valkey.kill()
+        await until(lambda: listener.listener().tasks == [])
+        await sync_to_async(valkey.start)()
+        streams.open(turn)
+        await until(lambda: list(subscriptions(valkey).values()) == [1])
 
     with_streams(use)
 
