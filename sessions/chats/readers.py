@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -32,7 +32,7 @@ ASK_AGAIN = 300.0
 
 @dataclass(eq=False)
 class Reader:
-    """Who reads a stream of a session's turn: a member, with a login session or with a token."""
+    """Who reads a stream of a session's turn: a member, with a login session or a token. Made when it was let in."""
 
     membership_id: int
     session_id: UUID
@@ -41,6 +41,7 @@ class Reader:
     #: What its rows were when it was last asked for, and when that was.
     rows: int | None = None
     asked_at: float = 0.0
+    began_at: float = field(default_factory=time.monotonic)
 
 
 class Readers:
@@ -62,8 +63,9 @@ class Readers:
             self.rows.pop(reader, None)
 
     async def must_ask(self, reader: Reader) -> bool:
-        """Whether to ask for this reader's permission again: True once for each change, and soon after it began."""
-        if time.monotonic() - self.looked_at > CHECK_EVERY:
+        """Whether to ask for this reader's permission again: True once for each change, and soon after it began. No
+        look is made for one that was let in a moment ago."""
+        if time.monotonic() - max(self.looked_at, reader.began_at) > CHECK_EVERY:
             if self.looking is None:
                 # In a context of its own: others wait for it when the request that began it is over.
                 self.looking = asyncio.create_task(self._look(), context=Context())

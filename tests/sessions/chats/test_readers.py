@@ -125,3 +125,23 @@ def test_a_reader_is_asked_for_once_at_first_and_once_for_each_change(monkeypatc
 
     assert asyncio.run(ask()) == [[True, True], [False, False], [True, False], [False, False]]
     assert looks == [2] * 4  # one look for both
+
+
+def test_a_reader_that_was_just_let_in_waits_for_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look(all_readers: list[Reader]) -> list[int]:
+        looks.append(len(all_readers))
+        return [1] * len(all_readers)
+
+    monkeypatch.setattr(readers, "rows_of", look)
+
+    async def ask() -> list[bool]:
+        mine, reader = Readers(), Reader(1, None, "first")  # type: ignore[arg-type]
+        with mine.reading(reader):
+            first = await mine.must_ask(reader)
+            reader.began_at -= readers.CHECK_EVERY
+            return [first, await mine.must_ask(reader), await mine.must_ask(reader)]
+
+    assert asyncio.run(ask()) == [False, True, False]
+    assert looks == [1]
