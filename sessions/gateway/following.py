@@ -30,6 +30,7 @@ from toolhub.tenants.access import usable_tokens
 from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import ApiToken
 from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.statements import Select, param
 
 logger = logging.getLogger(__name__)
 
@@ -121,18 +122,32 @@ async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
     yield await outcome_of(followed)
 
 
+_TURN = Select(lambda: Turn.objects.filter(pk=param(Turn, "id", "turn")))
+_FINISH_REASON = Select(
+    lambda: (
+        Step.objects.filter(turn=param(Turn, "id", "turn"), kind=StepKind.MODEL)
+        .order_by("-index")
+        .values_list("finish_reason")[:1]
+    )
+)
+_LEFT = Select(
+    lambda: Step.objects.filter(
+        turn=param(Turn, "id", "turn"), kind=StepKind.TOOL, status=StepStatus.RETURNED
+    ).order_by("index")
+)
+
+
 @sync_to_async
 def outcome_of(followed: Followed) -> Outcome:
     """How far the turn is. Three queries at most."""
     try:
         with organisation_scope(followed.organisation_id):
-            turn = Turn.objects.get(pk=followed.turn_id)
+            (turn,) = _TURN.instances(turn=followed.turn_id)
             if turn.is_waiting:
                 return Outcome(turn)
-            steps = Step.objects.filter(turn=turn)
-            last = steps.filter(kind=StepKind.MODEL).order_by("-index").values_list("finish_reason", flat=True).first()
-            calls = list(steps.filter(kind=StepKind.TOOL, status=StepStatus.RETURNED).order_by("index"))
-            return Outcome(turn, _finish_reason(turn, last or "", calls), calls)
+            last = "".join(reason for (reason,) in _FINISH_REASON.rows(turn=turn.pk))
+            calls = _LEFT.instances(turn=turn.pk)
+            return Outcome(turn, _finish_reason(turn, last, calls), calls)
     finally:
         give_back_connection()
 

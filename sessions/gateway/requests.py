@@ -40,6 +40,7 @@ from sessions.turns import accepting
 from sessions.turns.accepting import Accepted, ClientAsks
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.models import ApiToken, Membership
+from toolhub.tenants.statements import Select, param
 
 #: Turns that a stored conversation is compared by, at most: a longer one counts as the client sends it.
 MAX_COMPARED = 500
@@ -63,10 +64,19 @@ class Caller:
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_CALLED = Select(
+    lambda: (
+        agents_to_talk_to()
+        .select_related("model__provider")
+        .defer("model__provider__api_key")
+        .filter(slug=param(Agent, "slug", "name"))
+    )
+)
+
+
 def agent_called(name: str) -> Agent:
     """The agent that clients call a model. Raises Invalid, the same for one that is off, or another organisation's."""
-    agents = agents_to_talk_to().select_related("model__provider").defer("model__provider__api_key")
-    agent = agents.filter(slug=name[:200]).first()
+    agent: Agent | None = next(iter(_CALLED.instances(name=name[:200])), None)
     if agent is None:
         raise Invalid(
             "There is no such model here, or you may not use it. GET /v1/models lists yours.",

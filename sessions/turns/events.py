@@ -14,10 +14,11 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from sessions.models import Step, Turn, TurnEvent
+from sessions.models import OPEN_STATUSES, Step, Turn, TurnEvent
 from sessions.turns.listener import Delta, State, listener
 from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.statements import Select, param
 
 __all__ = ["Delta", "Event", "read_events", "watch"]
 
@@ -118,23 +119,39 @@ class Look:
     state: State = None
 
 
+_STATE = Select(
+    lambda: Turn.objects.filter(pk=param(Turn, "id", "turn")).values_list(
+        "status", "last_event", "draft_event", "draft"
+    )
+)
+_EVENTS = Select(
+    lambda: (
+        TurnEvent.objects.filter(turn=param(Turn, "id", "turn"), number__gt=param(TurnEvent, "number", "after"))
+        .order_by("number")
+        .values_list("number", "type", "payload")[:EVENTS_AT_ONCE]
+    )
+)
+_TEXT = Select(
+    lambda: Step.objects.filter(turn=param(Turn, "id", "turn"), index=param(Step, "index")).values_list("text")
+)
+
+
 @sync_to_async
 def read_events(turn_id: UUID, organisation_id: int, after: int) -> Look:
     """One look at a turn. Two queries. The row is read first: what it says is written is not behind later events."""
     try:
         with organisation_scope(organisation_id):
-            wanted = ("status", "last_event", "draft", "draft_event", "organisation_id")
-            turn = Turn.objects.filter(pk=turn_id).only(*wanted).first()
-            if turn is None:
+            found = _STATE.rows(turn=turn_id)
+            if not found:
                 return Look([], Delta(0, 0, ""), is_over=True)
-            rows = TurnEvent.objects.filter(turn=turn_id, number__gt=after).order_by("number")[:EVENTS_AT_ONCE]
-            events = [Event(row.number, row.type, row.payload) for row in rows]
+            ((status, last, draft_event, text),) = found
+            events = [Event(*row) for row in _EVENTS.rows(turn=turn_id, after=after)]
     finally:
         give_back_connection()
     reached = events[-1].number if events else after
-    draft = Delta(turn.draft_event if turn.draft else 0, 0, turn.draft)
-    state = (turn.status, turn.last_event, turn.draft_event, len(turn.draft))
-    return Look(events, draft, not turn.is_open and reached >= turn.last_event, state)
+    draft = Delta(draft_event if text else 0, 0, text)
+    is_over = status not in OPEN_STATUSES and reached >= last
+    return Look(events, draft, is_over, (status, last, draft_event, len(text)))
 
 
 async def _rest(turn_id: UUID, organisation_id: int, event: Event, text: _Text) -> Delta | None:
@@ -151,6 +168,6 @@ async def _rest(turn_id: UUID, organisation_id: int, event: Event, text: _Text) 
 def _step_text(turn_id: UUID, organisation_id: int, index: int) -> str:
     try:
         with organisation_scope(organisation_id):
-            return Step.objects.filter(turn=turn_id, index=index).values_list("text", flat=True).first() or ""
+            return "".join(text for (text,) in _TEXT.rows(turn=turn_id, index=index))
     finally:
         give_back_connection()
