@@ -155,7 +155,10 @@ def check_host(headers: Headers) -> None:
     origin = text_of(headers, b"origin")
     if not origin or origin in settings.CSRF_TRUSTED_ORIGINS:
         return
-    asked_from = urlsplit(origin).hostname or ""
+    try:
+        asked_from = urlsplit(origin).hostname or ""
+    except ValueError:  # no address, such as `http://[`
+        asked_from = ""
     if not asked_from or not validate_host(asked_from, allowed):
         raise Refused(403, "wrong_origin", "Pages of that origin may not call this service.")
 

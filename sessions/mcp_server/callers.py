@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from capabilities.models import Agent
 from sessions.chats.queries import agents_to_talk_to
@@ -18,7 +17,7 @@ T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 PREFIX = "/mcp/"
-_PATH = re.compile(r"/mcp/(?:toolkit/(?P<toolkit>[^/]{1,64})|(?P<agent>[a-z0-9][a-z0-9-]{0,62}))/?\Z")
+_PATH = re.compile(r"/mcp/(?:toolkit/(?P<toolkit>[a-zA-Z0-9_-]{1,64})|(?P<agent>[a-z0-9][a-z0-9-]{0,62}))/?\Z")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def address_of(path: str) -> Address | None:
     if match is None:
         return None
     agents = agents_to_talk_to().select_related("model__provider", "fallback_model__provider")
-    toolkit = unquote(match["toolkit"] or "")
+    toolkit = match["toolkit"] or ""
     named = agents.filter(agent_toolkits__toolkit__name=toolkit) if toolkit else agents.filter(slug=match["agent"])
     agent = named.first()
     return Address(agent, toolkit) if agent is not None else None

@@ -65,7 +65,9 @@ def test_another_organisations_agents_and_toolkits_look_like_missing_ones(
     allow_toolkit(agent, make_toolkit(bob.organisation, "kit"))
     token = make_token(charlie)
 
-    answers = [post(f"{origin}/mcp/{path}", token) for path in ("desk", "nobody", "toolkit/kit", "toolkit/none", "a/b")]
+    paths = ("desk", "nobody", "toolkit/kit", "toolkit/none", "a/b", "toolkit/%00", "toolkit/%2500", "toolkit/%C3%A9")
+
+    answers = [post(f"{origin}/mcp/{path}", token) for path in paths]
 
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.text for answer in answers}) == 1
@@ -102,6 +104,7 @@ def test_a_name_that_is_not_this_services_and_a_strangers_page_are_refused(
     assert post(url, token, host="evil.example.org").status_code == 421
     assert post(url, token, origin="https://evil.example.org").status_code == 403
     assert post(url, token, origin="null").status_code == 403
+    assert post(url, token, origin="http://[").status_code == 403
     assert post(url, token, origin=origin).status_code == 200
 
 
