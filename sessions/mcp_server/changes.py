@@ -112,18 +112,26 @@ class Changes:
             return
         versions = await listeners[0].caller.in_thread(partial(usable, {each.caller.token.pk for each in listeners}))
         for each in listeners:
-            version, late = versions.get(each.caller.token.pk), time.monotonic() - each.read_at > READ_ANYWAY
-            if version is not None and version == each.version and not late:
-                continue
-            found = None if version is None else await each.caller.run(partial(list_of, each.caller))
-            each.read_at = time.monotonic()
-            if found is None:
-                each.is_over = True
-            else:
-                each.has_changed = each.has_changed or found[1] != each.digest
-                each.version, each.digest = found
-            if each.is_over or each.has_changed:
-                each.wake()
+            try:
+                await self._look_at(each, versions.get(each.caller.token.pk))
+            except Exception:  # of its own list, which must keep nobody else's from being read
+                logger.warning("The list of a client of MCP could not be read.", exc_info=True)
+
+    async def _look_at(self, mine: Listening, version: int | None) -> None:
+        """Read one client's list again, where something changed in its organisation since it was read, or where that
+        was long ago. `version` is that of the registry, None for a token that may not be used any more."""
+        late = time.monotonic() - mine.read_at > READ_ANYWAY
+        if version is not None and version == mine.version and not late:
+            return
+        found = None if version is None else await mine.caller.run(partial(list_of, mine.caller))
+        mine.read_at = time.monotonic()
+        if found is None:
+            mine.is_over = True
+        else:
+            mine.has_changed = mine.has_changed or found[1] != mine.digest
+            mine.version, mine.digest = found
+        if mine.is_over or mine.has_changed:
+            mine.wake()
 
     async def _hear(self) -> None:
         """Look at once when the broker says so, and connect again whenever the connection is lost."""

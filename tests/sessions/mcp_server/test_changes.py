@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
@@ -12,6 +13,8 @@ import pytest
 from mcp.client import Client
 
 from capabilities.models import Agent
+from sessions.mcp_server import changes
+from sessions.mcp_server.callers import Caller
 from sessions.turns import bell
 from tests.cast import make_role, make_token
 from tests.sessions.mcp_server.gateway import connected, web_server
@@ -116,6 +119,36 @@ def test_a_stream_ends_with_its_token(other_origin: str, agent: Agent, bob: Memb
             return "\n".join([line async for line in lines if line.startswith("data: ")])
 
     assert asyncio.run(ended()) == ""
+
+
+def test_a_list_that_cannot_be_read_keeps_no_other_from_being_read(
+    other_origin: str, agent: Agent, alice: Membership, bob: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for member in (alice, bob):
+        make_role(bob.organisation, member)
+    tokens, read = [make_token(alice) for _ in range(5)], changes.list_of
+
+    def fails_for_alice(caller: Caller) -> tuple[int, str] | None:
+        if caller.member.pk == alice.pk:
+            raise RuntimeError("This row is broken.")
+        return read(caller)
+
+    async def told() -> list[str]:
+        async with AsyncExitStack() as opened:
+            for token in tokens:
+                await opened.enter_async_context(
+                    listening(await opened.enter_async_context(connected(f"{other_origin}/mcp/desk", token)))
+                )
+            client = await opened.enter_async_context(connected(f"{other_origin}/mcp/desk", make_token_of_bob))
+            events = await opened.enter_async_context(listening(client))
+            monkeypatch.setattr(changes, "list_of", fails_for_alice)
+            await asyncio.to_thread(deny, alice, bob, "calculator")
+            await asyncio.wait_for(anext(events), SECONDS)
+            return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+    make_token_of_bob = make_token(bob)
+
+    assert "calculator" not in asyncio.run(told())
 
 
 def test_the_broker_is_told_of_each_change_once_it_is_committed(
