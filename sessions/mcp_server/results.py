@@ -14,7 +14,7 @@ from sessions.models import Approval, ApprovalStatus, Step, StepFile, StepKind, 
 
 #: What the answer of a client's user is called between the client and us.
 ANSWER = "answer"
-#: Bytes of files that go out within one result; larger ones are named with their address.
+#: Bytes of a file that goes out within a result; a larger one is named with its address.
 MOST_WITHIN = 1_000_000
 
 
@@ -25,7 +25,7 @@ def result_of(caller: Caller, turn_id: UUID) -> types.CallToolResult:
     if step is None or (turn.status != TurnStatus.DONE and step.status != StepStatus.DONE):
         return failed(f"{turn.error_message or 'The call did not end.'} ({turn.error_code or turn.status})")
     content: list[types.ContentBlock] = [types.TextContent(text=step.result_sent)]
-    content += [_as_content(caller, each) for each in _files_of(step)]
+    content += [_as_content(caller, each, is_within=not step.hooked_result) for each in _files_of(step)]
     return types.CallToolResult(
         content=content, structured_content=_data_of(step), is_error=step.status != StepStatus.DONE
     )
@@ -43,10 +43,11 @@ def _files_of(step: Step) -> Sequence[StepFile]:
     return list(StepFile.objects.filter(step=step).order_by("place")) if step.status == StepStatus.DONE else []
 
 
-def _as_content(caller: Caller, file: StepFile) -> types.ContentBlock:
-    """The file itself, as what its type says; one that is too large as a link, for a person who is signed in."""
+def _as_content(caller: Caller, file: StepFile, *, is_within: bool) -> types.ContentBlock:
+    """The file itself, as what its type says; one that is too large, or whose result hooks changed (not `is_within`),
+    as a link, for a person who is signed in."""
     url = caller.site + reverse("file_download", args=[caller.member.organisation.slug, file.public_id])
-    if file.size > MOST_WITHIN:
+    if file.size > MOST_WITHIN or not is_within:
         return types.ResourceLink(uri=url, name=file.name, mime_type=file.media_type, size=file.size)
     data = base64.b64encode(bytes(file.content)).decode()
     kind = file.media_type.partition("/")[0]

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from capabilities.models import Agent
-from tests.cast import give_tool, make_agent, make_category, make_meta_tools, make_reader, make_tool
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import Agent, ApprovalRule
+from tests.capabilities.mcp_client.over_http import http_server
+from tests.capabilities.mcp_client.scripted import Script
+from tests.cast import give_tool, make_agent, make_category, make_meta_tools, make_reader, make_role, make_tool
+from tests.sessions.mcp_server.far_side import FarSide
 from tests.sessions.mcp_server.gateway import web_server, workers
-from toolhub.tenants.models import Organisation
+from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.scope import organisation_scope
 
 
 @pytest.fixture
@@ -27,3 +32,21 @@ def agent(transactional_db: None, acme: Organisation) -> Agent:
     make_meta_tools(acme)
     make_reader(acme)
     return found
+
+
+@pytest.fixture
+def far(agent: Agent, bob: Membership) -> Iterator[FarSide]:
+    """A tool of the desk whose far side waits; Bob may call it."""
+    make_role(bob.organisation, bob)
+    script = Script()
+    with http_server(script) as url:
+        yield FarSide(agent, script, url)
+
+
+@pytest.fixture
+def asks_first(agent: Agent, bob: Membership) -> None:
+    """Calls of `calculator` wait until Bob, or somebody else, allows them."""
+    make_role(bob.organisation, bob)
+    with organisation_scope(bob.organisation):
+        ApprovalRule.objects.create(organisation=bob.organisation, name="ask", tool_pattern="calculator")
+        touch_registry(bob.organisation_id)

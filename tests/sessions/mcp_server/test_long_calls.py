@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,8 +14,8 @@ from django.db import connection
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from capabilities.common.registry_version import touch_registry
-from capabilities.models import Agent, ApprovalRule, Tool, ToolVersion
+from capabilities.hooks.writes import HookContent, create_hook
+from capabilities.models import Agent, Tool, ToolVersion
 from sessions.approvals.queries import with_all_shown
 from sessions.approvals.writes import approve, deny
 from sessions.models import (
@@ -31,44 +30,14 @@ from sessions.models import (
     TurnStatus,
 )
 from sessions.turns import ledger
-from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.over_http import http_server
-from tests.capabilities.mcp_client.scripted import PIXEL, Script, text_result, wait_until
-from tests.cast import give_tool, make_role, make_token
+from tests.capabilities.mcp_client.scripted import PIXEL, wait_until
+from tests.cast import make_role, make_token
+from tests.sessions.mcp_server.far_side import NAME, FarSide
 from tests.sessions.mcp_server.gateway import BOTH, ask, call, connected, text_of, web_server, workers
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class FarSide:
-    """A tool whose far side answers when it is let, in the desk's hands."""
-
-    def __init__(self, agent: Agent, script: Script, url: str) -> None:
-        self.organisation = agent.organisation
-        self.may_answer = threading.Event()
-        self.was_called = threading.Event()
-        script.tool("do", self.answer)
-        self.answers: Any = text_result("heard")
-        give_tool(agent, Far(agent.organisation, url).tool, position=9)
-
-    async def answer(self, params: Any) -> Any:
-        self.was_called.set()
-        while not self.may_answer.is_set():
-            await asyncio.sleep(0.02)
-        return self.answers
-
-
-@pytest.fixture
-def far(agent: Agent, bob: Membership) -> Iterator[FarSide]:
-    make_role(bob.organisation, bob)
-    script = Script()
-    with http_server(script) as url:
-        yield FarSide(agent, script, url)
-
-
-NAME = "mcp__far__do"
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -105,11 +74,23 @@ def test_a_client_that_leaves_stops_its_call(origin: str, far: FarSide, bob: Mem
     make_token_of_bob = make_token(bob)
     asyncio.run(leave())
 
+    assert was_stopped(far, bob)
+
+
+def was_stopped(far: FarSide, bob: Membership) -> bool:
+    """Whether the only call was stopped while its far side worked; then that may answer."""
+
+    def is_asked_to_stop() -> bool:
+        with organisation_scope(bob.organisation):
+            return Turn.objects.get().cancel_requested_at is not None
+
     def is_over() -> bool:
         with organisation_scope(bob.organisation):
             return Turn.objects.get().status == TurnStatus.CANCELLED
 
-    assert wait_until(is_over)
+    asked = wait_until(is_asked_to_stop)
+    far.may_answer.set()
+    return asked and wait_until(is_over)
 
 
 def test_files_of_a_result_come_as_what_they_are(origin: str, far: FarSide, bob: Membership) -> None:
@@ -133,6 +114,25 @@ def test_files_of_a_result_come_as_what_they_are(origin: str, far: FarSide, bob:
     assert result.structured_content == {"count": 3}
     with organisation_scope(bob.organisation):
         assert StepFile.objects.count() == 3
+
+
+def test_files_and_data_of_a_result_that_a_hook_changed_stay_here(
+    origin: str, far: FarSide, alice: Membership, bob: Membership
+) -> None:
+    """A link to the file is for a person, who signs in."""
+    far.may_answer.set()
+    image = types.ImageContent(data=PIXEL, mime_type="image/png")
+    far.answers = types.CallToolResult(
+        content=[types.TextContent(text="The word is mellon."), image], structured_content={"word": "mellon"}
+    )
+    with organisation_scope(bob.organisation):
+        entry = {"name": "short", "phase": "after_tool_call", "action": "truncate", "settings": {"chars": 3}}
+        create_hook(HookContent(entry), actor=alice)
+
+    result = call(f"{origin}/mcp/desk", make_token(bob), NAME, text="x")
+
+    assert [each.type for each in result.content] == ["text", "resource_link"]
+    assert (result.structured_content, "mellon" in text_of(result)) == (None, False)
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -196,15 +196,6 @@ def begin_and_die(bob: Membership) -> None:
 
 
 # -- A person must answer first ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def asks_first(agent: Agent, bob: Membership) -> None:
-    """Calls of `calculator` wait until Bob, or somebody else, allows them."""
-    make_role(bob.organisation, bob)
-    with organisation_scope(bob.organisation):
-        ApprovalRule.objects.create(organisation=bob.organisation, name="ask", tool_pattern="calculator")
-        touch_registry(bob.organisation_id)
 
 
 def answer(member: Membership, *, allows: bool) -> None:
