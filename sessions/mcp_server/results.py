@@ -10,6 +10,7 @@ import mcp_types as types
 from django.urls import reverse
 
 from sessions.mcp_server.callers import Caller
+from sessions.mcp_server.writes import leave_waiting
 from sessions.models import Approval, ApprovalStatus, Step, StepFile, StepKind, StepStatus, Turn, TurnStatus
 
 #: What the answer of a client's user is called between the client and us.
@@ -59,21 +60,22 @@ def _as_content(caller: Caller, file: StepFile, *, is_within: bool) -> types.Con
 
 
 def waiting_result(
-    caller: Caller, turn_id: UUID, *, opens_pages: bool
-) -> types.CallToolResult | types.InputRequiredResult:
-    """What a client is told of a call that waits for a person. One that shows its user a page (`opens_pages`) is asked
-    to, and comes back with the state; any other one reads where it is answered, and calls again. Two queries."""
-    asked = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).order_by("pk").first()
-    turn = Turn.objects.only("session_id", "organisation_id").get(pk=turn_id)
-    session = caller.page(f"sessions/{turn.session_id}/")
+    caller: Caller, turn: Turn, *, opens_pages: bool
+) -> types.CallToolResult | types.InputRequiredResult | None:
+    """What a client is told of a call that waits for a person, and that it was told: None where the call waits for
+    nobody now. One that shows its user a page (`opens_pages`) is asked to, and comes back with the state; any other one
+    reads where it is answered, and calls again. Two queries."""
+    asked = Approval.objects.filter(turn=turn, status=ApprovalStatus.PENDING).order_by("pk").first()
     if asked is None:
-        return failed(f"The call goes on; its result will be at {session} Make the same call again to have it here.")
+        return None
+    leave_waiting(turn.pk)
     where = caller.page(f"approvals/{asked.public_id}/")
     what = f"{asked.get_kind_display()} is waited for, before the call goes on."
     if opens_pages:
         page = types.ElicitRequestURLParams(message=what, url=where, elicitation_id=str(asked.public_id))
         request = types.ElicitRequest(params=page)
-        return types.InputRequiredResult(input_requests={ANSWER: request}, request_state=str(turn_id))
+        return types.InputRequiredResult(input_requests={ANSWER: request}, request_state=str(turn.pk))
+    session = caller.page(f"sessions/{turn.session_id}/")
     return failed(
         f"Not done yet. {what} A person answers at {where} Then make the same call again, with the same arguments: it "
         f"is not made twice, and you get its result. It will also be at {session}"

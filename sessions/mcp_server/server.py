@@ -9,7 +9,6 @@ import time
 from contextlib import aclosing
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import anyio
 import mcp_types as types
@@ -25,12 +24,21 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from capabilities.contract.spec import ToolSpec
+from sessions.chats.readers import Reader, open_readers
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
-from sessions.mcp_server.changes import Listening, changes
+from sessions.mcp_server.changes import Listening, changes, usable
 from sessions.mcp_server.results import failed, is_declined, result_of, waiting_result
-from sessions.mcp_server.writes import NoSuchTool, begin_call, hand_over, leave_waiting, resumed_call, stop_call
-from sessions.models import Turn, TurnStatus
+from sessions.mcp_server.writes import (
+    NoSuchTool,
+    NothingWaits,
+    Taken,
+    begin_call,
+    hand_over,
+    resumed_call,
+    stop_call,
+)
+from sessions.models import TurnStatus
 from sessions.turns.events import Event, watch
 from sessions.turns.fencing import Conflict
 
@@ -84,52 +92,66 @@ async def call_tool(
     context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Make the call as a turn of its own, or go on with one that waited for a person, and wait for its end. A client
-    that leaves stops it, and so does a user who declines."""
-    caller, arguments = caller_of(context), params.arguments or {}
+    that leaves stops it, and so do a user who declines and a token that ends."""
+    caller, result = caller_of(context), None
+    while result is None:  # another request had the result meanwhile: this call is one more
+        with anyio.CancelScope(shield=True):  # what is on record has somebody who stops it
+            taken = await _taken(caller, params)
+        if isinstance(taken, types.CallToolResult):
+            return taken
+        try:
+            if is_declined(params.input_responses):
+                await caller.run(partial(stop_call, caller, taken.turn.pk))
+            result = await _followed(context, caller, taken, has_come_back=params.request_state is not None)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await caller.run(partial(stop_call, caller, taken.turn.pk))
+            raise
+    return result
+
+
+async def _taken(caller: Caller, params: types.CallToolRequestParams) -> Taken | types.CallToolResult:
+    """The call on record; or why it cannot be taken now, for a model."""
+    arguments, state = params.arguments or {}, params.request_state
     try:
-        if params.request_state is None:
-            turn = await caller.run(partial(begin_call, caller, params.name, arguments))
-        else:
-            turn = await caller.run(partial(resumed_call, caller, params.request_state, params.name, arguments))
+        if state is None:
+            return await caller.run(partial(begin_call, caller, params.name, arguments))
+        return await caller.run(partial(resumed_call, caller, state, params.name, arguments))
     except NoSuchTool:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]}") from None
+    except NothingWaits:
+        raise MCPError(types.INVALID_PARAMS, "Nothing waits for this requestState any more") from None
     except Conflict as refused:
         return failed(f"{refused} ({refused.code})")
-    if is_declined(params.input_responses):
-        await caller.run(partial(stop_call, caller, turn.pk))
-    try:
-        return await _followed(context, caller, turn.pk, has_come_back=params.request_state is not None)
-    except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True):
-            await caller.run(partial(stop_call, caller, turn.pk))
-        raise
 
 
 async def _followed(
-    context: Context, caller: Caller, turn_id: UUID, *, has_come_back: bool
-) -> types.CallToolResult | types.InputRequiredResult:
+    context: Context, caller: Caller, taken: Taken, *, has_come_back: bool
+) -> types.CallToolResult | types.InputRequiredResult | None:
     """Tell the client of the call's progress until it has ended, or waits for a person: for PATIENCE seconds longer
-    where its user has opened the page."""
+    where its user has opened the page. None where another request has had the result."""
+    turn_id, opens_pages, readers = taken.turn.pk, _opens_pages(context), open_readers()
+    reader = Reader(caller.member.pk, taken.turn.session_id, token_id=caller.token.pk)
     told, until = 0.0, time.monotonic() + (PATIENCE if has_come_back else 0.0)
-    async with aclosing(watch(turn_id, caller.organisation_id)) as events:  # type: ignore[type-var]
-        async for event in events:
-            is_told = isinstance(event, Event) and event.type in WAITS_FOR_PERSON
-            if (is_told or event is None) and time.monotonic() >= until and await caller.run(partial(waits, turn_id)):
-                shows = partial(waiting_result, caller, turn_id, opens_pages=_opens_pages(context))
-                await caller.run(partial(leave_waiting, turn_id))
-                return await caller.run(shows)
-            if not isinstance(event, Event):
-                continue
-            if (line := _progress_line(event)) is not None:
-                told = max(told + 1, float(event.payload.get("seconds", 0)))
-                await context.session.report_progress(told, message=line)
-    await caller.run(partial(hand_over, turn_id))
+    with readers.reading(reader):
+        async with aclosing(watch(turn_id, caller.organisation_id)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if await readers.must_ask(reader) and not await caller.run(partial(usable, [caller.token.pk])):
+                    await caller.run(partial(stop_call, caller, turn_id))
+                    return failed("Stopped: this token may not be used any more.")
+                is_told = isinstance(event, Event) and event.type in WAITS_FOR_PERSON
+                if (is_told or event is None) and time.monotonic() >= until:
+                    waiting = await caller.run(partial(waiting_result, caller, taken.turn, opens_pages=opens_pages))
+                    if waiting is not None:
+                        return waiting
+                if not isinstance(event, Event):
+                    continue
+                if (line := _progress_line(event)) is not None:
+                    told = max(told + 1, float(event.payload.get("seconds", 0)))
+                    await context.session.report_progress(told, message=line)
+    if not await caller.run(partial(hand_over, turn_id)) and taken.was_left:
+        return None
     return await caller.run(partial(result_of, caller, turn_id))
-
-
-def waits(turn_id: UUID) -> bool:
-    """Whether the call waits for a person now. One query."""
-    return Turn.objects.filter(pk=turn_id, status__in=WAITS_FOR_PERSON).exists()
 
 
 def _opens_pages(context: Context) -> bool:

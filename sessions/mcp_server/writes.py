@@ -5,17 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Case, QuerySet, When
 from django.db.models.functions import Now
 
 from sessions.loading.addresses import offered_to
 from sessions.mcp_server.callers import Caller
-from sessions.models import ChatSession, ClientRequest, ClientSession, Door, SessionClient, Turn
+from sessions.models import (
+    OPEN_STATUSES,
+    ChatSession,
+    ClientRequest,
+    ClientSession,
+    Door,
+    SessionClient,
+    Turn,
+)
 from sessions.turns import ledger
 from sessions.turns.accepting import ClientAsks, accept
 
@@ -29,23 +38,36 @@ class NoSuchTool(Exception):
     """The address has no tool of that name, for whomever."""
 
 
-def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Turn:
-    """Put the call on record, for a worker to make. The same call that was left waiting for a person is taken up again:
-    what was allowed is allowed once.
+class NothingWaits(Exception):
+    """No call of this token's waits for the client that comes back: it was another one, or its result was had."""
 
-    Raises NoSuchTool, and as `accept`: Conflict and NoRoom. Queries of `offered_to`, one or two for the session, one
-    for a call that was left, and those of `accept`.
+
+@dataclass(frozen=True)
+class Taken:
+    """A call that is on record, and whether its client was told before that it waits for a person."""
+
+    turn: Turn
+    was_left: bool = False
+
+
+def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Taken:
+    """Put the call on record, for a worker to make. The same call that was left waiting for a person is taken up again,
+    of several the first that waits no more: what was allowed is allowed once.
+
+    Raises NoSuchTool, and as `accept`: Conflict and NoRoom. One query for a call that was left, else those of
+    `offered_to`, one or two for the session, and those of `accept`.
     """
     address = caller.address
+    digest = digest_of(caller, name, arguments)
+    waits = Case(When(status__in=OPEN_STATUSES, then=1), default=0)
+    left = left_calls(caller).filter(client_request__digest=digest).order_by(waits, "created_at", "pk").first()
+    if left is not None:
+        return Taken(left, was_left=True)
     if not offered_to(caller.member.pk, address.agent, address.toolkit).has(name):
         raise NoSuchTool(name)
-    text = json.dumps(arguments)
-    digest = digest_of(caller, name, arguments)
-    if (left := left_calls(caller).filter(client_request__digest=digest).order_by("-seq").first()) is not None:
-        return left
-    call = {"name": name, "arguments": text, "toolkit": address.toolkit}
+    call = {"name": name, "arguments": json.dumps(arguments), "toolkit": address.toolkit}
     asks = ClientAsks(Door.MCP, caller.token, digest, call=call)
-    return accept(session_of(caller), "", member=caller.member, agent=address.agent, asks=asks).turn
+    return Taken(accept(session_of(caller), "", member=caller.member, agent=address.agent, asks=asks).turn)
 
 
 def digest_of(caller: Caller, name: str, arguments: Mapping[str, Any]) -> str:
@@ -69,23 +91,25 @@ def leave_waiting(turn_id: UUID) -> None:
     ClientRequest.objects.filter(turn=turn_id).update(waits_for_client=True)
 
 
-def hand_over(turn_id: UUID) -> None:
-    """The client has the result: the same call again is another one."""
-    ClientRequest.objects.filter(turn=turn_id, waits_for_client=True).update(waits_for_client=False)
+def hand_over(turn_id: UUID) -> bool:
+    """Whether the client gets the result of a call that was left: the first that asks. The same call again is another
+    one."""
+    left = ClientRequest.objects.filter(turn=turn_id, waits_for_client=True)
+    return left.update(waits_for_client=False) == 1
 
 
-def resumed_call(caller: Caller, turn_id: str, name: str, arguments: Mapping[str, Any]) -> Turn:
-    """The call that a client comes back for, by the state that it was given. Raises NoSuchTool where it is not this
-    token's, or another one."""
+def resumed_call(caller: Caller, turn_id: str, name: str, arguments: Mapping[str, Any]) -> Taken:
+    """The call that a client comes back for, by the state that it was given. Raises NothingWaits where it is not this
+    token's, another one, or had its result already. One query."""
     try:
         wanted = UUID(turn_id)
     except ValueError:
-        raise NoSuchTool(name) from None
+        raise NothingWaits from None
     digest = digest_of(caller, name, arguments)
     turn = left_calls(caller).filter(pk=wanted, client_request__digest=digest).first()
     if turn is None:
-        raise NoSuchTool(name)
-    return turn
+        raise NothingWaits
+    return Taken(turn, was_left=True)
 
 
 def session_of(caller: Caller) -> ChatSession:
