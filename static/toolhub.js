@@ -84,8 +84,9 @@
   if (turns) {
     const page = document.scrollingElement;
     const end = $("#end");
-    // The page follows what is written until the reader scrolls up, and again from the moment that he is back at the end.
-    // Only a scroll upwards is the reader's: text that comes moves the end away as well, and no scroll event says why.
+    // The page follows what is written until the reader scrolls up or unfolds something, and again from the moment that he
+    // is back at the end. Only a scroll upwards is the reader's: text that comes moves the end away as well, and no scroll
+    // event says why.
     let follows = Boolean(turns.dataset.atEnd) && !location.hash;
     let top = page.scrollTop;
     const distance = () => (end ? end.getBoundingClientRect().bottom - innerHeight : 0);
@@ -174,6 +175,7 @@
       const summary = event.target.closest("summary");
       const details = summary?.parentElement;
       if (details?.id) folds.set(details.id, !details.open);
+      if (details && !details.open) follows = false;
     });
     const refold = (root) => {
       for (const details of $$("details[id]", root)) if (folds.has(details.id)) details.open = folds.get(details.id);

@@ -8,12 +8,13 @@ import json
 import os
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import TOKEN, chromium, service, sign_in
+from tests.browser import TOKEN, chromium, complaints, service, sign_in
 from tests.test_newcomer import TURN_MS, say
 from tests.test_up import Up
 
@@ -79,6 +80,17 @@ def open_stream(up: Up, turn: str) -> http.client.HTTPConnection:
     connection.request("GET", f"/api/v1/turns/{turn}/events", headers={"Authorization": f"Bearer {TOKEN}"})
     assert connection.getresponse().status == 200
     return connection
+
+
+@contextmanager
+def asked_by_client(up: Up, message: str) -> Iterator[http.client.HTTPResponse]:
+    """The stream that a client of OpenAI's API gets, from its first byte on."""
+    connection = http.client.HTTPConnection("localhost", up.port, timeout=60)
+    body = {"model": "everyday", "stream": True, "messages": [{"role": "user", "content": message}]}
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+    with closing(connection), connection.getresponse() as answer:
+        yield answer
 
 
 def session_of(page: Page) -> str:
@@ -263,3 +275,41 @@ def test_a_page_that_gets_no_stream_shows_the_answer_all_the_same(up: Up, page: 
         each.close()
     for turn in turns:
         rest(up, f"turns/{turn}/cancel", {})
+
+
+def test_an_answer_to_a_client_is_watched_reloaded_and_stopped_in_the_browser(up: Up, page: Page) -> None:
+    with asked_by_client(up, MESSAGE) as answer:
+        page.goto(f"/o/acme/sessions/{answer.headers['X-Toolhub-Session']}/")
+        before = wait_until_written(page, 100)
+        page.reload()
+        after = wait_until_written(page, len(before) + 30)
+        picture(page, "of-a-client")
+        page.locator(STOP).click()
+        page.locator(".turn-ended").wait_for(timeout=TURN_MS)
+        told = answer.read().decode()
+
+    assert after.startswith(before)
+    assert '"message":"Stopped."' in told
+    assert page.locator("article.turn").count() == 1
+
+
+def test_what_a_client_sent_unfolds_where_the_reader_looks(up: Up, page: Page) -> None:
+    wrong = complaints(page)
+    with asked_by_client(up, MESSAGE + " " + "long " * 600) as answer:
+        page.goto(f"/o/acme/sessions/{answer.headers['X-Toolhub-Session']}/")
+        wait_until_written(page, 60)
+        page.locator(STOP).click()
+        page.locator(".turn-ended").wait_for(timeout=TURN_MS)
+    summary = page.get_by_text("what it sent")
+    assert behind(page) < 2
+    top = page.evaluate("scrollY")
+
+    summary.click()
+    page.get_by_text("None: the message begins the conversation.").wait_for()
+    page.wait_for_timeout(200)
+
+    assert page.evaluate("scrollY") == top
+    picture(page, "what-it-sent")
+    summary.click()
+    page.get_by_text("None: the message begins the conversation.").wait_for(state="hidden")
+    assert wrong == []

@@ -38,7 +38,7 @@ from sessions.models import (
 )
 from sessions.turns.ledger import first_open_seq
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import ApiToken, Membership, Right
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
 SHOWN_CHARS = 1_500
@@ -82,6 +82,16 @@ def client_request_or_404(member: Membership, turn_id: UUID) -> ClientRequest:
     if found is None:
         raise Http404("No client sent this turn.")
     return found
+
+
+def client_token(session: ChatSession) -> ApiToken | None:
+    """The token of the client that asked last in this session, revoked or not; None where no client did, or where it is
+    removed. One query, and none for a session that no client opened."""
+    if not session.client:
+        return None
+    requests = ClientRequest.objects.filter(turn__session=session).select_related("token")
+    last = requests.order_by("-turn__seq").first()
+    return last.token if last else None
 
 
 def shown_turns() -> QuerySet[Turn]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from sessions.chats.live import watch_turn
 from sessions.chats.queries import (
     ALL_CHARS,
     client_request_or_404,
+    client_token,
     notices_of,
     sessions_page,
     shown_turns,
@@ -145,6 +147,8 @@ def _session_page(
             "page": page,
             "is_last": not before,
             "is_running": any(turn.is_open for turn in page.turns),
+            "client_token": client_token(session),
+            "removed_at": session.active_at + timedelta(days=settings.TOOLHUB_THROWAWAY_DAYS),
             "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
             "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
         }

@@ -6,15 +6,16 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from sessions.chats.client_requests import MESSAGES_SHOWN
 from sessions.chats.queries import sessions_page
-from sessions.models import ChatSession, ClientRequest, Door, SessionClient, StepStatus, Turn
+from sessions.models import ChatSession, ClientRequest, Door, SessionClient, StepKind, StepStatus, Turn
 from sessions.turns import accepting
 from sessions.turns.fencing import Conflict
 from tests.cast import make_session, make_token, make_turn
 from tests.sessions.chats.test_views import HTMX, add_step, delegate, page_of, text_of, turn_url
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import ApiToken, Membership, Right
 from toolhub.tenants.scope import organisation_scope
 
 LIST = "/o/acme/sessions/"
@@ -117,6 +118,41 @@ def test_the_page_of_a_session_says_what_opened_it(as_bob: Client, bob: Membersh
     assert 'name="message"' in as_bob.get(page_of(session)).content.decode()
 
 
+def test_the_page_of_a_session_names_the_token_that_asked_last_and_when_it_is_removed(
+    as_bob: Client, bob: Membership, settings: Settings
+) -> None:
+    settings.TOOLHUB_THROWAWAY_DAYS = 3
+    make_token(bob)
+    kept, once = (
+        opened_by(bob, SessionClient.OPENAI, f"throwaway {each}", is_throwaway=each) for each in (False, True)
+    )
+    with organisation_scope(bob.organisation):
+        token = ApiToken.objects.get()
+    for session in (kept, once):
+        asked_by_client(session)
+        asked_by_client(session, token=token)
+
+    pages = [text_of(as_bob.get(page_of(session)).content) for session in (kept, once)]
+
+    assert all(f"Token Test {token.prefix}…" in page for page in pages)
+    assert ["Removed 3 days from now , if nothing more is asked here" in page for page in pages] == [False, True]
+    assert "Token" not in text_of(as_bob.get(page_of(make_session(bob))).content)
+
+
+def test_calls_of_an_mcp_client_are_not_told_as_rounds_of_a_model(as_bob: Client, bob: Membership) -> None:
+    session = opened_by(bob, SessionClient.MCP, "MCP: helper")
+    turn = make_turn(session, "", door=Door.MCP)
+    add_step(turn, kind=StepKind.CLIENT, tool_name="")
+    add_step(turn)
+
+    page = text_of(as_bob.get(page_of(session)).content)
+
+    assert "MCP, by a client: no model was asked" in page
+    assert "task_add" in page
+    assert "Model call" not in page
+    assert "Provider" not in page
+
+
 def test_nobody_writes_among_the_calls_of_an_mcp_client(as_bob: Client, bob: Membership) -> None:
     session = opened_by(bob, SessionClient.MCP, "MCP: helper")
 
@@ -172,6 +208,16 @@ def test_a_call_of_a_client_s_own_tool_says_whether_its_result_came(
 
     assert told in page
     assert "Left to the client" in page
+
+
+def test_in_front_of_a_message_stand_the_earlier_turns_where_there_are_any(as_bob: Client, bob: Membership) -> None:
+    session = opened_by(bob, SessionClient.OPENAI, "named", is_throwaway=False)
+    first, second = asked_by_client(session), asked_by_client(session)
+
+    pages = [text_of(as_bob.get(turn_url(turn, "request/")).content) for turn in (first, second)]
+
+    assert "None: the message begins the conversation." in pages[0]
+    assert "This session's stored turns stand in front of the message." in pages[1]
 
 
 def test_of_a_long_request_the_last_messages_are_shown(as_bob: Client, bob: Membership) -> None:
