@@ -42,7 +42,7 @@ def read_chat(body: Json) -> GatewayRequest:
         raise Invalid("Only one choice is made: send n as 1, or not at all.", "n")
     if body.get("functions"):
         raise Invalid("Send tools in place of functions, which OpenAI has given up.", "functions")
-    if "audio" in (body.get("modalities") or ()):
+    if body.get("modalities") is not None and "audio" in list_of(body["modalities"], "modalities", most=10):
         raise Invalid("Agents here answer with text alone.", "modalities")
     messages, instructions = _messages(body.get("messages"))
     return GatewayRequest(

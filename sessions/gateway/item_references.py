@@ -29,9 +29,10 @@ def with_items(caller: Caller) -> Mapping[str, Any]:
     found = []
     for place, item in enumerate(items):
         if _is_reference(item):
-            if item.get("id") not in known:
+            id = item.get("id")
+            if not isinstance(id, str) or id not in known:
                 raise Invalid("There is no such item here: send the item itself.", f"input.{place}.id")
-            item = known[item["id"]]
+            item = known[id]
         found.append(item)
     return {**caller.body, "input": found}
 

@@ -214,6 +214,8 @@ def test_a_conversation_that_the_client_changed_counts_as_it_sends_it(
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name"),
         ({"temperature": 7}, "temperature"),
         ({"model": 1}, "model"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"modalities": 5}, "modalities"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_in_openais_shape(

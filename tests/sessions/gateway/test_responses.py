@@ -161,6 +161,7 @@ def test_a_conversation_that_is_named_is_one_session(gateway: Gateway, provider:
         ({"input": []}, "input"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.id"),
         ({"input": [{"type": "item_reference"}]}, "input.0.id"),
+        ({"input": [{"type": "item_reference", "id": []}]}, "input.0.id"),
         ({"input": [{"type": "computer_call"}]}, "input.0.type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
