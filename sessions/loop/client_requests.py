@@ -120,9 +120,9 @@ def check_client_tools(turn: Turn, taken: Iterable[str]) -> None:
 
 
 def left_to_client(turn: Turn, reply: Step, calls: Iterable[Step]) -> list[Step]:
-    """Those of a reply's calls that the turn's client runs and that nobody answered. Of a reply that was cut off in the
-    middle there are none."""
+    """Those of a reply's calls that the turn's client runs and that nobody answered; not what the model calls through a
+    tool of ours, whatever its name. Of a reply that was cut off in the middle there are none."""
     if turn.asked is None or not turn.asked.tools or reply.finish_reason == "length":
         return []
     open_ones = [call for call in calls if call.is_unanswered or call.status == StepStatus.RETURNED]
-    return [call for call in open_ones if call.tool_name in turn.asked.tool_names]
+    return [call for call in open_ones if call.tool_name in turn.asked.tool_names and not call.called_through]
