@@ -80,6 +80,8 @@ class ResolvedModel:
     token_samples: int = 0
     #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
+    #: The names of what the client of a turn chose for its calls alone.
+    by_client: frozenset[str] = frozenset()
 
     @cached_property
     def vendor(self) -> Vendor:

@@ -21,7 +21,8 @@ TYPES = {
     403: "permission_error",
     429: "rate_limit_error",
 }
-#: Statuses of turns that failed, by their error_code. What is not here is a fault of the provider or of ours.
+#: Statuses of turns that failed, by their error_code. What is not here is a fault of the provider or of ours. What a
+#: provider rejects, it rejects at the next try too: a client that tries again after a status of 500 or more must not.
 STATUSES = {
     "tool_name_taken": 400,
     "tool_not_allowed": 403,
@@ -29,6 +30,7 @@ STATUSES = {
     "context_length": 400,
     "content_filter": 400,
     "setting_refused": 400,
+    "provider_rejected": 400,
     "budget_exceeded": 429,
     "too_many_turns_at_once": 429,
     "no_price": 403,

@@ -55,13 +55,9 @@ def as_asked(model: ResolvedModel, turn: Turn) -> ResolvedModel:
         few = f"The request brings {len(asked.tools)} tools, and {model.name} takes {model.tool_limit}: send fewer."
         raise TurnFailed("too_many_tools", few)
     wanted = {name: asked.parameters[name] for name in TAKES_THE_PLACE if name in asked.parameters}
-    most = asked.parameters.get(OUTPUT_LIMIT)
-    return replace(
-        model,
-        tool_limit=model.tool_limit - len(asked.tools),
-        max_output_tokens=min(model.max_output_tokens, most) if most else model.max_output_tokens,
-        **wanted,
-    )
+    if asked.parameters.get(OUTPUT_LIMIT, model.max_output_tokens) < model.max_output_tokens:
+        wanted[OUTPUT_LIMIT] = asked.parameters[OUTPUT_LIMIT]
+    return replace(model, tool_limit=model.tool_limit - len(asked.tools), by_client=frozenset(wanted), **wanted)
 
 
 def asked_for(turn: Turn, dialect: Dialect, *, is_first: bool) -> dict[str, Any]:

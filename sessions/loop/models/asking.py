@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -93,7 +93,7 @@ class Question:
     @cached_property
     def chosen(self) -> frozenset[str]:
         """What a person chose, under all the names that it goes out under."""
-        return frozenset[str]().union(*(_SENT_AS[name][1] for name in self.model.chosen))
+        return _sent_names(self.model.chosen)
 
     @cached_property
     def body(self) -> bytes:
@@ -160,18 +160,28 @@ class Asking:
         model = self.question.model
         if self.question.adds_tools and refuses_added(refused.refusal):
             return Lesson(Teaches.OMIT, ADDED_TOOLS, "", refused.refusal.words)
-        return lesson_of(refused.refusal, model.dialect, self.question.parameters, chosen=self.question.chosen)
+        by_client = _sent_names(model.by_client)
+        return lesson_of(
+            refused.refusal,
+            model.dialect,
+            self.question.parameters,
+            chosen=self.question.chosen,
+            by_client=by_client,
+        )
 
     def _explained(self, refused: ModelRefused) -> ModelError:
-        """The refusal; where it is of what a person set, with the name of that."""
+        """The refusal; where it is of what a person or the client set, with the name of that."""
         sent = refused_parameter(refused.refusal, self.question.parameters)
         model = self.question.model
-        for name in sorted(model.chosen):
+        for name in sorted(model.chosen | model.by_client):
             label, names = _SENT_AS[name]
             if sent in names:
                 value = getattr(model, name, "")
-                return ModelError(
-                    "setting_refused",
-                    f"{refused} The {label} is set to {value}: change it on the page of the model or of the agent.",
-                )
+                where = "in the request" if name in model.by_client else "on the page of the model or of the agent"
+                return ModelError("setting_refused", f"{refused} The {label} is set to {value}: change it {where}.")
         return refused
+
+
+def _sent_names(settings: Iterable[str]) -> frozenset[str]:
+    """All the names that these go out under."""
+    return frozenset[str]().union(*(_SENT_AS[name][1] for name in settings))

@@ -2,7 +2,8 @@
 
 The words are those that vendors answer with: OpenAI's unsupported_parameter and unsupported_value, FastAPI's
 extra_forbidden (Mistral, vLLM), "at most N completion tokens", and the demand for thoughts that another model's
-replies lack (DeepSeek, Gemini). What a person chose is never changed for them: then the refusal names it.
+replies lack (DeepSeek, Gemini). What a person chose is never changed for them: then the refusal names it. A number of a
+client's own teaches no more than a lower limit: too low a one is refused, too.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ class Refusal:
 
 
 def lesson_of(
-    refusal: Refusal, dialect: Dialect, sent: Mapping[str, Any], *, chosen: frozenset[str] = frozenset()
+    refusal: Refusal,
+    dialect: Dialect,
+    sent: Mapping[str, Any],
+    *,
+    chosen: frozenset[str] = frozenset(),
+    by_client: frozenset[str] = frozenset(),
 ) -> Lesson | None:
-    """What to do otherwise; None where that is not said, or where it would change what a person chose."""
+    """What to do otherwise; None where that is not said, or where it would change what a person chose. `by_client` is
+    what the client of this call chose."""
     if refusal.status not in REFUSED:
         return None
     other = _other_dialect(refusal, dialect)
@@ -58,7 +65,9 @@ def lesson_of(
         return Lesson(Teaches.FILL, fill, "", refusal.words)
     name = refused_parameter(refusal, sent)
     if name in _LIMITS:
-        return _of_limit(refusal, name, sent[name], is_chosen=name in chosen)
+        lesson = _of_limit(refusal, name, sent[name], is_chosen=name in chosen)
+        is_too_low = lesson is not None and lesson.teaches is Teaches.OMIT and name in by_client
+        return None if is_too_low else lesson
     if not name or name in chosen:
         return None
     return Lesson(Teaches.OMIT, name, "", refusal.words) if name in _OURS else None

@@ -9,12 +9,15 @@ import openai
 import pytest
 from django.db.models.sql.compiler import SQLCompiler
 
+from capabilities.models import LanguageModel
 from sessions.models import Door, StepStatus, TurnStatus
 from sessions.turns import listener
 from tests.cast import make_agent, make_token
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.gateway.conftest import Gateway
+from tests.vendors import refusal
 from toolhub.tenants.models import Membership
+from toolhub.tenants.scope import organisation_scope
 
 HELLO = [{"role": "user", "content": "Hello"}]
 WEATHER = {
@@ -229,6 +232,27 @@ def test_what_cannot_be_taken_is_refused_in_openais_shape(
     assert error["param"] == (param or "messages.0.content.0")
     assert error["message"].startswith(f"{error['param']}: "), "many clients show nothing else"
     assert gateway.turns() == []
+
+
+@pytest.mark.parametrize(
+    ("asks", "param", "code"),
+    [
+        ({"max_tokens": 1}, "max_tokens", "setting_refused"),
+        ({"temperature": 2}, "temperature", "setting_refused"),
+        ({"top_p": 0}, "top_p", "provider_rejected"),
+    ],
+)
+def test_what_a_provider_rejects_of_a_request_is_its_own_fault_and_teaches_nothing(
+    gateway: Gateway, provider: ScriptedOpenAI, asks: dict[str, object], param: str, code: str
+) -> None:
+    provider.enqueue(refusal(f"Invalid '{param}'.", param=param))
+
+    answer = gateway.post("/v1/chat/completions", {"model": "helper", "messages": HELLO, **asks})
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+    assert answer.json()["error"]["message"].endswith("in the request.") == (code == "setting_refused")
+    with organisation_scope(gateway.member.organisation):
+        assert LanguageModel.objects.get().learned == []
 
 
 def test_no_token_and_a_bad_one_are_401(gateway: Gateway) -> None:

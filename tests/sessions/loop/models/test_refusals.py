@@ -22,9 +22,12 @@ CHAT: Json = {
 RESPONSES: Json = {"model": "m", "stream": True, "store": False, "include": [], "max_output_tokens": 9_000}
 
 
-def taught(words: str, *, status: int = 400, parameter: str = "", code: str = "", chosen: str = "") -> str:
+def taught(
+    words: str, *, status: int = 400, parameter: str = "", code: str = "", chosen: str = "", by_client: str = ""
+) -> str:
     """What a refusal of a chat completion teaches, as "key=value"."""
-    lesson = lesson_of(Refusal(status, words, parameter, code), Dialect.CHAT, CHAT, chosen=frozenset(chosen.split()))
+    set_by = {"chosen": frozenset(chosen.split()), "by_client": frozenset(by_client.split())}
+    lesson = lesson_of(Refusal(status, words, parameter, code), Dialect.CHAT, CHAT, **set_by)
     return f"{lesson.key}={lesson.value}" if lesson else ""
 
 
@@ -84,6 +87,18 @@ def test_other_failures_teach_nothing(status: int) -> None:
 def test_what_a_person_chose_is_not_unlearned(words: str, chosen: str) -> None:
     assert taught(words) != ""
     assert taught(words, chosen=chosen) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "lesson"),
+    [
+        ("max_tokens: expected at least 16", ""),
+        ("max_tokens: at most 4096", "at_most:max_tokens=4096"),
+        ("max_tokens: use max_completion_tokens", "rename:max_tokens=max_completion_tokens"),
+    ],
+)
+def test_a_number_of_a_client_s_own_teaches_no_more_than_a_lower_limit(words: str, lesson: str) -> None:
+    assert taught(words, by_client="max_tokens") == lesson
 
 
 def test_a_limit_that_a_person_chose_may_have_another_name() -> None:
