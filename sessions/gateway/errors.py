@@ -31,6 +31,7 @@ STATUSES = {
     "content_filter": 400,
     "setting_refused": 400,
     "provider_rejected": 400,
+    "tool_choice_not_sent": 400,
     "budget_exceeded": 429,
     "too_many_turns_at_once": 429,
     "no_price": 403,
@@ -55,6 +56,7 @@ PARAMS = {
     "tool_name_taken": "tools",
     "tool_not_allowed": "tools",
     "too_many_tools": "tools",
+    "tool_choice_not_sent": "tool_choice",
     "context_length": "messages",
 }
 

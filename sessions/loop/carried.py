@@ -17,7 +17,7 @@ from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
 from sessions.loop.added_tools import Line, line_for
-from sessions.loop.client_requests import check_client_tools, client_tools
+from sessions.loop.client_requests import check_choice, check_client_tools, client_tools
 from sessions.loop.continuations import changes_in
 from sessions.loop.steps import Steps
 from sessions.loop.wanted import wanted_in
@@ -128,6 +128,8 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
         settle(LoadTarget(turn.session, turn.agent), selection)
     _tell(held, selection)
     check_client_tools(turn, (tool.name for tool in selection.tools))
+    if not steps.calls:  # it counts for the first reply alone
+        check_choice(turn, (tool.name for tool in selection.tools))
     tool_set = keep_tool_set(selection, turn.organisation_id, client_tools(turn))
     if selection.routing and turn.registry_version is not None:  # a message's tools are seldom those of another
         remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)

@@ -115,6 +115,17 @@ def check_client_tools(turn: Turn, taken: Iterable[str]) -> None:
             raise TurnFailed("tool_not_allowed", f"The tool {tool.name} may not be sent: {reason}.")
 
 
+def check_choice(turn: Turn, sent: Iterable[str]) -> None:
+    """Raise TurnFailed `tool_choice_not_sent` where the turn's client wants a tool called that is neither its own nor
+    one of ours that are sent. No query."""
+    choice = turn.asked.parameters.get("tool_choice") if turn.asked is not None else None
+    if not isinstance(choice, Mapping):
+        return
+    name = name_of(choice)
+    if name not in {*sent, *map(name_of, client_tools(turn))}:
+        raise TurnFailed("tool_choice_not_sent", f"No tool {name} is sent with this message: it cannot be chosen.")
+
+
 def left_to_client(turn: Turn, reply: Step, calls: Iterable[Step]) -> list[Step]:
     """Those of a reply's calls that the turn's client runs and that nobody answered; not what the model calls through a
     tool of ours, whatever its name. Of a reply that was cut off in the middle there are none."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import Agent, ApprovalRule
 from sessions.approvals.writes import approve
@@ -43,3 +45,32 @@ def test_a_call_through_call_tool_stays_ours_where_a_client_brings_that_name(
     (step,) = gateway.steps(gateway.turns()[0])
     assert (step.tool_name, step.called_through, step.status) == ("uuid", "call_tool", StepStatus.DONE)
     assert gateway.turns()[0].answer == "Made."
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("calculator", 200), ("weather", 200), ("elsewhere", 400), ("load_tools", 400)]
+)
+def test_a_tool_can_be_chosen_where_it_is_sent(
+    gateway: Gateway, provider: ScriptedOpenAI, name: str, status: int
+) -> None:
+    chosen = {"type": "function", "function": {"name": name}}
+    body = {"model": "helper", "messages": HELLO, "tools": [own("weather")], "tool_choice": chosen}
+
+    answer = gateway.post(CHAT, body)
+
+    assert answer.status_code == status
+    assert [request["tool_choice"] for request in provider.requests] == [chosen] * (status == 200)
+    if status == 400:
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == ("tool_choice_not_sent", "tool_choice")
+        assert name in error["message"]
+
+
+def test_a_choice_counts_for_the_first_reply_alone(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "1+2"})]), Say("It is 3."))
+    chosen = {"type": "function", "name": "calculator"}
+
+    answer = gateway.post("/v1/responses", {"model": "helper", "input": "Hello", "tool_choice": chosen})
+
+    assert answer.json()["status"] == "completed"
+    assert ["tool_choice" in request for request in provider.requests] == [True, False]
