@@ -45,11 +45,18 @@ class GatewayRequest:
 
     @property
     def results(self) -> Sequence[Message]:
-        """The results at the end, where the client brings some."""
-        count = 0
-        while count < len(self.messages) and self.messages[-1 - count]["role"] == "tool":
-            count += 1
-        return self.messages[len(self.messages) - count :]
+        """The results behind the last reply of the assistant, where the client brings some."""
+        return [message for message in self._tail if message["role"] == "tool"]
+
+    @property
+    def message(self) -> str:
+        """What the user says behind that reply; "" where there are results alone."""
+        return "\n\n".join(message["content"] for message in self._tail if message["role"] == "user")
+
+    @property
+    def _tail(self) -> Sequence[Message]:
+        replies = [place for place, message in enumerate(self.messages) if message["role"] == "assistant"]
+        return self.messages[replies[-1] + 1 :] if replies else self.messages
 
     @property
     def has_results(self) -> bool:

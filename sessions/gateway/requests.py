@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +43,8 @@ from toolhub.tenants.statements import Select, param
 
 #: Turns that a stored conversation is compared by, at most: a longer one counts as the client sends it.
 MAX_COMPARED = 500
+#: What the model reads of a result in which the client says nothing.
+EMPTY = "(empty)"
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,10 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
         earlier: Sequence[Message] | None = None
         if wanted.follows is not None:
             session, message = _followed(caller, wanted.follows, wanted, agent)
-        elif (answered := _answered(caller, wanted.results, agent)) is not None:
-            session, message = answered, ""
+        elif (answered := _answered(caller, wanted, agent)) is not None:
+            session, message = answered, text_of(wanted.message, "messages", most=accepting.MAX_MESSAGE)
         else:
-            session = _session(caller, agent)
-            message = "" if wanted.results else wanted.messages[-1]["content"]
+            session, message = _session(caller, agent), _last_message(wanted)
             earlier = None if _stands_in(session, wanted) else _in_front(wanted)
         if wanted.has_results and not session.is_untrusted:
             ChatSession.objects.filter(pk=session.pk).update(is_untrusted=True)
@@ -175,16 +175,23 @@ def _known(caller: Caller) -> ChatSession | None:
 
 def _stands_in(session: ChatSession, wanted: GatewayRequest) -> bool:
     """Whether the session's stored turns are what the client has in front of its message. They know more than the
-    client: the calls of our own tools. A client that sends its last message alone means them in any case."""
+    client: the calls of our own tools. A client that sends its last message alone means them in any case. Results that
+    go with no stored turn stand nowhere else."""
     if wanted.results:
         return False
     earlier = _in_front(wanted)
     return not earlier or _words(earlier) == stored_words(session)
 
 
+def _last_message(wanted: GatewayRequest) -> str:
+    """The turn's own message; "" where it goes on from results."""
+    last = wanted.messages[-1]
+    return "" if last["role"] == "tool" else str(last["content"])
+
+
 def _in_front(wanted: GatewayRequest) -> Sequence[Message]:
     """The messages in front of the turn's own; all of them where it goes on from results."""
-    return wanted.messages if wanted.results else wanted.messages[:-1]
+    return wanted.messages[:-1] if _last_message(wanted) else wanted.messages
 
 
 def _words(messages: Sequence[Message]) -> list[tuple[str, str]]:
@@ -225,10 +232,11 @@ def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
 # -- Results of the client's own tools ---------------------------------------------------------------------------------
 
 
-def _answered(caller: Caller, results: Sequence[Message], agent: Agent) -> ChatSession | None:
-    """The session of the turn whose calls these results answer, where that is its last one and was left to this token:
-    the results are stored with the calls. None where the conversation counts as the client sends it. Found by the ids
-    alone. Raises Invalid where one is missing."""
+def _answered(caller: Caller, wanted: GatewayRequest, agent: Agent) -> ChatSession | None:
+    """The session of the turn whose calls the request's results answer, where that is its last one and was left to this
+    token: the results are stored with the calls. None where the conversation counts as the client sends it. Found by
+    the ids alone. Raises Invalid where one is missing."""
+    results = wanted.results
     ids = [read_id(message["tool_call_id"]) for message in results]
     turn_ids = {each.turn for each in ids if each is not None}
     if len(turn_ids) != 1 or None in ids:
@@ -242,11 +250,10 @@ def _answered(caller: Caller, results: Sequence[Message], agent: Agent) -> ChatS
         raise Invalid(f"The call {min(set(left) - given)} has no result.", "messages")
     if given - set(left):
         return None
-    told = {message["tool_call_id"]: message["content"] for message in results}
+    told = _told(left, results)
     if any(step.result and step.result != told[key] for key, step in left.items()):
         return None  # answered before, and otherwise
-    _keep_results(left, results, agent)
-    return turn.session
+    return turn.session if _keep_results(left, results, agent) else None
 
 
 def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agent) -> tuple[ChatSession, str]:
@@ -256,21 +263,22 @@ def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agen
     param = "previous_response_id"
     if turn is None:
         raise Invalid("There is no such response here.", param, "previous_response_not_found")
+    went_on = Invalid("The conversation went on behind this response: name its last one.", param)
     if _goes_on_elsewhere(turn):
-        raise Invalid("The conversation went on behind this response: name its last one.", param)
-    results = list(takewhile(lambda message: message["role"] == "tool", wanted.messages))
-    rest = wanted.messages[len(results) :]
-    if any(message["role"] != "user" for message in rest) or not wanted.messages:
+        raise went_on
+    results, roles = wanted.results, [message["role"] for message in wanted.messages]
+    if roles != ["tool"] * len(results) + ["user"] * (len(roles) - len(results)) or not roles:
         raise Invalid("Behind a previous response, send outputs of its calls, then messages of the user.", "input")
+    if roles[-1] == "user" and not wanted.message.strip():
+        raise Invalid("The message is empty.", "input")
     left, given = _left(turn), {message["tool_call_id"] for message in results}
     if wrong := left.keys() ^ given:
         which = min(wrong)
         is_missing = which in left
         raise Invalid(f"The call {which} has no output." if is_missing else f"{which} is no call of it.", "input")
-    _keep_results(left, results, agent)
-    return turn.session, text_of(
-        "\n\n".join(message["content"] for message in rest), "input", most=accepting.MAX_MESSAGE
-    )
+    if not _keep_results(left, results, agent):
+        raise went_on
+    return turn.session, text_of(wanted.message, "input", most=accepting.MAX_MESSAGE)
 
 
 def _turns_of(caller: Caller) -> QuerySet[Turn]:
@@ -288,18 +296,27 @@ def _goes_on_elsewhere(turn: Turn) -> bool:
 
 def _left(turn: Turn) -> dict[str, Step]:
     """The turn's calls that were left to the client, by their ids."""
-    steps = Step.objects.filter(turn=turn, kind=StepKind.TOOL, status=StepStatus.RETURNED)
+    steps = Step.objects.filter(turn=turn, kind=StepKind.TOOL, status=StepStatus.RETURNED).order_by("index")
     return {str(CallId(turn.pk, step.round, step.call_index)): step for step in steps}
 
 
-def _keep_results(left: Mapping[str, Step], results: Sequence[Message], agent: Agent) -> None:
-    """Store the results with the calls that were left, and as much of each as the model gets to see."""
+def _told(left: Mapping[str, Step], results: Sequence[Message]) -> dict[str, str]:
+    """The results by the ids of their calls, in the order of these."""
+    told = {message["tool_call_id"]: message["content"] or EMPTY for message in results}
+    return {key: told[key] for key in left}
+
+
+def _keep_results(left: Mapping[str, Step], results: Sequence[Message], agent: Agent) -> bool:
+    """Store the results with the calls that were left, and as much of each as the model gets to see. False where
+    another request stored some in this moment: then nothing is stored."""
     most = result_cap(
         KNOBS["max_result_chars"].default,
         resolve_model(agent.model, agent).context_window,
         share=settings.TOOLHUB_RESULT_SHARE,
         minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
     )
-    for message in results:
-        step, text = left[message["tool_call_id"]], message["content"] or ""
-        Step.objects.filter(pk=step.pk, result="").update(result=text, result_sent=cut(text, most) if text else "")
+    for key, text in _told(left, results).items():
+        kept = Step.objects.filter(pk=left[key].pk, result="").update(result=text, result_sent=cut(text, most))
+        if not kept and not left[key].result:
+            return False
+    return True

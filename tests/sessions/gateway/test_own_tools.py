@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,10 +12,12 @@ import pytest
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import Agent, ApprovalRule
 from sessions.approvals.writes import approve
-from sessions.models import Approval, StepStatus, TurnStatus
+from sessions.gateway import requests
+from sessions.models import Approval, Step, StepStatus, Turn, TurnStatus
 from tests.cast import allow_toolkit, make_category, make_meta_tools, make_tool, make_toolkit
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.gateway.conftest import Gateway, until
+from tests.vendors import refusal
 from toolhub.tenants.scope import organisation_scope
 
 CHAT = "/v1/chat/completions"
@@ -74,3 +79,160 @@ def test_a_choice_counts_for_the_first_reply_alone(gateway: Gateway, provider: S
 
     assert answer.json()["status"] == "completed"
     assert ["tool_choice" in request for request in provider.requests] == [True, False]
+
+
+# -- Results ----------------------------------------------------------------------------------------------------------
+
+MIXED = Say("Both.", calls=[call("calculator", {"expression": "1+2"}), call("weather", {"town": "Bonn"})])
+
+
+def asked(gateway: Gateway, provider: ScriptedOpenAI, reply: Say = MIXED, **named: str) -> dict[str, Any]:
+    """The message of a first answer, with which a call is left to the client."""
+    provider.enqueue(reply)
+    body = {"model": "helper", "messages": HELLO, "tools": [own("weather")]}
+    message: dict[str, Any] = gateway.post(CHAT, body, **named).json()["choices"][0]["message"]
+    return message
+
+
+def result(message: dict[str, Any], content: str, place: int = 0) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": message["tool_calls"][place]["id"], "content": content}
+
+
+def go_on(gateway: Gateway, *behind: dict[str, Any], **named: str) -> Any:
+    body = {"model": "helper", "messages": [*HELLO, *behind], "tools": [own("weather")]}
+    return gateway.post(CHAT, body, **named)
+
+
+def read(provider: ScriptedOpenAI, number: int = -1) -> list[tuple[str, str | None]]:
+    """What the model read in this request, without our own result."""
+    return [(each["role"], each["content"]) for each in provider.requests[number]["messages"][1:]]
+
+
+@pytest.mark.parametrize("named", [{}, {"X_Session_Id": "chat-1"}], ids=["unnamed", "named"])
+def test_results_with_a_message_behind_them_go_on_in_the_stored_turn(
+    gateway: Gateway, provider: ScriptedOpenAI, named: dict[str, str]
+) -> None:
+    message = asked(gateway, provider, **named)
+
+    go_on(gateway, message, result(message, "rain"), {"role": "user", "content": "And Rome?"}, **named)
+
+    one, two = gateway.turns()
+    assert (one.session_id == two.session_id, two.is_continuation, two.message) == (True, False, "And Rome?")
+    told = read(provider)
+    assert [told[0], told[1], told[3], told[-1]] == [
+        ("user", "Hello"),
+        ("assistant", "Both."),
+        ("tool", "rain"),
+        ("user", "And Rome?"),
+    ]
+    assert "3" in str(told[2])
+
+
+def test_an_empty_result_is_a_result(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider)
+
+    go_on(gateway, message, result(message, ""))
+
+    assert read(provider)[-1] == ("tool", "(empty)")
+
+
+def test_a_client_that_never_brings_a_result_goes_on_without_it(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider, X_Session_Id="chat-1")
+
+    go_on(gateway, {"role": "assistant", "content": "Both."}, {"role": "user", "content": "So?"}, X_Session_Id="chat-1")
+    late = go_on(gateway, message, result(message, "rain"), X_Session_Id="chat-1")
+
+    assert "the client that runs this tool sent no result" in str(read(provider, 1)[3])
+    assert late.status_code == 200
+    assert read(provider) == [("user", "Hello"), ("assistant", "Both."), ("tool", "rain")], "as the client sends it"
+    assert [step.result for step in gateway.steps(gateway.turns()[0])][1] == ""
+
+
+def test_results_that_come_twice_go_on_once(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider)
+
+    answers = [go_on(gateway, message, result(message, told)).status_code for told in ("rain", "rain")]
+
+    assert answers == [200, 200]
+    one, two, three = gateway.turns()
+    assert one.session_id == two.session_id != three.session_id
+    assert read(provider) == [("user", "Hello"), ("assistant", "Both."), ("tool", "rain")]
+
+
+def test_results_that_come_twice_at_once_go_on_once(
+    gateway: Gateway, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, meeting, looked = asked(gateway, provider), threading.Barrier(2), requests._left
+
+    def left(turn: Turn) -> dict[str, Step]:
+        """As both find it, where the database lets both look."""
+        found = looked(turn)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(1)
+        return found
+
+    monkeypatch.setattr(requests, "_left", left)
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda _: go_on(gateway, message, result(message, "rain")).status_code, range(2))
+
+    assert list(answers) == [200, 200]
+    assert sorted(turn.seq for turn in gateway.turns()) == [1, 1, 2]
+
+
+def test_results_of_a_turn_that_failed_can_be_sent_again(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider)
+    provider.enqueue(refusal("No such model.", status=404, code="model_not_found"))
+
+    answers = [go_on(gateway, message, result(message, "rain")).status_code for _ in range(2)]
+
+    assert answers == [502, 200]
+    assert len({turn.session_id for turn in gateway.turns()}) == 1
+    assert [role for role, _ in read(provider)] == ["user", "assistant", "tool", "tool"]
+
+
+def test_a_second_result_otherwise_counts_as_the_client_sends_it(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider)
+    provider.enqueue(refusal("No such model.", status=404, code="model_not_found"))
+
+    for told in ("rain", "sun"):
+        go_on(gateway, message, result(message, told))
+
+    assert read(provider) == [("user", "Hello"), ("assistant", "Both."), ("tool", "sun")]
+    assert gateway.steps(gateway.turns()[0])[1].result == "rain"
+
+
+TWO = Say(calls=[call("weather", {"town": "Bonn"}), call("weather", {"town": "Rome"})])
+
+
+def test_each_call_that_was_left_needs_its_result(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider, TWO)
+    forged = {**message, "tool_calls": message["tool_calls"][:1]}
+
+    refused = go_on(gateway, forged, result(message, "rain"))
+    taken = go_on(gateway, message, result(message, "sun", 1), result(message, "rain"))
+
+    assert refused.status_code == 400
+    assert f"The call {message['tool_calls'][1]['id']} has no result" in refused.json()["error"]["message"]
+    assert taken.status_code == 200
+    assert [step.result for step in gateway.steps(gateway.turns()[0])] == ["rain", "sun"]
+
+
+def test_calls_of_two_turns_are_joined_to_neither(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    one, two = asked(gateway, provider), asked(gateway, provider)
+    both = {"role": "assistant", "content": None, "tool_calls": [*one["tool_calls"], *two["tool_calls"]]}
+
+    answer = go_on(gateway, both, result(one, "rain"), result(two, "sun"))
+
+    assert answer.status_code == 200
+    assert len({turn.session_id for turn in gateway.turns()}) == 3
+
+
+def test_a_result_is_cut_for_the_model_as_any_is(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    message = asked(gateway, provider)
+
+    go_on(gateway, message, result(message, "x" * 500_000))
+
+    step = gateway.steps(gateway.turns()[0])[1]
+    assert len(step.result) == 500_000
+    assert read(provider)[-1] == ("tool", step.result_sent)
+    assert len(step.result_sent) <= 40_000

@@ -109,6 +109,41 @@ def test_a_previous_response_goes_on_in_its_session_for_its_own_token_alone(
         client.create(model="helper", input="x", previous_response_id=first.id)
 
 
+@pytest.mark.parametrize("empty", ["", "  ", [{"role": "user", "content": []}]])
+def test_an_empty_message_behind_a_response_is_refused(gateway: Gateway, provider: ScriptedOpenAI, empty: Any) -> None:
+    client = gateway.client().responses
+    first = client.create(model="helper", input="Hello")
+
+    with pytest.raises(openai.BadRequestError, match="message is empty"):
+        client.create(model="helper", input=empty, previous_response_id=first.id)
+
+    assert len(provider.requests) == 1
+
+
+def test_behind_a_response_stand_outputs_of_its_calls_and_then_messages(
+    gateway: Gateway, provider: ScriptedOpenAI
+) -> None:
+    provider.enqueue(Say(calls=[ASKS]), Say("It rains."))
+    client = gateway.client().responses
+    first = client.create(model="helper", input="Hello", tools=[WEATHER])
+    result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "rain"}
+    said = [{"role": "user", "content": text} for text in ("Well?", "Say it.")]
+
+    for wrong in (
+        said,
+        [said[0], result],
+        [{**result, "call_id": "call_1"}],
+        [result, {**said[0], "role": "assistant"}],
+    ):
+        with pytest.raises(openai.BadRequestError):
+            client.create(model="helper", input=wrong, previous_response_id=first.id)
+    client.create(model="helper", input=[result, *said], previous_response_id=first.id)
+
+    told = [(each["role"], each["content"]) for each in provider.requests[1]["messages"][1:]]
+    assert [told[0], told[2], told[-1]] == [("user", "Hello"), ("tool", "rain"), ("user", "Well?\n\nSay it.")]
+    assert len(gateway.turns()) == 2
+
+
 def test_items_that_are_named_stand_in_for_what_they_said(gateway: Gateway, provider: ScriptedOpenAI) -> None:
     provider.enqueue(Say("I look.", calls=[call("calculator", {"expression": "1+2"}), ASKS]), Say("3, and rain."))
     client, question = gateway.client().responses, {"role": "user", "content": "Hello"}
