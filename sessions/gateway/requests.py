@@ -61,7 +61,10 @@ class Caller:
 
     @property
     def digest(self) -> str:
-        text = json.dumps([self.key, self.body], sort_keys=True, ensure_ascii=False)
+        """What a second request with the same Idempotency-Key must agree with: the route, the token, the name of the
+        conversation and the body."""
+        asks = [self.door, self.token.pk, self.key, self.body]
+        text = json.dumps(asks, sort_keys=True, ensure_ascii=False)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -130,12 +133,16 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
 
 
 def _same_request(caller: Caller) -> Turn | None:
-    """The turn of an earlier request with this Idempotency-Key. Raises Conflict where it asked for something else."""
+    """The turn of an earlier request with this Idempotency-Key. Raises Conflict where it asked for something else, or
+    where its session was deleted."""
     if not caller.idempotency_key:
         return None
-    known = Turn.objects.filter(membership=caller.member, idempotency_key=caller.idempotency_key).first()
+    turns = Turn.objects.select_related("session")
+    known = turns.filter(membership=caller.member, idempotency_key=caller.idempotency_key).first()
     if known is not None and (known.asked is None or known.asked.digest != caller.digest):
         raise Conflict("idempotency_key_reused", "This Idempotency-Key came with another request before.")
+    if known is not None and known.session.deleted_at is not None:
+        raise Conflict("deleted", "The session of the request with this Idempotency-Key was deleted.")
     return known
 
 

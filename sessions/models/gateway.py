@@ -18,7 +18,7 @@ class ClientRequest(TenantModel):
 
     turn = models.OneToOneField(Turn, on_delete=models.CASCADE, related_name="client_request")
     token = models.ForeignKey(ApiToken, on_delete=models.SET_NULL, null=True, related_name="+")
-    #: SHA-256 of the request's body: what a second one of the same Idempotency-Key must agree with.
+    #: SHA-256 of what a second request with the same Idempotency-Key must agree with.
     digest = models.CharField(max_length=64)
     #: The messages in front of the turn's own, where the client holds the conversation, as `loop/history` makes them;
     #: null where the session's stored turns stand there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -10,7 +11,8 @@ import pytest
 from django.db.models.sql.compiler import SQLCompiler
 
 from capabilities.models import LanguageModel
-from sessions.models import Door, StepStatus, TurnStatus
+from sessions.chats.writes import delete_session
+from sessions.models import ChatSession, Door, StepStatus, TurnStatus
 from sessions.turns import listener
 from tests.cast import make_agent, make_token
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -320,3 +322,46 @@ def test_no_query_is_compiled_for_a_stream(
     monkeypatch.setattr(SQLCompiler, "as_sql", noted)
     assert stream() == "Hello."
     assert compiled == []
+
+
+def test_an_idempotency_key_is_of_its_route_its_token_and_its_conversation(
+    gateway: Gateway, provider: ScriptedOpenAI
+) -> None:
+    body = {"model": "helper", "messages": HELLO, "input": "Hello"}
+    assert gateway.post("/v1/chat/completions", body, Idempotency_Key="k1").status_code == 200
+
+    other = {"Authorization": f"Bearer {make_token(gateway.member)}"}
+    refused = [
+        gateway.post("/v1/responses", body, Idempotency_Key="k1"),
+        gateway.post("/v1/chat/completions", body, Idempotency_Key="k1", X_Session_Id="chat-1"),
+        gateway.post("/v1/chat/completions", body, Idempotency_Key="k1", **other),
+    ]
+
+    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in refused} == {
+        (422, "idempotency_key_reused")
+    }
+    assert len(gateway.turns()) == 1
+
+
+def test_one_key_at_once_is_one_turn_of_one_session(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    provider.enqueue(Say("One.", delay=0.5))
+
+    with ThreadPoolExecutor(4) as pool:
+        body = {"model": "helper", "messages": HELLO}
+        asked = [pool.submit(gateway.post, "/v1/chat/completions", body, Idempotency_Key="k1") for _ in range(4)]
+        ids = {answer.result().json()["id"] for answer in asked}
+
+    assert len(ids) == len(provider.requests) == 1
+    with organisation_scope(gateway.member.organisation):
+        assert ChatSession.objects.count() == 1
+
+
+def test_a_key_whose_session_was_deleted_tells_nothing_of_it(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    body = {"model": "helper", "messages": HELLO}
+    assert gateway.post("/v1/chat/completions", body, Idempotency_Key="k1").status_code == 200
+    with organisation_scope(gateway.member.organisation):
+        delete_session(gateway.turns()[0].session, actor=gateway.member)
+
+    again = gateway.post("/v1/chat/completions", body, Idempotency_Key="k1")
+
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "deleted")
