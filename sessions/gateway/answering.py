@@ -19,7 +19,7 @@ from django.http import HttpResponseBase, JsonResponse
 
 from sessions.chats.stream_limits import StreamSlot, as_events
 from sessions.gateway.errors import error_body, error_of_turn, of_turn
-from sessions.gateway.following import Followed, Outcome, Quiet, Text, follow
+from sessions.gateway.following import BETWEEN, Break, Followed, Outcome, Quiet, Text, follow
 from sessions.models import Turn
 from toolhub.tenants.later import LaterResponse
 
@@ -32,7 +32,10 @@ KEEP_ALIVE = ": keep-alive\n\n"
 REVOKED = error_body(401, "The token was revoked.", "invalid_api_key")
 BROKEN = error_body(500, "Something went wrong here; it has been written down.", "server_error")
 
-Items = AsyncGenerator[Text | Quiet | Outcome]
+#: What a stream tells where the model began its answer anew, behind the beginning that was told already.
+BEGUN_ANEW = "\n\n(The answer begins anew.)\n\n"
+
+Items = AsyncGenerator[Text | Break | Quiet | Outcome]
 
 
 class Telling(ABC):
@@ -95,14 +98,17 @@ def answer(followed: Followed, telling: Telling, slot: StreamSlot, *, streams: b
 
 
 async def _whole(items: Items, telling: Telling) -> HttpResponseBase:
-    texts: list[str] = []
+    texts, pieces = list[str](), list[str]()
     async for item in items:
         if isinstance(item, Text):
-            texts.append(item.text)
+            pieces.append(item.text)
+        elif isinstance(item, Break):
+            texts += [] if item.is_void else ["".join(pieces)]
+            pieces = []
         elif isinstance(item, Outcome):
             if not item.is_success:
                 return error_of_turn(item.turn)
-            return JsonResponse(telling.body(item, "".join(texts)))
+            return JsonResponse(telling.body(item, BETWEEN.join(filter(None, [*texts, "".join(pieces)]))))
     return JsonResponse(REVOKED, status=401)
 
 
@@ -130,12 +136,12 @@ async def _begun(items: Items, telling: Telling, slot: StreamSlot) -> HttpRespon
 
 
 async def _events(
-    following: asyncio.Future[Text | Quiet | Outcome], items: Items, telling: Telling, slot: StreamSlot
+    following: asyncio.Future[Text | Break | Quiet | Outcome], items: Items, telling: Telling, slot: StreamSlot
 ) -> AsyncIterator[str]:
     try:
         for event in telling.opening():
             yield event
-        spoke_at = time.monotonic()
+        between, spoke_at = "", time.monotonic()
         while True:
             done, _ = await asyncio.wait([following], timeout=max(0.0, spoke_at + QUIET_SECONDS - time.monotonic()))
             if not done:
@@ -149,9 +155,11 @@ async def _events(
                     yield event
                 return
             if isinstance(item, Text):
-                for event in telling.piece(item.text):
+                for event in telling.piece(between + item.text):
                     yield event
-                spoke_at = time.monotonic()
+                between, spoke_at = "", time.monotonic()
+            elif isinstance(item, Break):
+                between = BEGUN_ANEW if item.is_void else BETWEEN
             elif isinstance(item, Outcome):
                 for event in telling.ending(item) if item.is_success else telling.failure(of_turn(item.turn)[1]):
                     yield event

@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 #: Between the words of two replies of one turn.
 BETWEEN = "\n\n"
-#: What a client reads where the model began its answer anew.
-BEGUN_ANEW = "\n\n(The answer begins anew.)\n\n"
-#: Events behind which another text begins: a reply is whole, or is asked for anew.
-ENDS_OF_TEXT = {"model": BETWEEN, "attempt_restarted": BEGUN_ANEW}
+#: Events behind which another text begins: a reply is whole, or is void and asked for anew.
+WHOLE, VOID = "model", "attempt_restarted"
+#: What a turn ends with at its limit of rounds; its answer says so, and is no reply of the model.
+MAX_ROUNDS = "max_rounds"
 #: A turn in one of these goes on when a person has answered.
 FOR_PEOPLE = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
 
@@ -49,6 +49,13 @@ class Text:
     """A piece of what the model says."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Break:
+    """What was said until here of a reply is all of it; or it is void, and the model is asked anew."""
+
+    is_void: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Followed:
     goes_on_alone: bool = False
 
 
-async def follow(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
+async def follow(followed: Followed) -> AsyncGenerator[Text | Break | Quiet | Outcome]:
     """What the turn says, or that it waits for a person, and where; and at last its outcome. Whoever stops reading
     before stops the turn, and so does a token that was revoked: then there is no outcome."""
     is_over = False
@@ -98,8 +105,8 @@ async def follow(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
             await stop(followed)
 
 
-async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
-    readers, between, is_writing = open_readers(), "", False
+async def _heard(followed: Followed) -> AsyncGenerator[Text | Break | Quiet | Outcome]:
+    readers, is_writing = open_readers(), False
     reader = Reader(followed.token.membership_id, followed.session_id, token_id=followed.token.pk)
     with readers.reading(reader):
         async with aclosing(watch(followed.turn_id, followed.organisation_id, whole=True)) as watched:  # type: ignore[type-var]
@@ -107,19 +114,23 @@ async def _heard(followed: Followed) -> AsyncGenerator[Text | Quiet | Outcome]:
                 if await readers.must_ask(reader) and not await _may_read(followed):
                     return
                 if isinstance(item, Delta):
-                    yield Text(between + item.text)
-                    between, is_writing = "", True
-                elif isinstance(item, Event) and item.type in ENDS_OF_TEXT and is_writing:
-                    between, is_writing = ENDS_OF_TEXT[item.type], False
+                    yield Text(item.text)
+                    is_writing = True
+                elif isinstance(item, Event) and item.type in (WHOLE, VOID) and is_writing:
+                    yield Break(is_void=item.type == VOID)
+                    is_writing = False
                 elif isinstance(item, Event) and item.type in FOR_PEOPLE:
                     outcome = await outcome_of(followed)
                     if outcome.turn.status in FOR_PEOPLE:
-                        yield Text(between + await asked_of(followed))
+                        yield Text(await asked_of(followed))
                         yield outcome
                         return
                 elif item is None:
                     yield Quiet()
-    yield await outcome_of(followed)
+    outcome = await outcome_of(followed)
+    if outcome.turn.error_code == MAX_ROUNDS:
+        yield Text(outcome.turn.answer)
+    yield outcome
 
 
 _TURN = Select(lambda: Turn.objects.filter(pk=param(Turn, "id", "turn")))
@@ -166,7 +177,7 @@ def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
     """As OpenAI names them. A turn at its limit of rounds was cut short, too."""
     if calls:
         return "tool_calls"
-    if turn.error_code == "max_rounds" or last == "length":
+    if turn.error_code == MAX_ROUNDS or last == "length":
         return "length"
     return "content_filter" if last == "content_filter" else "stop"
 

@@ -22,6 +22,7 @@ from sessions.chats.writes import open_session
 from sessions.gateway.call_ids import CallId, read_id
 from sessions.gateway.conversations import GatewayRequest, Message, text_of
 from sessions.gateway.errors import Invalid
+from sessions.gateway.following import BETWEEN, MAX_ROUNDS
 from sessions.models import (
     OPEN_STATUSES,
     ChatSession,
@@ -45,6 +46,8 @@ from toolhub.tenants.statements import Select, param
 MAX_COMPARED = 500
 #: What the model reads of a result in which the client says nothing.
 EMPTY = "(empty)"
+#: A role, and what it says.
+Words = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -201,13 +204,13 @@ def _in_front(wanted: GatewayRequest) -> Sequence[Message]:
     return wanted.messages[:-1] if _last_message(wanted) else wanted.messages
 
 
-def _words(messages: Sequence[Message]) -> list[tuple[str, str]]:
+def _words(messages: Sequence[Message]) -> list[Words]:
     """Who said what, without calls and results."""
     said = ((message["role"], (message["content"] or "").strip()) for message in messages if message["role"] != "tool")
     return [(role, text) for role, text in said if text]
 
 
-def stored_words(session: ChatSession) -> list[tuple[str, str]] | None:
+def stored_words(session: ChatSession) -> list[Words] | None:
     """The same of the session's turns; None where one is open, or where there are too many. Three queries."""
     turns = list(session.turns.order_by("-seq")[: MAX_COMPARED + 1])
     if len(turns) > MAX_COMPARED or any(turn.status in OPEN_STATUSES for turn in turns):
@@ -227,13 +230,16 @@ def stored_words(session: ChatSession) -> list[tuple[str, str]] | None:
 
 
 def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
-    """What the assistant said in each of these turns, as clients get it: the words of all its replies. One query."""
+    """What the assistant said in each of these turns, as clients get it: the words of all its replies, and that it met
+    its limit of rounds. One query."""
     steps = Step.objects.filter(turn__in=turns, kind=StepKind.MODEL, status=StepStatus.DONE).exclude(text="")
     texts: dict[Any, list[str]] = {turn.pk: [] for turn in turns}
     for turn_id, text in steps.order_by("turn", "index").values_list("turn_id", "text"):
         texts[turn_id].append(text)
-    found = {turn.pk: "\n\n".join(texts[turn.pk]).strip() for turn in turns}
-    return {turn.pk: found[turn.pk] or turn.answer.strip() for turn in turns}
+    for turn in turns:
+        if turn.error_code == MAX_ROUNDS or not texts[turn.pk]:
+            texts[turn.pk].append(turn.answer)
+    return {turn.pk: BETWEEN.join(texts[turn.pk]).strip() for turn in turns}
 
 
 # -- Results of the client's own tools ---------------------------------------------------------------------------------

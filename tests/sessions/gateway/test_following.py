@@ -10,16 +10,16 @@ import pytest
 from django.utils import timezone
 
 from capabilities.common.registry_version import touch_registry
-from capabilities.models import ApprovalRule
+from capabilities.models import ApprovalRule, LanguageModel
 from sessions.gateway import answering
 from sessions.gateway.limits import open_requests
 from sessions.models import Approval, Turn, TurnStatus
-from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.gateway.conftest import Gateway, until
 from toolhub.tenants.models import ApiToken
 from toolhub.tenants.scope import organisation_scope, system_scope
 
-BODY = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}]}
+BODY: dict[str, Any] = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def leave(gateway: Gateway, path: str, body: dict[str, Any], **headers: str) -> None:
@@ -128,3 +128,47 @@ def test_more_requests_at_once_than_a_token_may_have_are_429(
     assert first.result().status_code == 200
     until(lambda: open_requests.count() == {})
     assert gateway.post("/v1/chat/completions", BODY).status_code == 200
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_reply_that_breaks_off_is_told_anew_and_its_beginning_in_streams_alone(
+    gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    half = Raw(sse(chunk({"role": "assistant", "content": "It is"}), done=False), linger=0.5)
+    provider.enqueue(Say("I will see.", calls=[call("calculator", {"expression": "1+2"})]), half, Say("It is 3."))
+
+    told = said(gateway, streams=streams)
+
+    begun = "It is\n\n(The answer begins anew.)\n\n" if streams else ""
+    assert told == f"I will see.\n\n{begun}It is 3."
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("words", ["", "I look."])
+def test_a_turn_at_its_limit_of_rounds_says_so(
+    gateway: Gateway, provider: ScriptedOpenAI, words: str, streams: bool
+) -> None:
+    with organisation_scope(gateway.member.organisation):
+        LanguageModel.objects.update(max_rounds=1)
+    provider.enqueue(Say(words, calls=[call("calculator", {"expression": "1+2"})]))
+
+    told = said(gateway, streams=streams)
+
+    assert told.startswith(f"{words}\n\nI stopped after 1 rounds" if words else "I stopped after 1 rounds")
+    assert gateway.post("/v1/chat/completions", again(told), X_Session_Id="chat-1").status_code == 200
+    assert gateway.turns()[1].client_request.earlier is None, "the stored turn is what the client has"
+
+
+def said(gateway: Gateway, *, streams: bool) -> str:
+    """The words of an answer in the conversation `chat-1`."""
+    client = gateway.client(default_headers={"X-Session-Id": "chat-1"}).chat.completions
+    if not streams:
+        return str(client.create(**BODY).choices[0].message.content)
+    chunks = client.create(**BODY, stream=True)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+def again(answer: str) -> dict[str, Any]:
+    """A second question behind this answer."""
+    behind = [{"role": "assistant", "content": answer}, {"role": "user", "content": "And?"}]
+    return {**BODY, "messages": [*BODY["messages"], *behind]}

@@ -86,9 +86,9 @@ def test_a_choice_counts_for_the_first_reply_alone(gateway: Gateway, provider: S
 MIXED = Say("Both.", calls=[call("calculator", {"expression": "1+2"}), call("weather", {"town": "Bonn"})])
 
 
-def asked(gateway: Gateway, provider: ScriptedOpenAI, reply: Say = MIXED, **named: str) -> dict[str, Any]:
+def asked(gateway: Gateway, provider: ScriptedOpenAI, *reply: Say, **named: str) -> dict[str, Any]:
     """The message of a first answer, with which a call is left to the client."""
-    provider.enqueue(reply)
+    provider.enqueue(*(reply or (MIXED,)))
     body = {"model": "helper", "messages": HELLO, "tools": [own("weather")]}
     message: dict[str, Any] = gateway.post(CHAT, body, **named).json()["choices"][0]["message"]
     return message
