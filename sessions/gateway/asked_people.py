@@ -9,6 +9,9 @@ from django.urls import reverse
 from sessions.models import Approval, ApprovalKind, ApprovalStatus
 from toolhub.tenants.models import Membership
 
+#: How a client is told where its answer comes.
+COMES_LATER = "The answer comes in this session when that is done: "
+
 
 def sentence_for(turn_id: UUID, session_id: UUID, member: Membership, origin: str) -> str:
     """In words, with the address of each thing that is asked. `origin` is where this service is reached. One query."""
@@ -16,7 +19,13 @@ def sentence_for(turn_id: UUID, session_id: UUID, member: Membership, origin: st
     asks = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).select_related("tool").order_by("pk")
     lines = [_line(each, origin + reverse("approval_detail", args=[organisation, each.public_id])) for each in asks]
     session = origin + reverse("session_detail", args=[organisation, session_id])
-    return "\n".join([*lines, f"The answer comes in this session when that is done: {session}"])
+    return "\n".join([*lines, COMES_LATER + session])
+
+
+def tells_to_wait(text: str, session_id: UUID) -> bool:
+    """Whether this is what a client reads of a turn of the session that waits."""
+    last = text.rpartition("\n")[2]
+    return last.startswith(COMES_LATER) and last.endswith(f"/{session_id}/")
 
 
 def _line(asked: Approval, address: str) -> str:

@@ -19,6 +19,7 @@ from capabilities.models import Agent
 from capabilities.providers.resolve import resolve_model
 from sessions.chats.queries import agents_to_talk_to
 from sessions.chats.writes import open_session
+from sessions.gateway.asked_people import tells_to_wait
 from sessions.gateway.call_ids import CallId, read_id
 from sessions.gateway.conversations import GatewayRequest, Message, text_of
 from sessions.gateway.errors import Invalid
@@ -190,7 +191,17 @@ def _stands_in(session: ChatSession, wanted: GatewayRequest) -> bool:
     if wanted.results:
         return False
     earlier = _in_front(wanted)
-    return not earlier or _words(earlier) == stored_words(session)
+    return not earlier or _is_same(session, _words(earlier), stored_words(session))
+
+
+def _is_same(session: ChatSession, sent: Sequence[Words], stored: Sequence[Words] | None) -> bool:
+    """Whether the client has the stored words; it has not read what came of a turn that waited for a person."""
+    if stored is None or len(sent) != len(stored):
+        return False
+    return all(
+        mine == its or (mine[0] == its[0] and tells_to_wait(mine[1], session.pk))
+        for mine, its in zip(sent, stored, strict=True)
+    )
 
 
 def _last_message(wanted: GatewayRequest) -> str:

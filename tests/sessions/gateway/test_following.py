@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import ApprovalRule, LanguageModel
+from sessions.approvals.writes import approve
 from sessions.gateway import answering
 from sessions.gateway.limits import open_requests
 from sessions.models import Approval, Turn, TurnStatus
@@ -172,3 +173,21 @@ def again(answer: str) -> dict[str, Any]:
     """A second question behind this answer."""
     behind = [{"role": "assistant", "content": answer}, {"role": "user", "content": "And?"}]
     return {**BODY, "messages": [*BODY["messages"], *behind]}
+
+
+def test_a_conversation_that_waited_goes_on_with_what_came_of_it(gateway: Gateway, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(gateway.member.organisation):
+        ApprovalRule.objects.create(organisation=gateway.member.organisation, name="ask", tool_pattern="calculator")
+        touch_registry(gateway.member.organisation_id)
+    provider.enqueue(Say("I ask.", calls=[call("calculator", {"expression": "1+2"})]), Say("It is 3."), Say("Yes."))
+    waits = said(gateway, streams=False)
+    with organisation_scope(gateway.member.organisation):
+        approve(Approval.objects.get(), actor=gateway.member)
+    until(lambda: statuses(gateway) == [TurnStatus.DONE])
+
+    gateway.post("/v1/chat/completions", again(waits), X_Session_Id="chat-1")
+
+    told = [each["content"] for each in provider.requests[2]["messages"][1:]]
+    assert [told[0], told[1], told[3], told[4]] == ["Hello", "I ask.", "It is 3.", "And?"]
+    gateway.post("/v1/chat/completions", again(f"{waits} No."), X_Session_Id="chat-1")
+    assert gateway.turns()[2].client_request.earlier is not None, "another answer is not that one"
