@@ -60,13 +60,13 @@ class OpenAIView(APIView):
 class Models(OpenAIView):
     def get(self, request: Request) -> Response:
         """The agents of the organisation, as models. Who may only look may not talk to one."""
-        member = api_member(request)
+        member = api_member(request, at_least=Access.MEMBER)
         return Response({"object": "list", "data": [model_of(agent, member) for agent in agents_to_talk_to()]})
 
 
 class Model(OpenAIView):
     def get(self, request: Request, name: str) -> Response:
-        member = api_member(request)
+        member = api_member(request, at_least=Access.MEMBER)
         return Response(model_of(agent_called(name), member))
 
 

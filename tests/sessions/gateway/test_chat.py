@@ -14,11 +14,11 @@ from capabilities.models import LanguageModel
 from sessions.chats.writes import delete_session
 from sessions.models import ChatSession, Door, StepStatus, TurnStatus
 from sessions.turns import listener
-from tests.cast import make_agent, make_token
+from tests.cast import make_agent, make_member, make_token
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.gateway.conftest import Gateway
 from tests.vendors import refusal
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.scope import organisation_scope
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -42,6 +42,23 @@ def test_models_are_the_agents_of_the_organisation(gateway: Gateway, charlie: Me
         with pytest.raises(openai.NotFoundError) as refused:
             gateway.client().models.retrieve(name)
         assert refused.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("which", ["a viewer", "a token that may not chat"])
+def test_who_may_not_chat_is_refused_on_each_route(gateway: Gateway, provider: ScriptedOpenAI, which: str) -> None:
+    viewer = make_member(gateway.member.organisation, "vera", Access.VIEWER)
+    token = make_token(viewer) if which == "a viewer" else make_token(gateway.member, scopes=[Scope.READ, Scope.MANAGE])
+    client = gateway.client(api_key=token)
+
+    for ask in (
+        client.models.list,
+        lambda: client.models.retrieve("helper"),
+        lambda: client.chat.completions.create(model="helper", messages=HELLO),
+        lambda: client.responses.create(model="helper", input="Hello"),
+    ):
+        with pytest.raises(openai.PermissionDeniedError):
+            ask()
+    assert (gateway.turns(), provider.requests) == ([], [])
 
 
 def test_a_chat_is_a_turn_of_the_ledger_with_true_usage(gateway: Gateway, provider: ScriptedOpenAI) -> None:
