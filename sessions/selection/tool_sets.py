@@ -14,26 +14,33 @@ from sessions.selection.schema_cache import Found, note
 
 #: Rows of tool sets are never changed, and stay as long as their organisation.
 _kept: Memory[ToolSet] = Memory(256)
+#: Characters of a set with tools of a client that a process keeps: those of one client could fill its memory else.
+MOST_KEPT = 100_000
 
 
 def keep_tool_set(
     selection: Selection, organisation_id: int, client_tools: Sequence[Mapping[str, Any]] = ()
 ) -> ToolSet:
     """The stored row of these tool versions under these overrides, counted by this encoding, and of the tools that a
-    client of the gateway brought; made the first time. One or two queries, none where this process knows it."""
+    client of the gateway brought; made the first time. One or two queries, none where this process knows it, as it does
+    unless the client's are long."""
     version_ids = [tool.version_id for tool in selection.tools]
     brought = [dict(tool) for tool in client_tools]
+    of_client = [canonical_json(tool) for tool in brought]
     beside = [each for each in (selection.overrides, _other_encoding(selection), brought) if each]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     found = Found.HERE
 
     def stored() -> ToolSet:
         nonlocal found
-        tool_set, found = _stored(selection, organisation_id, key, brought)
+        tool_set, found = _stored(selection, organisation_id, key, brought, of_client)
         return tool_set
 
-    tool_set = _kept.get((organisation_id, key), stored)
-    _wires.get((organisation_id, tool_set.pk), lambda: tool_set.wire)
+    if sum(map(len, of_client)) > MOST_KEPT:
+        tool_set = stored()
+    else:
+        tool_set = _kept.get((organisation_id, key), stored)
+        _wires.get((organisation_id, tool_set.pk), lambda: tool_set.wire)
     note(organisation_id, found)
     return tool_set
 
@@ -65,10 +72,13 @@ def _other_encoding(selection: Selection) -> str:
 
 
 def _stored(
-    selection: Selection, organisation_id: int, key: str, brought: Sequence[Mapping[str, Any]]
+    selection: Selection,
+    organisation_id: int,
+    key: str,
+    brought: Sequence[Mapping[str, Any]],
+    of_client: Sequence[str],
 ) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
-    of_client = [canonical_json(tool) for tool in brought]
     wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client]) + "]"
     tool_set, is_new = ToolSet.objects.get_or_create(
         organisation_id=organisation_id,

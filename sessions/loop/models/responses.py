@@ -312,12 +312,22 @@ def parameters(settings: CallSettings) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=64)
+#: Characters of definitions whose flat form is kept: a client may bring some megabytes of them.
+MOST_KEPT = 200_000
+
+
 def tools_of(wire: str) -> str:
     """Definitions stored for chat completions, in the flat form of this dialect. Without `strict` where none asks for
     it: it is the default here, and would refuse schemas with optional arguments."""
+    return _kept_tools_of(wire) if len(wire) <= MOST_KEPT else _tools_of(wire)
+
+
+def _tools_of(wire: str) -> str:
     flat = [{"type": "function", "strict": False, **each["function"]} for each in json.loads(wire)]
     return written(flat)
+
+
+_kept_tools_of = lru_cache(maxsize=64)(_tools_of)
 
 
 def added_tools(wire: str) -> str:

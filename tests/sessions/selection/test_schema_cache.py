@@ -17,7 +17,7 @@ from sessions.models import ChatSession
 from sessions.selection import schema_cache
 from sessions.selection.queries import selection_preview
 from sessions.selection.schema_cache import SchemaCacheNumbers, pass_on, schema_cache_numbers
-from sessions.selection.tool_sets import _kept, keep_tool_set
+from sessions.selection.tool_sets import MOST_KEPT, _kept, _wires, keep_tool_set
 from tests.cast import make_agent, make_role, make_session, make_tool
 from tests.sessions.chats.test_views import text_of
 from toolhub.tenants.models import Membership, Organisation
@@ -39,6 +39,19 @@ def session_of(acme: Organisation, bob: Membership) -> ChatSession:
     make_role(acme, bob)
     make_tool(acme)
     return make_session(bob, make_agent(acme))
+
+
+def test_long_tools_of_a_client_are_stored_and_fill_no_memory(acme: Organisation, bob: Membership) -> None:
+    session = session_of(acme, bob)
+    short, long = ([{"type": "function", "function": {"name": "own", "description": "x" * n}}] for n in (10, MOST_KEPT))
+    with organisation_scope(acme):
+        selection = selection_preview(session)
+
+        kept = [keep_tool_set(selection, acme.pk, tools) for tools in (long, long, short)]
+
+    assert kept[0].pk == kept[1].pk
+    assert [each.pk for each in _kept._values.values()] == [kept[2].pk]
+    assert list(_wires._values.values()) == [kept[2].wire]
 
 
 def test_the_same_tools_are_written_once_then_found(acme: Organisation, bob: Membership) -> None:
