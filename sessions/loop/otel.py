@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
@@ -31,8 +32,8 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-#: Milliseconds that the end of a process waits for its last spans to be sent.
-FLUSH_MS = 2_000
+#: Seconds that the end of a process waits for its last spans to be sent.
+FLUSH_SECONDS = 2.0
 NAME = "toolhub"
 _SPAN_DIGITS = 2**64 - 1
 
@@ -67,7 +68,9 @@ class Sender:
         named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         self._ids = Ids()
         self._provider = TracerProvider(
-            resource=Resource.create({} if named else {"service.name": NAME}), id_generator=self._ids
+            resource=Resource.create({} if named else {"service.name": NAME}),
+            id_generator=self._ids,
+            shutdown_on_exit=False,
         )
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer(NAME)
@@ -101,6 +104,10 @@ class Sender:
         span.set_status(Status(StatusCode.ERROR))
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
-        self._provider.force_flush(FLUSH_MS)
-        self._provider.shutdown()
+        """Send what is left, for FLUSH_SECONDS at most.
+
+        OpenTelemetry's own flush has no limit of time, and its shutdown waits half a minute for a receiver that hangs.
+        """
+        sending = Thread(target=self._provider.shutdown, name="spans", daemon=True)
+        sending.start()
+        sending.join(FLUSH_SECONDS)

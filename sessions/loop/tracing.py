@@ -30,6 +30,8 @@ MISSING = (
     "OTEL_EXPORTER_OTLP_ENDPOINT is set, and the packages that send traces are not installed: run `make otel`, or "
     "build the image with --build-arg OTEL=1. Everything else works; no traces are sent."
 )
+#: The rest of the OTEL_ variables is OpenTelemetry's to read.
+UNREADABLE = "No traces are sent: OpenTelemetry does not take what its variables say (%s). Everything else works."
 #: What the conventions call a vendor, where that is not its key.
 VENDORS = {
     "azure": "azure.ai.openai",
@@ -64,17 +66,19 @@ _of_turn: ContextVar[Span | None] = ContextVar("toolhub_span_of_turn", default=N
 
 
 def start() -> None:
-    """Begin to send spans, where the operator named a receiver. Where the packages are missing, a line in the log says
-    what to install."""
+    """Begin to send spans, where the operator named a receiver. Where the packages are missing, or refuse what their
+    variables say, a line in the log tells it, and the worker does without traces."""
     global _sender
     if not settings.TOOLHUB_TRACES or _sender is not None:
         return
     try:
         from sessions.loop.otel import Sender  # noqa: PLC0415 -- leaf
+
+        _sender = Sender()
     except ImportError:
         logger.warning(MISSING)
-        return
-    _sender = Sender()
+    except Exception as error:
+        logger.warning(UNREADABLE, error)
 
 
 def stop() -> None:

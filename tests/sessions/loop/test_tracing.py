@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import re
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
@@ -13,8 +17,14 @@ from uuid import UUID
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
+    GenAiOperationNameValues,
+    GenAiProviderNameValues,
+)
 
 from capabilities.models import Provider
+from capabilities.providers.vendors import VENDORS
 from sessions.loop import tracing
 from sessions.models import ChatSession, Turn, TurnStatus
 from sessions.turns import ledger
@@ -166,6 +176,44 @@ def test_a_turn_is_a_trace_of_its_model_calls_and_tool_calls(
     assert set(receiver.paths) == {"/v1/traces"}
 
 
+def documented() -> dict[str, set[str]]:
+    """The attributes of each span, by the first word of its name, as docs/metrics.md tells them."""
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    found: dict[str, set[str]] = {}
+    for span, attributes in re.findall(r"^\| `(\w+) \{\w+\}` \| .+? \| (.+) \|$", text, re.MULTILINE):
+        names = re.findall(r"`([\w.*]+)`", attributes)
+        found[span] = {f"gen_ai.usage{name}" if name.startswith(".") else name for name in names}
+    usage = {name for name in found["chat"] if name.startswith("gen_ai.usage.")}
+    found["invoke_agent"] = found["invoke_agent"] - {"gen_ai.usage.*"} | usage
+    return found
+
+
+def test_attributes_are_those_of_the_conventions_and_each_is_documented(
+    session: ChatSession, provider: ScriptedOpenAI, receiver: Receiver
+) -> None:
+    conventions = {value for value in vars(gen_ai_attributes).values() if isinstance(value, str)}
+    with organisation_scope(session.organisation_id):
+        type(session.agent).objects.update(temperature=0.5)
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "6*7"})]), Say("42"))
+
+    run(session)
+
+    found = {span.name.partition(" ")[0]: set(told(span.attributes)) for span in sent(receiver)}
+    assert found == documented()
+    assert {name for names in found.values() for name in names if name.startswith("gen_ai.")} <= conventions
+    assert {each.value for each in GenAiOperationNameValues} >= found.keys()
+
+
+def test_a_vendor_has_its_name_in_the_conventions_where_they_know_it() -> None:
+    known = {each.value for each in GenAiProviderNameValues}
+    names = {vendor.key: tracing.VENDORS.get(vendor.key, vendor.key) for vendor in VENDORS}
+
+    assert set(tracing.VENDORS.values()) <= known
+    assert names.keys() - {"openrouter", "vllm", "ollama", "lmstudio", "llamacpp"} == {
+        key for key, name in names.items() if name in known
+    }
+
+
 def test_no_content_and_no_name_of_a_tenant_is_in_a_span(
     session: ChatSession, provider: ScriptedOpenAI, receiver: Receiver
 ) -> None:
@@ -261,16 +309,26 @@ def test_a_sampler_drops_a_trace_as_a_whole(
     assert sent(receiver) == []
 
 
-def test_a_receiver_that_is_away_costs_no_turn(
-    session: ChatSession, provider: ScriptedOpenAI, settings: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_receiver_that_is_away_or_hangs_costs_no_turn_and_holds_up_no_end(
+    session: ChatSession, provider: ScriptedOpenAI, settings: Any, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    """Each span is a request of its own, and would take the four seconds until it is given up."""
+    monkeypatch.setattr("sessions.loop.otel.FLUSH_SECONDS", 0.2)
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "4")
     settings.TOOLHUB_TRACES = True
-    tracing.start()
     provider.enqueue(Say("Here."))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1] if hangs else 9
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        tracing.start()
 
-    assert run(session).status == TurnStatus.DONE
-    tracing.stop()
+        assert run(session).status == TurnStatus.DONE
+        begin = time.monotonic()
+        tracing.stop()
+
+        assert time.monotonic() - begin < 3
 
 
 def test_without_a_receiver_nothing_is_made(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -297,4 +355,25 @@ def test_without_the_packages_the_log_says_what_to_install(
     tracing.start()
 
     assert "run `make otel`" in caplog.text
+    assert run(session).status == TurnStatus.DONE
+
+
+def test_what_opentelemetry_refuses_is_told_and_stops_nothing_else(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """More spans at once than are kept."""
+    settings.TOOLHUB_TRACES = True
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999")
+    provider.enqueue(Say("Here."))
+
+    tracing.start()
+
+    assert (
+        "No traces are sent: OpenTelemetry does not take what its variables say (max_export_batch_size" in caplog.text
+    )
     assert run(session).status == TurnStatus.DONE
