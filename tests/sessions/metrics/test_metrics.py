@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from sessions.models import (
 )
 from sessions.rollups import learning, sweep
 from sessions.rollups.sweep import roll_up
+from sessions.rollups.totals import Totals
 from tests.cast import (
     make_agent,
     make_approval,
@@ -426,6 +428,49 @@ def test_a_turn_that_ran_is_counted_once_a_sweep_has_added_it(bob: Membership, p
     assert of(samples, "toolhub_model_call_seconds_count") == {("other",): 2}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_workers_at_once_count_each_turn_once_and_one_that_dies_in_the_middle_nothing(
+    acme: Organisation, chat: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = make_tool(acme, "calculator")
+    for _ in range(30):
+        turn = ended_turn(chat)
+        add_round(turn, tools=[tool])
+        add_use(turn, tool)
+
+    def write_and_die(totals: Totals) -> None:
+        write(totals)
+        raise SystemExit
+
+    write = Totals.write
+    with monkeypatch.context() as patched:
+        patched.setattr(Totals, "write", write_and_die)
+        with pytest.raises(SystemExit):
+            roll_up()
+    samples = scraped()
+    assert value(samples, "toolhub_turns_uncounted") == 30
+    assert not counters(samples)
+
+    together = Barrier(3)
+
+    def work(_: int) -> None:
+        try:
+            together.wait()
+            roll_up()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    roll_up()
+
+    samples = scraped()
+    assert value(samples, "toolhub_turns_uncounted") == 0
+    assert of(samples, "toolhub_turns_ended_total") == {("", "done"): 30}
+    assert of(samples, "toolhub_input_tokens_total") == {("other", "other"): 30_000}
+    assert of(samples, "toolhub_tool_calls_total") == {("builtin", "done", "calculator"): 30}
+
+
 def test_no_counter_falls_when_what_it_counted_is_removed(acme: Organisation, chat: ChatSession) -> None:
     tool = make_tool(acme)
     for session in (chat, make_session(chat.membership, chat.agent)):
@@ -484,6 +529,38 @@ def test_no_name_of_a_tenant_is_in_the_figures_unless_the_operator_asks(
     assert not [key for key in named if "zebra" in str(key)]
     assert {dict(labels).get("organisation") for _, labels in named} == {"acme", None}
     assert [name for name, labels in named if "organisation" not in dict(labels)] == ["toolhub_turns_uncounted"]
+
+
+@pytest.mark.parametrize(
+    "text", ["zebra\ntoolhub_turns 7", 'zebra"} 7', "zebra\\", "zebra \N{ZEBRA FACE}", "Zebra & Sons"]
+)
+def test_whatever_a_tenant_calls_things_makes_no_line_and_no_label(
+    acme: Organisation, chat: ChatSession, text: str
+) -> None:
+    tool = make_tool(acme, "own_tool")
+    named = ended_turn(chat, status="failed", error_code="A name")
+    add_round(named, origin=origin_now(named))
+    add_use(named, tool)
+    roll_up()
+    before = scraped()
+
+    with organisation_scope(acme):
+        Provider.objects.update(name=text)
+        LanguageModel.objects.update(name=text[:64])
+        tool.name = text[:64]
+        tool.save()
+        chat.agent.name = text
+        chat.agent.save()
+    renamed = ended_turn(chat, status="failed", error_code=text)
+    add_round(renamed, origin=origin_now(renamed))
+    add_use(renamed, tool)
+    roll_up()
+
+    after = scraped()
+    assert after.keys() == before.keys()
+    assert of(after, "toolhub_turns_ended_total") == {("other", "failed"): 2}
+    assert of(after, "toolhub_model_calls_total") == {("other", "other"): 2}
+    assert of(after, "toolhub_tool_calls_total") == {("builtin", "done", "other"): 2}
 
 
 def fill(slug: str) -> None:
@@ -569,3 +646,25 @@ def test_each_figure_is_documented_with_its_labels_and_says_what_it_is(chat: Cha
     assert {family.name: tuple(vars(family)["_labelnames"]) for family in found} == documented
     assert len(rows) == len(found) == len(documented)
     assert all(family.documentation.endswith(".") for family in found)
+
+
+@pytest.mark.django_db
+def test_what_the_examples_of_the_document_ask_for_is_there_with_the_labels_that_they_name() -> None:
+    """In alerts and questions to Prometheus."""
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    fill("acme")
+    there: dict[str, set[str]] = {}
+    for name, labels in scraped():
+        there.setdefault(name, set()).update(dict(labels))
+
+    blocks = "".join(re.findall(r"^```(?:yaml)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    asked = re.findall(r"\b(toolhub_\w+)(?:\{(.*?)\})?", blocks)
+    named = re.findall(r"\b(toolhub_\w+)", text)
+
+    assert len(asked) > 5
+    assert {name for name, _ in asked} <= there.keys()
+    for name, matchers in asked:
+        assert set(re.findall(r"(\w+)=~?", matchers)) <= there[name], name
+    for labels, name in re.findall(r"by \(([\w, ]+)\) \((?:rate\()?(toolhub_\w+)", blocks):
+        assert set(labels.split(", ")) <= there[name], name
+    assert {name for name in named if name not in there} <= {"toolhub_model_call_seconds", "toolhub_tool_call_seconds"}
