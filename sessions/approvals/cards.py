@@ -21,7 +21,7 @@ from sessions.approvals.input_rows import InputRow, Typed, rows_of
 from sessions.approvals.queries import with_all_shown
 from sessions.approvals.writes import is_whole
 from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
 
 #: Choices of a question that are shown as buttons.
 MAX_CHOICES = 20
@@ -33,6 +33,8 @@ class Card:
 
     approval: Approval
     why_not: str = ""
+    #: Whether the reader may open the session that asks.
+    opens_session: bool = True
     #: Of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
     typed: Typed | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +125,13 @@ def _indented(text: str) -> str:
 
 def card_for(member: Membership, approval: Approval) -> Card:
     """The card of one approval. Up to four queries, and none for one that nobody can answer any more."""
-    return Card(approval, why_not_answer(member, approval) if approval.is_pending else "")
+    why_not = why_not_answer(member, approval) if approval.is_pending else ""
+    return Card(approval, why_not, opens_session(member, approval))
+
+
+def opens_session(member: Membership, approval: Approval) -> bool:
+    """Whether the member may open the session that asks: not everybody who answers for others does."""
+    return approval.requester_id == member.pk or member.has_right(Right.SESSIONS)
 
 
 @dataclass(frozen=True)

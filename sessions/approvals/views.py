@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
-from sessions.approvals.cards import Card, card_for, grouped
+from sessions.approvals.cards import Card, card_for, grouped, opens_session
 from sessions.approvals.forms import AnswerForm, ApprovalsAddress
 from sessions.approvals.input_rows import content_typed
 from sessions.approvals.queries import (
@@ -50,7 +50,7 @@ def approval_list(request: MemberRequest, org: str) -> HttpResponse:
     waiting = waiting_page(member)
     context = {
         **address.context(history_page(member, **address.filters, **address.place)),
-        "groups": grouped(Card(approval) for approval in waiting.rows),
+        "groups": grouped(Card(each, opens_session=opens_session(member, each)) for each in waiting.rows),
         "waiting": len(waiting.rows),
         "has_more": bool(waiting.after),
         "statuses": ApprovalsAddress.base_fields["status"].choices,  # type: ignore[attr-defined]

@@ -13,7 +13,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, ChatSession, Consent, StepStatus, TurnStatus
+from sessions.models import (
+    Approval,
+    ApprovalKind,
+    ApprovalStatus,
+    ChatSession,
+    Consent,
+    Door,
+    StepStatus,
+    Turn,
+    TurnStatus,
+)
 from tests.cast import make_agent, make_approval, make_member, make_session, make_tool, make_turn
 from tests.sessions.chats.test_views import add_step, delegate, page_of, text_of
 from toolhub.tenants.models import Access, Membership, Right
@@ -298,8 +308,37 @@ def test_the_right_approvals_lets_answer_for_others(as_bob: Client, bob: Members
     delegate(bob, Right.APPROVALS)
 
     assert "May calculator run?" in text_of(as_bob.get(LIST).content)
+    page = as_bob.get(address_of(approval)).content.decode()
+    assert f"/o/acme/turns/{approval.turn_id}/" not in page  # the session is not Bob's to open
+    delegate(bob, Right.SESSIONS)
+    assert f"/o/acme/turns/{approval.turn_id}/" in as_bob.get(address_of(approval)).content.decode()
     as_bob.post(address_of(approval, "approve"))
     assert status_of(approval) == "approved"
+
+
+@pytest.mark.parametrize(
+    ("door", "told"),
+    [
+        (Door.MCP, "if it does not go on by itself, let it make the same call again"),
+        (Door.CHAT, "the turn goes on by itself, and its answer stands in the session"),
+        ("", None),
+    ],
+)
+def test_whoever_comes_from_a_client_is_told_what_happens_next(
+    as_bob: Client, session: ChatSession, acme: Any, door: str, told: str | None
+) -> None:
+    (approval,) = asked(session)
+    with system_scope():
+        Turn.objects.filter(pk=approval.turn_id).update(door=door)
+    helper = make_member(acme, "carol")
+    delegate(helper, Right.APPROVALS)
+
+    page, others = (text_of(each.get(address_of(approval)).content) for each in (as_bob, login(helper)))
+
+    assert f"/o/acme/turns/{approval.turn_id}/" in as_bob.get(address_of(approval)).content.decode()
+    assert (told or "Bob") in page
+    assert "of yours" not in others
+    assert ("of yours" in page) == (told is not None)
 
 
 def test_a_requester_cannot_answer_where_another_person_must(as_bob: Client, session: ChatSession) -> None:
