@@ -47,6 +47,8 @@ class Say:
     delay: float = 0.0
     #: In responses: what the model thought, encrypted, in front of everything else.
     reasoning: str = ""
+    #: In responses: entries of `tools` that the provider searched and found, in front of words and calls.
+    found: Sequence[Json] | None = None
     #: Stands in the ids of its items in responses.
     key: str = field(default_factory=lambda: str(next(_KEYS)))
 
@@ -70,6 +72,11 @@ class Say:
             output.append(
                 {"type": "reasoning", "id": f"rs_{self.key}", "summary": [], "encrypted_content": self.reasoning}
             )
+        if self.found is not None:
+            server = {"execution": "server", "call_id": None, "status": "completed"}
+            paths = [entry["name"] for entry in self.found]
+            call = {"type": "tool_search_call", "id": f"tsc_{self.key}", **server, "arguments": {"paths": paths}}
+            output += [call, {"type": "tool_search_output", "id": f"tso_{self.key}", **server, "tools": [*self.found]}]
         if self.text:
             content = [{"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}]
             output.append(
@@ -181,8 +188,12 @@ def _events_of(item: Json, place: int) -> list[Json]:
         middle.append(
             {"type": "response.function_call_arguments.done", **where, "name": item["name"], "arguments": arguments}
         )
-    else:  # of a reasoning item the first event holds less than the last
+    elif item["type"] == "reasoning":  # the first event holds less than the last
         begun |= {"encrypted_content": "incomplete"}
+    elif item["type"] == "tool_search_call":
+        begun |= {"arguments": {}}
+    else:
+        begun |= {"tools": []}
     first: Json = {"type": "response.output_item.added", "output_index": place, "item": begun}
     last: Json = {"type": "response.output_item.done", "output_index": place, "item": item}
     return [first, *middle, last]

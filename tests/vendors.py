@@ -57,14 +57,24 @@ def openai_with_added_tools(path: str, request: Json) -> Raw | None:
     default namespace, or in the one that it says."""
     if path != "/responses":
         return refusal("Use /v1/responses.", param="tools")
-    declared = [tool["name"] for tool in request.get("tools", ())]
-    namespaces = dict.fromkeys(declared)
+    entries = request.get("tools", ())
+    functions = [entry for entry in entries if entry["type"] == "function"]
+    spaces = {entry["name"]: entry["tools"] for entry in entries if entry["type"] == "namespace"}
+    if any(tool.get("defer_loading") for tools in (functions, *spaces.values()) for tool in tools) and not any(
+        entry["type"] == "tool_search" for entry in entries
+    ):
+        return refusal("Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search.", param="tools")
+    declared = [tool["name"] for tools in (functions, *spaces.values()) for tool in tools]
+    namespaces: dict[str, str | None] = {tool["name"]: None for tool in functions}
+    namespaces |= {tool["name"]: name for name, tools in spaces.items() for tool in tools}
     for item in request["input"]:
         if item.get("type") == "additional_tools":
             if item["role"] != "developer":
                 return refusal("Only the role developer may add tools.", param="input")
             declared += [tool["name"] for tool in item["tools"]]
             namespaces |= {tool["name"]: tool["name"] for tool in item["tools"]}
+        if item.get("type") == "tool_search_output" and any(entry not in entries for entry in item["tools"]):
+            return refusal("The output of a tool search has tools that are not declared.", param="input")
         if item.get("type") == "function_call" and namespaces.get(item["name"]) != item.get("namespace"):
             return refusal(
                 f"Missing namespace for function_call '{item['name']}'. It does not exist in the default namespace.",
@@ -72,6 +82,13 @@ def openai_with_added_tools(path: str, request: Json) -> Raw | None:
             )
     twice = sorted({name for name in declared if declared.count(name) > 1})
     return refusal(f"Tools are declared more than once: {', '.join(twice)}.", param="tools") if twice else None
+
+
+def knows_no_tool_search(path: str, request: Json) -> Raw | None:
+    """A server that takes tools in the middle of a conversation, and has no search of its own."""
+    if any(entry["type"] != "function" for entry in request.get("tools", ())):
+        return refusal("Unknown tool type 'tool_search': supported types are 'function'.", param="tools")
+    return openai_with_added_tools(path, request)
 
 
 def knows_no_added_tools(path: str, request: Json) -> Raw | None:

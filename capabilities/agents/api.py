@@ -149,7 +149,8 @@ class AgentIn(CallsIn):
         LoadingMode.choices,
         default=LoadingMode.NEXT_REQUEST,
         help_text="When a load shows in what is sent. `native`: as `same_run`, added to the conversation where the "
-        "provider takes that, so that its prompt cache holds.",
+        "provider takes that, so that its prompt cache holds. `native_search`: the same, and the provider itself "
+        "searches what could be loaded, where it does that.",
     )
     scope = serializers.ChoiceField(
         AgentScope.choices,

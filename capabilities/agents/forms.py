@@ -96,6 +96,10 @@ class AgentForm(CallsForm):
                 "In the same turn, added to the conversation: OpenAI’s prompt cache holds; other providers: as above",
             ),
             (
+                LoadingMode.NATIVE_SEARCH,
+                "Found by the provider’s own search: OpenAI’s models look among what can be loaded; others: as above",
+            ),
+            (
                 LoadingMode.CONSTANT,
                 "Never: the agent searches for tools and calls them by name, so the sent tools never change",
             ),

@@ -57,6 +57,8 @@ class Provider(PublicModel):
     keeps_routed_tools = models.BooleanField(default=False)
     #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), as a person says of it.
     takes_added_tools = models.BooleanField(default=False)
+    #: Whether it searches tools itself (`tool_search` of Responses), as a person says of it.
+    takes_tool_search = models.BooleanField(default=False)
     is_enabled = models.BooleanField(default=True)
 
     class Meta(PublicModel.Meta):
@@ -109,13 +111,20 @@ class LoadingMode(models.TextChoices):
     SAME_RUN = "same_run", "In the same turn"
     #: The same, added to the conversation where the provider takes that: what was sent before stays as it is.
     NATIVE = "native", "In the same turn, added to the conversation"
+    #: The same, and the provider itself searches what can be loaded, where it does that: the model loads nothing.
+    NATIVE_SEARCH = "native_search", "Found by the provider’s own search"
     #: Never: what can be loaded is searched with `search_tools` and called with `call_tool`.
     CONSTANT = "constant", "Never: search and call"
 
     @property
     def is_in_turn(self) -> bool:
         """Whether it is with the next model call of the same turn."""
-        return self in (LoadingMode.SAME_RUN, LoadingMode.NATIVE)
+        return self in (LoadingMode.SAME_RUN, LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether what is loaded is added to the conversation, where the provider takes that."""
+        return self in (LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
 
 
 class RoutingMode(models.TextChoices):

@@ -17,10 +17,11 @@ from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.loading import CREATE_TOOL, READ_RESULT
 from capabilities.contract.policy import Layer
 from capabilities.contract.spec import ToolSpec
-from capabilities.contract.wire import sha256_hex
+from capabilities.contract.wire import SEARCH, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
 from capabilities.pipeline.counts import counted_for
+from capabilities.pipeline.namespaces import Namespace
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.policies import NO_POLICIES, Policies
 from capabilities.pipeline.routing import Routed, RoutingInputs, routed
@@ -50,11 +51,23 @@ class Selection:
     all_tools: tuple[ToolSpec, ...] = ()
     #: What routing decided, as the step of the model call keeps it; empty where it did not look.
     routing: Mapping[str, Any] = field(default_factory=dict)
+    #: What the provider searches, behind the tools.
+    namespaces: tuple[Namespace, ...] = ()
 
     @cached_property
     def wire(self) -> str:
         """The `tools` array as it is sent."""
-        return "[" + ",".join(tool.wire for tool in self.tools) + "]"
+        return "[" + ",".join([*(tool.wire for tool in self.tools), *self.searched]) + "]"
+
+    @property
+    def searched(self) -> list[str]:
+        """The entries of the `tools` array that the provider searches, and the one by which it does."""
+        return [*(each.wire for each in self.namespaces), SEARCH] if self.namespaces else []
+
+    @property
+    def searched_tools(self) -> list[ToolSpec]:
+        """The tools that the provider may find, in their order."""
+        return [tool for each in self.namespaces for tool in each.tools]
 
     @property
     def sha256(self) -> str:
@@ -62,18 +75,23 @@ class Selection:
 
     @property
     def tokens(self) -> int:
-        """Of the definitions, as the model's family counts them."""
-        return sum(tool.tokens for tool in self.tools)
+        """Of the definitions, and of what a model sees of namespaces, as its family counts them."""
+        return sum(tool.tokens for tool in self.tools) + self._namespace_tokens
 
     @property
     def all_tokens(self) -> int:
         """Of what would be sent if the message left nothing out."""
-        return sum(tool.tokens for tool in self.all_tools)
+        return sum(tool.tokens for tool in self.all_tools) + self._namespace_tokens
+
+    @property
+    def _namespace_tokens(self) -> int:
+        return sum(each.tokens for each in self.namespaces)
 
     @property
     def overrides(self) -> dict[str, dict[str, float | int]]:
         """As a ToolSet keeps them."""
-        return {str(tool.version_id): tool.overrides.values for tool in self.tools if tool.overrides != NO_OVERRIDES}
+        tools = [*self.tools, *self.searched_tools]
+        return {str(tool.version_id): tool.overrides.values for tool in tools if tool.overrides != NO_OVERRIDES}
 
     @property
     def instructions(self) -> str:
@@ -117,6 +135,8 @@ class Situation:
     why_asks: Callable[[ToolSpec], str] | None = None
     #: What the message is routed by; None where nothing may be left out, as on a page that says what may be sent.
     routing: RoutingInputs | None = None
+    #: What the provider may search beside, in its order.
+    namespaces: tuple[Namespace, ...] = ()
 
 
 Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
@@ -139,13 +159,28 @@ def select(situation: Situation, offer: Offer) -> Selection:
     unrouted = [each for each in permitted_ones if each.spec.name not in by_message.extra]
     everything = narrowed(situation, unrouted, STAGES[at + 1 :])[0] if by_message.dropped else kept
     all_tools = counted_for(_readable(everything), situation.model)
-    record = by_message.record
-    if record:
-        record = {**record, "all_tokens": sum(tool.tokens for tool in all_tools)}
+    namespaces, too_many = _searchable(situation, len(kept))
     tools = counted_for((each.spec for each in kept), situation.model)
-    verdicts = [*verdicts, *looked_at, *_verdicts_of(by_message), *over]
-    found = Selection(tools, tuple(verdicts), situation.model.tokenizer.encoding, all_tools, record)
-    return _without_reader(found) if len(kept) == 1 and is_reader(kept[0].spec) else found
+    verdicts = [*verdicts, *looked_at, *_verdicts_of(by_message), *over, *too_many, *_searched(namespaces)]
+    encoding = situation.model.tokenizer.encoding
+    found = Selection(tools, tuple(verdicts), encoding, all_tools, by_message.record, namespaces)
+    if found.routing:
+        found = replace(found, routing={**found.routing, "all_tokens": found.all_tokens})
+    return _without_reader(found) if len(kept) == 1 and is_reader(kept[0].spec) and not namespaces else found
+
+
+def _searchable(situation: Situation, count: int) -> tuple[tuple[Namespace, ...], list[Verdict]]:
+    """The namespaces that a request takes behind so many tools, with the entry that searches them; and verdicts on the
+    tools of those that it does not take."""
+    room = max(0, situation.model.tool_limit - count - 1)
+    reason = f"over the limit of {situation.model.tool_limit} tools"
+    dropped = [tool.name for each in situation.namespaces[room:] for tool in each.tools]
+    return situation.namespaces[:room], [Verdict(name, "limit", False, reason) for name in dropped]
+
+
+def _searched(namespaces: Sequence[Namespace]) -> list[Verdict]:
+    reasons = ((tool.name, f"the provider searches it in {each.name}") for each in namespaces for tool in each.tools)
+    return [Verdict(name, "search", True, reason) for name, reason in reasons]
 
 
 def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
@@ -160,7 +195,12 @@ def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
 
 def adds_tools(agent: Agent, model: ResolvedModel) -> bool:
     """Whether what the agent loads is added to the conversation with this model."""
-    return agent.loading_mode == LoadingMode.NATIVE and not model.why_no_added_tools
+    return LoadingMode(agent.loading_mode).is_native and not model.why_no_added_tools
+
+
+def searches_tools(agent: Agent, model: ResolvedModel) -> bool:
+    """Whether this model's provider searches what the agent could load."""
+    return agent.loading_mode == LoadingMode.NATIVE_SEARCH and not model.why_no_tool_search
 
 
 def _verdicts_of(by_message: Routed) -> list[Verdict]:

@@ -83,6 +83,7 @@ class ProviderOut(serializers.Serializer[Provider]):
     dialect = serializers.CharField()
     keeps_routed_tools = serializers.BooleanField()
     takes_added_tools = serializers.BooleanField()
+    takes_tool_search = serializers.BooleanField()
     is_enabled = serializers.BooleanField()
 
     def get_vendor(self, provider: Any) -> str:
@@ -116,6 +117,11 @@ class ProviderIn(serializers.Serializer[Any]):
         default=False,
         help_text="Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), which the "
         "loading mode `native` of agents asks for. OpenAI's own address does, whatever is said here.",
+    )
+    takes_tool_search = serializers.BooleanField(
+        default=False,
+        help_text="Whether it searches tools itself (`tool_search` of Responses), which the loading mode "
+        "`native_search` of agents asks for. OpenAI's own address does with gpt-5.4 and later, whatever is said here.",
     )
     is_enabled = serializers.BooleanField(default=True)
 
@@ -229,7 +235,7 @@ class ProviderDetail(APIView):
         """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
-        flags = ("keeps_routed_tools", "takes_added_tools", "is_enabled")
+        flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search", "is_enabled")
         fields = ("slug", "name", "base_url", "tool_limit", "dialect", *flags)
         body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
         with refusals():

@@ -149,6 +149,13 @@ class ProviderForm(forms.Form):
         help_text="For agents that add what they load to the conversation. OpenAI’s own address does, also without "
         "this; switch it on for another one only if its documentation says so.",
     )
+    takes_tool_search = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Searches tools itself (tool_search of Responses)",
+        help_text="For agents whose tools the provider searches. OpenAI’s own address does with gpt-5.4 and later, "
+        "also without this; switch it on for another one only if its documentation says so.",
+    )
     model_name = forms.CharField(
         max_length=200,
         required=False,
@@ -192,6 +199,7 @@ class ProviderForm(forms.Form):
                 "dialect": provider.dialect,
                 "keeps_routed_tools": provider.keeps_routed_tools,
                 "takes_added_tools": provider.takes_added_tools,
+                "takes_tool_search": provider.takes_tool_search,
                 "is_enabled": provider.is_enabled,
             }
         elif vendor is not OTHER:
@@ -215,7 +223,8 @@ class ProviderForm(forms.Form):
     @property
     def shows_more(self) -> bool:
         """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
-        usual = {"tool_limit": "128", "dialect": AUTO, "keeps_routed_tools": "False", "takes_added_tools": "False"}
+        flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search")
+        usual = {"tool_limit": "128", "dialect": AUTO, **dict.fromkeys(flags, "False")}
         return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
 
     def clean_base_url(self) -> str:
@@ -249,6 +258,7 @@ class ProviderForm(forms.Form):
             dialect=data["dialect"] or AUTO,
             keeps_routed_tools=data["keeps_routed_tools"],
             takes_added_tools=data["takes_added_tools"],
+            takes_tool_search=data["takes_tool_search"],
         )
 
 

@@ -13,6 +13,8 @@ from capabilities.models import Dialect
 MAX_LESSONS = 12
 #: What a lesson calls the items of a conversation that add tools to it.
 ADDED_TOOLS = "additional_tools"
+#: What a lesson calls the entries of `tools` that the provider searches itself.
+TOOL_SEARCH = "tool_search"
 #: Characters of the provider's words that are kept.
 MAX_BECAUSE = 400
 
@@ -96,7 +98,16 @@ def fills(lessons: Iterable[Lesson]) -> frozenset[str]:
 
 def refuses_added_tools(lessons: Iterable[Lesson]) -> bool:
     """Whether it takes no tools in the middle of a conversation."""
-    return any(each.teaches is Teaches.OMIT and each.name == ADDED_TOOLS for each in lessons)
+    return _omits(lessons, ADDED_TOOLS)
+
+
+def refuses_tool_search(lessons: Iterable[Lesson]) -> bool:
+    """Whether it does not search tools itself."""
+    return _omits(lessons, TOOL_SEARCH)
+
+
+def _omits(lessons: Iterable[Lesson], name: str) -> bool:
+    return any(each.teaches is Teaches.OMIT and each.name == name for each in lessons)
 
 
 def corrected(

@@ -19,7 +19,14 @@ from capabilities.common.tokens import Tokenizer, tokenizer_of
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
 from capabilities.providers.knobs import KNOBS, most_output
-from capabilities.providers.lessons import Lesson, learned_dialect, lessons_of, refuses_added_tools, with_lesson
+from capabilities.providers.lessons import (
+    Lesson,
+    learned_dialect,
+    lessons_of,
+    refuses_added_tools,
+    refuses_tool_search,
+    with_lesson,
+)
 from capabilities.providers.vendors import Vendor, vendor_of
 
 #: Share of the window that is left for the answer, and of that the part that an answer may take where nobody set it:
@@ -48,6 +55,8 @@ class ResolvedProvider:
     keeps_routed_tools: bool = False
     #: Whether a person says that it takes tools in the middle of a conversation.
     takes_added_tools: bool = False
+    #: Whether a person says that it searches tools itself.
+    takes_tool_search: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,16 @@ class ResolvedModel:
         if not (self.provider.takes_added_tools or self.vendor.takes_added_tools):
             return "provider"
         return "refused" if refuses_added_tools(self.lessons) else ""
+
+    @property
+    def why_no_tool_search(self) -> str:
+        """Why its provider does not search tools for it: it is spoken to in another `dialect`, the `provider` or the
+        `model` is not known to do that, or it `refused` to. Empty where it does."""
+        if self.dialect is not Dialect.RESPONSES:
+            return "dialect"
+        if not self.provider.takes_tool_search and not self.vendor.searches_tools(self.name):
+            return "model" if self.vendor.searching_models else "provider"
+        return "refused" if refuses_tool_search(self.lessons) else ""
 
     @property
     def is_offline(self) -> bool:
@@ -217,4 +236,5 @@ def resolve_provider(provider: Provider) -> ResolvedProvider:
         api_key=provider.api_key if has_key else None,
         keeps_routed_tools=provider.keeps_routed_tools,
         takes_added_tools=provider.takes_added_tools,
+        takes_tool_search=provider.takes_tool_search,
     )

@@ -7,6 +7,7 @@ used. `prices` is the vendor's name in genai-prices 0.2.3, whose field maps read
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -33,10 +34,16 @@ class Vendor:
     takes_cache_key: bool = False
     #: Whether requests in Responses may add tools in the middle of the conversation (`additional_tools`).
     takes_added_tools: bool = False
+    #: The beginning of the names of models that search tools themselves in Responses (`tool_search`); empty: none.
+    searching_models: str = ""
     #: What a person has to know before the address can work.
     note: str = ""
     #: Whether its list of models has the names that calls use.
     lists_models: bool = True
+
+    def searches_tools(self, model: str) -> bool:
+        """Whether this model is known to search tools itself."""
+        return bool(self.searching_models) and re.match(self.searching_models, model) is not None
 
     @property
     def needs_key(self) -> bool:
@@ -55,6 +62,8 @@ VENDORS: tuple[Vendor, ...] = (
         "max_completion_tokens",
         takes_cache_key=True,
         takes_added_tools=True,
+        # "Only gpt-5.4 and later models support tool_search" (OpenAI's guide); gpt-5.4-nano answers 400.
+        searching_models=r"gpt-(?!5\.4-nano)(?:5\.[4-9]|[6-9])",
     ),
     Vendor(
         "azure",

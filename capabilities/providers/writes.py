@@ -49,8 +49,9 @@ class ProviderContent:
     dialect: str = AUTO
     #: Whether what routing sent stays in place for a session's later messages, for the sake of a prompt cache.
     keeps_routed_tools: bool = False
-    #: Whether it takes tools in the middle of a conversation, though it is not known to.
+    #: Whether it takes tools in the middle of a conversation, and searches tools itself, though it is not known to.
     takes_added_tools: bool = False
+    takes_tool_search: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,7 @@ def _write(provider: Provider, content: ProviderContent) -> None:
     provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
     provider.keeps_routed_tools = content.keeps_routed_tools
     provider.takes_added_tools = content.takes_added_tools
+    provider.takes_tool_search = content.takes_tool_search
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
@@ -278,6 +280,7 @@ def _told(provider: Provider) -> dict[str, Any]:
         "dialect": provider.dialect,
         "keeps_routed_tools": provider.keeps_routed_tools,
         "takes_added_tools": provider.takes_added_tools,
+        "takes_tool_search": provider.takes_tool_search,
         "is_enabled": provider.is_enabled,
     }
 

@@ -181,8 +181,10 @@ def place_of(context: ToolContext) -> LoadTarget:
     agents = Agent.objects.for_display()
     if context.turn_id is None:
         return LoadTarget(session, agents.get(slug=context.agent))
-    agent = agents.filter(turns=context.turn_id).annotate(is_unattended=F("turns__is_unattended")).get()
-    return LoadTarget(session, agent, is_unattended=vars(agent)["is_unattended"])
+    of_turn = {"is_unattended": F("turns__is_unattended"), "client_tools": F("turns__client_request__tools")}
+    agent = agents.filter(turns=context.turn_id).annotate(**of_turn).get()
+    told = vars(agent)
+    return LoadTarget(session, agent, is_unattended=told["is_unattended"], brings_tools=bool(told["client_tools"]))
 
 
 def by_model(context: ToolContext) -> By:

@@ -130,6 +130,7 @@ def shown_turns() -> QuerySet[Turn]:
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
             tools_declared_anew=Subquery(_last_event("tools_declared_anew")),
             native_unavailable=Subquery(_last_event("native_unavailable")),
+            search_unavailable=Subquery(_last_event("search_unavailable")),
             model_forced=Subquery(_last_event("model_forced")),
             prompt_patched=Subquery(_last_event("prompt_patched")),
             hook_warning=Subquery(_last_event("hook_warning")),

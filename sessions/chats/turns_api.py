@@ -117,7 +117,7 @@ class StepOut(serializers.Serializer[Any]):
     structured = serializers.JSONField(
         allow_null=True,
         help_text="The result as data, where its tool sent some. The model does not read it. Of tools that were added "
-        "to the conversation: `{added, unavailable}`, names.",
+        "to the conversation: `{added, unavailable}`, names; of a model call whose provider searched tools: `{found}`.",
     )
     hooks = serializers.JSONField(help_text="What hooks did at the call: `[{hook, action, did}]`, or how they failed.")
     input_tokens = serializers.IntegerField()

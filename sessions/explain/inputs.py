@@ -20,7 +20,7 @@ from capabilities.pipeline.stages import Situation, Verdict, limit_rank
 from sessions.loading.loadable import LoadInputs, LoadTarget, reading_of
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach
-from sessions.selection.queries import Selection, clashing_loads, meta_tools, selected, situation_of
+from sessions.selection.queries import Selection, clashing_loads, meta_tools, searches_for, selected, situation_of
 from sessions.selection.routing import routing_inputs
 from sessions.selection.unattended import WhyAsks, why_asks_in
 
@@ -49,6 +49,11 @@ class Inputs:
         return self.agent.loading_mode == LoadingMode.CONSTANT
 
     @cached_property
+    def searches(self) -> bool:
+        """Whether the provider of the agent's model searches what could be loaded."""
+        return searches_for(self.agent)
+
+    @cached_property
     def at_hand(self) -> Offer:
         meta = meta_tools(self.agent, self.holdings, self.permissions)
         bundles = bundles_sent(self.agent, self.holdings)
@@ -64,6 +69,7 @@ class Inputs:
             policies=self.policies,
             routing=self._routing,
             why_asks=self.why_asks,
+            reach=self.reading.offer if self.searches else None,
         )
 
     @property

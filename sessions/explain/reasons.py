@@ -418,6 +418,11 @@ def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tupl
     ways = [way for way in inputs.reading.offer.ways_to.get(spec.tool_id, ()) if way.bundle is not None]
     if inputs.is_constant and ways:
         return "this agent only searches and calls what can be loaded, it is never sent", "searched, not sent"
+    found = next(
+        (each.reason for each in inputs.selection.verdicts if (each.tool, each.stage) == (spec.name, "search")), ""
+    )
+    if found:
+        return f"{found}, and shows it to the model when it finds it", "searched"
     if row is not None and row.is_deferred:
         return f"it is deferred: sent once it is loaded as {spec.name}", "deferred"
     if ways:

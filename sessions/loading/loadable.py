@@ -21,7 +21,7 @@ from capabilities.providers.resolve import ResolvedModel, resolve_model
 from capabilities.registry import registry
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, bundles_sent, holdings_of, in_reach
-from sessions.selection.queries import meta_tools, situation_of
+from sessions.selection.queries import meta_tools, searches_for, situation_of
 from sessions.selection.unattended import WhyAsks, why_asks_in
 
 
@@ -33,8 +33,9 @@ class LoadTarget:
     agent: Agent
     #: What a running turn has resolved; without it, the agent's own.
     model: ResolvedModel | None = field(default=None, compare=False)
-    #: Whether it is for a turn that nobody attends.
+    #: Whether it is for a turn that nobody attends, and for one whose client brought tools of its own.
     is_unattended: bool = False
+    brings_tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,11 @@ class LoadInputs:
         return [each for each in self.offer.candidates if each.spec.tool_id in usable and each.bundle not in sent]
 
     @cached_property
+    def searches(self) -> bool:
+        """Whether the provider itself searches what could be loaded here."""
+        return not self.place.brings_tools and searches_for(self.place.agent, self.place.model)
+
+    @cached_property
     def at_hand(self) -> Mapping[int, Candidate]:
         """What is there already, by the key of the tool: the first way to each."""
         loaded = {None, *self.holdings.bundles}
@@ -129,7 +135,7 @@ class LoadInputs:
     def loads_categories(self) -> bool:
         """Whether the agent gets the tool that loads whole categories, as far as policies go."""
         tool = CatalogueTool(LOAD_CATEGORY, META_CATEGORY, registry.tools[LOAD_CATEGORY].effect)
-        names = meta_tools(self.place.agent, self.holdings, self.permissions)
+        names = meta_tools(self.place.agent, self.holdings, self.permissions, searches=self.searches)
         return LOAD_CATEGORY in names and not self.why_not_sent(tool)
 
     def loadable_of(self, bundle: Bundle) -> Loadable:

@@ -40,6 +40,7 @@ def panel_of(
         "categories": [each for each in beside.categories if not _has_category(loads.loaded, each[0])],
         "agents": list(used),
         "may_load": may_change_loads(member, session),
+        "is_searched": bool(loads.selection.namespaces),
         "loads_by_itself": any(tool.name in (LOAD_TOOLS, LOAD_CATEGORY) for tool in loads.selection.tools),
     }
 

@@ -17,8 +17,8 @@ from sessions.loading import writes as loading
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
 from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, Turn
-from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of
-from sessions.selection.queries import Selection, meta_tools, selected
+from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach
+from sessions.selection.queries import Selection, meta_tools, searches_for, selected
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 
@@ -139,9 +139,11 @@ def loads_of(
     place_of = {bundle: number for number, bundle in enumerate(holdings.loadable)}
     loaded.sort(key=lambda pair: place_of.get(pair[0], len(place_of)))
     of_categories = set(more)
+    at_hand = _at_hand(agent, holdings, offer)
+    reach = in_reach(agent, holdings, at=at).offer if searches_for(agent) else None
     return Loads(
         place,
-        selected(session, agent, permissions, holdings, _at_hand(agent, holdings, offer), policies=policies),
+        selected(session, agent, permissions, holdings, at_hand, policies=policies, reach=reach),
         [line for _, line in loaded],
         _with_tools(reading, [each for each in asked if each not in of_categories]),
         _with_tools(reading, [each for each in asked if each in of_categories]),

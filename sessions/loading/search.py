@@ -52,7 +52,8 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
     """The best matches first, at most `max_results`. Three queries and those of `search_names`; three more in a turn,
     one for who may load whole categories."""
     reading = read_place(place)
-    found = {each.spec.name: (each, How.LOAD) for each in reading.to_search}
+    to_search = () if reading.searches else reading.to_search
+    found = {each.spec.name: (each, How.LOAD) for each in to_search}
     is_left_out = How.LEFT_OUT if is_routed(place.agent) else How.LOADED
     for each in _not_yet_sent(reading, turn_id):
         found[each.spec.name] = (each, is_left_out if each.is_routable else How.LOADED)

@@ -33,6 +33,7 @@ TAKES_EFFECT = {
     LoadingMode.NEXT_REQUEST: ("next_request", "will be available on the next request in this session"),
     LoadingMode.SAME_RUN: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.NATIVE: ("next_round", "will be available with your next step, not within this batch of calls"),
+    LoadingMode.NATIVE_SEARCH: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
 }
 #: What came without a category's name is answered with.

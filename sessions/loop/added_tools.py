@@ -3,6 +3,8 @@
 base      the tools of an agent's first call in a session stand in `tools`, and go on standing there
 added     what it loads later is an item of the conversation, stored as a step: behind the results of the calls that
           loaded it, or in front of the message where it was loaded between two turns. Each later request repeats it
+searched  in loading mode `native_search`, namespaces stand in `tools` too, and the provider finds tools in these: they
+          are no loads, and stand where the provider says them, among what goes back unread with its reply
 words     a tool that is unloaded stays in the prefix, and a call of it is refused: the model reads that beside
 anew      where that cannot go on, all tools stand in `tools` again, as a new base, with an event that says why
 
@@ -11,12 +13,12 @@ What may be called is the selection's to say, as in any mode. A tool is never de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from capabilities.contract.wire import names_in
+from capabilities.contract.wire import names_in, namespaces_in, searched_part
 from capabilities.models import LoadingMode
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.permissions import permissions_at_version
@@ -29,7 +31,7 @@ from sessions.loop.models.responses import added_tools, words_beside
 from sessions.loop.prefix import line_marks, model_mark
 from sessions.loop.steps import Steps
 from sessions.models import Step, ToolSet, Turn, TurnEvent
-from sessions.selection.queries import Selection, situation_of
+from sessions.selection.queries import Selection, searches_in, situation_of
 from sessions.selection.tool_sets import keep_tool_set, tool_set_of
 from sessions.selection.unattended import why_asks_in
 from sessions.turns import ledger
@@ -101,10 +103,11 @@ def line_for(
     yet is stored as a step then. Queries: none for what this process has read lately; those of the rights of tools
     that fell out of the selection; one for the event.
     """
-    if turn.agent.loading_mode != LoadingMode.NATIVE:
+    if not LoadingMode(turn.agent.loading_mode).is_native:
         return None
     if because := "client_tools" if tool_set.client_tools else turn.model.why_no_added_tools:
-        _say_once(turn, held, because)
+        told = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
+        _say_once(turn, held, "native_unavailable", told)
         return None
     last = _last_line(turn, steps)
     if last is None or not last.base.version_ids:
@@ -164,9 +167,13 @@ def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str
     declared, wanted = line.declared, dict(_declared(tool_set))
     if line.model != model_mark(turn):
         return "model"
+    if not namespaces_in(line.base.wire).keys().isdisjoint(wanted):
+        return "loaded"
+    if _searched(line.base) != _searched(tool_set):
+        return "changed"
     if any(declared.get(name, version) != version for name, version in wanted.items()):
         return "changed"
-    if len(declared.keys() | wanted.keys()) > turn.model.tool_limit:
+    if len(declared.keys() | wanted.keys()) + _entries(tool_set) > turn.model.tool_limit:
         return "tool_limit"
     fallen = [version for name, version in declared.items() if name not in wanted]
     if is_new and fallen and not _may_be_sent(turn, fallen):
@@ -224,7 +231,7 @@ def _stored(
 ) -> Step:
     tools = tuple(tool for tool in selection.tools if tool.name in set(new))
     names = [tool.name for tool in tools]
-    added = keep_tool_set(replace(selection, tools=tools), turn.organisation_id) if tools else None
+    added = keep_tool_set(replace(selection, tools=tools, namespaces=()), turn.organisation_id) if tools else None
     words = _words(added.instructions if added else "", unavailable - before, before - unavailable)
     items = [added_tools(added.wire)] if added else []
     step = ledger.add_tools(
@@ -257,8 +264,26 @@ def _declared(tool_set: ToolSet) -> Iterable[tuple[str, int]]:
     return zip(names_in(tool_set.wire), tool_set.version_ids, strict=True)
 
 
-def _say_once(turn: Turn, held: Held, because: str) -> None:
-    """That the agent goes on as in `same_run` in this turn, as an event. One query."""
-    if not TurnEvent.objects.filter(turn=turn, type="native_unavailable").exists():
-        told = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
-        ledger.write_event(held.claim, "native_unavailable", told)
+def _searched(tool_set: ToolSet) -> tuple[str, list[int]]:
+    """What the provider searches in the set: namespaces with definitions, and the versions of these."""
+    return searched_part(tool_set.wire), tool_set.searched_ids
+
+
+def _entries(tool_set: ToolSet) -> int:
+    """How many entries of `tools` stand behind the functions: the namespaces, and the one that searches them."""
+    spaces = set(namespaces_in(tool_set.wire).values())
+    return len(spaces) + 1 if spaces else 0
+
+
+def tell_search(turn: Turn, held: Held) -> None:
+    """Say once a turn, as an event, why the provider does not search what the agent could load; nothing for an agent
+    that does not ask for that. One query at most."""
+    if turn.agent.loading_mode == LoadingMode.NATIVE_SEARCH and not searches_in(turn):
+        told = {"because": turn.model.why_no_tool_search or "client_tools", "model": turn.model.name}
+        _say_once(turn, held, "search_unavailable", told)
+
+
+def _say_once(turn: Turn, held: Held, event: str, told: Mapping[str, Any]) -> None:
+    """Write the event where the turn has none of its kind. One query."""
+    if not TurnEvent.objects.filter(turn=turn, type=event).exists():
+        ledger.write_event(held.claim, event, told)

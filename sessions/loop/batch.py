@@ -75,12 +75,12 @@ def can_read_on(turn: Turn, reply: Step) -> bool:
 
 
 def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
-    """The round's tools by name, as they are now, under the overrides that they were selected with; one with
-    another version since is not among them."""
+    """The round's tools by name, those too that the provider searches, as they are now, under the overrides that they
+    were selected with; one with another version since is not among them."""
     if tool_set is None:
         return {}
     found = {}
-    for spec in current_specs(tool_set.version_ids, organisation_id=turn.organisation_id, at=turn.registry_version):
+    for spec in current_specs(tool_set.callable_ids, organisation_id=turn.organisation_id, at=turn.registry_version):
         found[spec.name] = spec.overridden(overrides_from(tool_set.overrides.get(str(spec.version_id))))
     return found
 

@@ -161,9 +161,14 @@ def _is_left_out_meta(spec: ToolSpec, reading: LoadInputs) -> bool:
     agent = reading.place.agent
     if not (spec.is_meta and is_routed(agent)):
         return False
-    if not (is_reader(spec) or spec.name in loading_tools(agent, reading.holdings, reading.permissions)):
+    if not (is_reader(spec) or _loads_others(spec, reading)):
         return False
     return spec.is_enabled and reading.permissions.decide(spec).allowed and not reading.why_not_sent(spec)
+
+
+def _loads_others(spec: ToolSpec, reading: LoadInputs) -> bool:
+    own = (reading.place.agent, reading.holdings, reading.permissions)
+    return spec.name in loading_tools(*own, searches=reading.searches)
 
 
 def _left_out(name: str) -> Outcome:
@@ -177,4 +182,8 @@ def _loadable(name: str, message: str, **more: Any) -> Outcome:
 
 
 def _read(turn: Turn) -> LoadInputs:
-    return read_place(LoadTarget(turn.session, turn.agent, turn.model, turn.is_unattended))
+    return read_place(
+        LoadTarget(
+            turn.session, turn.agent, turn.model, turn.is_unattended, brings_tools=bool(turn.asked and turn.asked.tools)
+        )
+    )

@@ -16,13 +16,13 @@ from capabilities.pipeline.specs import remember_specs
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
-from sessions.loop.added_tools import Line, line_for
+from sessions.loop.added_tools import Line, line_for, tell_search
 from sessions.loop.client_requests import check_choice, check_client_tools, client_tools
 from sessions.loop.continuations import changes_in
 from sessions.loop.steps import Steps
 from sessions.loop.wanted import wanted_in
 from sessions.models import Step, StepKind, ToolSet, Turn, VerdictSet
-from sessions.selection.queries import Selection, select_tools
+from sessions.selection.queries import Selection, searches_in, select_tools
 from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
 from sessions.turns import ledger
 from sessions.turns.held import Held
@@ -70,7 +70,7 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
         return _selected(turn, held, steps, decided)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
         return _selected(turn, held, steps, decided)
-    if _has_other_policy(turn, last):
+    if _has_other_policy(turn, last) or bool(last.tool_set.searched_ids) > searches_in(turn):
         return _selected(turn, held, steps, decided)
     if decided is not None and decided.wanted:
         return _selected(turn, held, steps, decided)
@@ -135,12 +135,13 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
         remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)
     if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
         return Carried(tool_set, selection.load_count)
+    tell_search(turn, held)
     return Carried(
         tool_set,
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
         keep_verdicts(selection.lasting_verdicts, turn.organisation_id),
-        is_pure_chat=not (selection.verdicts or tool_set.client_tools),
+        is_pure_chat=not (selection.verdicts or selection.namespaces or tool_set.client_tools),
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
         all_tool_tokens=selection.all_tokens,

@@ -55,7 +55,7 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     approval, wait = steps.approvals.get(step.pk), steps.call_waits.get(step.pk)
     if _is_elsewhere(step, approval, wait, steps):
         return
-    sent = reply.tool_set.version_ids if reply.tool_set is not None else ()
+    sent = reply.tool_set.callable_ids if reply.tool_set is not None else ()
     wanted = meant(turn, _call_of(reply, step), tools, sent)
     ready = _ready(turn, wanted, step, approval, wait)
     fields = _meant_fields(turn, wanted, ready)

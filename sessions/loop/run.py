@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.common.tokens import count_tokens
+from capabilities.contract.wire import namespaces_in
 from capabilities.kinds.lines import display
 from capabilities.pipeline.routing import is_routed
 from capabilities.providers.learning import learn
@@ -38,14 +39,15 @@ from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong
 from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError
+from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError, SearchRefused
 from sessions.loop.models.replies import CALL_ID, Reply
+from sessions.loop.models.responses import found_in
 from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
 from sessions.loop.single_calls import answer_single_call
 from sessions.loop.steps import Steps, read_steps, steps_of
-from sessions.models import LoadedToolkit, Step, StepStatus, Turn, TurnEvent, TurnStatus
+from sessions.models import LoadedToolkit, Step, StepStatus, ToolSet, Turn, TurnEvent, TurnStatus
 from sessions.selection.routing import remembered_routing, routing_left
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
@@ -154,6 +156,8 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
         carried = carried_by(turn, held, steps)
         try:
             reply = _ask_model(turn, held, carried, past, steps)
+        except SearchRefused:
+            continue  # the model is known by now not to be searched for
         except ModelError as error:
             if not compact(turn, held, past, error):
                 fall_back(turn, held, error)
@@ -242,6 +246,7 @@ def _call_model(
             messages=talk.messages,
             tools=carried.declared.wire,
             all_tools=tool_set.wire if carried.line is not None else "",
+            tools_key=carried.declared.pk,
             cache_key=str(turn.session_id),
             asked_for=asked_for(turn, admitted.model.dialect, is_first=is_first),
             displays=displays_of(talk.messages) if turn.model.is_offline else {},
@@ -269,6 +274,7 @@ def _call_model(
             "prefix_bytes": prefix.prefix_bytes,
             "reserved": admitted.reserved,
             **_said(turn, talk, sent.tokens, reply, started_at),
+            **_found(reply, sent.declared),
         }
 
     release_connection()
@@ -355,6 +361,16 @@ def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, starte
         "origin": turn.model.origin,
         "extras": json.dumps(reply.extras, ensure_ascii=False) if reply.extras else "",
     }
+
+
+def _found(reply: Reply, declared: ToolSet) -> dict[str, Any]:
+    """More fields of a model step whose provider searched the tools of this set: what it found, of those in there."""
+    found = found_in(reply.extras)
+    if found is None:
+        return {}
+    extras = json.dumps({**reply.extras, "tools": declared.pk}, ensure_ascii=False)
+    there = namespaces_in(declared.wire)
+    return {"extras": extras, "structured": {"found": [name for name in found if name in there]}}
 
 
 def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class ToolSet(TenantModel):
     """The exact bytes of a `tools` array that was sent. Rounds with the same tools share one row."""
 
-    #: SHA-256 of the keys of its tool versions in order, of the overrides, and of what its tokens are counted by where
-    #: that is not o200k: they determine everything else.
+    #: SHA-256 of the keys of its tool versions in order, of the overrides, of what its tokens are counted by where that
+    #: is not o200k, of what a client brought, and of the namespaces: they determine everything else.
     key = models.CharField(max_length=64)
     #: The JSON array itself, canonical, and its SHA-256.
     sha256 = models.CharField(max_length=64)
@@ -35,6 +35,8 @@ class ToolSet(TenantModel):
     version_ids = models.JSONField()
     #: Names of the tools behind those, which the client of the gateway brought and runs itself.
     client_tools = models.JSONField(default=list, blank=True)
+    #: Keys of the versions in its namespaces, which the provider searches and a model may call when it finds them.
+    searched_ids = models.JSONField(default=list, blank=True)
     #: What toolkits say of their tools in place of the tools' own: {key of a version: {knob: value}}.
     overrides = models.JSONField(default=dict)
     #: What its tools tell the model beside, as it stands in the prompt.
@@ -46,6 +48,11 @@ class ToolSet(TenantModel):
 
     def __str__(self) -> str:
         return f"{len(self.version_ids)} tools, {self.tokens} tokens"
+
+    @property
+    def callable_ids(self) -> list[int]:
+        """Keys of the versions that a model may call that was sent this."""
+        return [*self.version_ids, *self.searched_ids]
 
 
 class VerdictSet(TenantModel):
@@ -407,7 +414,7 @@ class Step(TenantModel):
     #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
     is_malformed = models.BooleanField(default=False)
     #: The same result as data, where its tool sent some. Tools added: {"added": names, "unavailable": all names that
-    #: were declared and are not to be called}.
+    #: were declared and are not to be called}. Model call whose provider searched tools: {"found": names}.
     structured = models.JSONField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):

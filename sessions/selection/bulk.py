@@ -26,7 +26,7 @@ from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed,
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_from
-from sessions.selection.queries import Selection, meta_tools, new_session, selected
+from sessions.selection.queries import Selection, meta_tools, new_session, searches_for, selected
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: What keeps a tool from everybody.
@@ -79,10 +79,11 @@ def read_setup(agents: Collection[int]) -> Setup:
             deferred[agent] += (Bundle(name, tool_id=tool),)
     allowed: dict[int, dict[int, Bundle]] = {key: {} for key in agents}
     lines = AgentToolkit.objects.filter(agent__in=agents).order_by("position", "toolkit__name")
-    for agent, kit, name, is_initial, category in lines.values_list(
-        "agent_id", "toolkit_id", "toolkit__name", "is_initial", "toolkit__toolkit_categories__category_id"
+    for agent, kit, name, text, is_initial, category in lines.values_list(
+        *("agent_id", "toolkit_id", "toolkit__name", "toolkit__description"),
+        *("is_initial", "toolkit__toolkit_categories__category_id"),
     ):
-        known = allowed[agent].setdefault(kit, Bundle(name, kit, is_initial=is_initial))
+        known = allowed[agent].setdefault(kit, Bundle(name, kit, is_initial=is_initial, description=text))
         if category is not None:
             allowed[agent][kit] = replace(known, category_ids=known.category_ids | {category})
     kits: dict[int, dict[int, tuple[int, Overrides]]] = {kit: {} for bundles in allowed.values() for kit in bundles}
@@ -173,7 +174,10 @@ class AgentTools:
 
     @cached_property
     def _reach(self) -> Offer:
-        return self._offer(list(dict.fromkeys([*self._at_first.bundles, *self._at_first.loadable])), ())
+        return self._reached(self._at_first)
+
+    def _reached(self, holdings: Holdings) -> Offer:
+        return self._offer(list(dict.fromkeys([*holdings.bundles, *holdings.loadable])), ())
 
     def starting_selection(self, member: Membership, permissions: MemberPermissions) -> Selection:
         """What the first turn of a new session would carry for this member."""
@@ -189,7 +193,8 @@ class AgentTools:
     def _selection(self, session: ChatSession, permissions: MemberPermissions, holdings: Holdings) -> Selection:
         meta = meta_tools(self.agent, holdings, permissions)
         offer = self._offer(bundles_sent(self.agent, holdings), meta)
-        return selected(session, self.agent, permissions, holdings, offer, policies=self._policies)
+        reach = self._reached(holdings) if searches_for(self.agent) else None
+        return selected(session, self.agent, permissions, holdings, offer, policies=self._policies, reach=reach)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         """Of the tools that these bring alone: there may be ten thousand others."""

@@ -21,13 +21,14 @@ from capabilities.contract.loading import (
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
+from capabilities.pipeline.namespaces import Namespace, namespaces_of
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.routing import Decided, RoutingInputs, is_routed
-from capabilities.pipeline.stages import Situation, Verdict
+from capabilities.pipeline.stages import PERMITTING_STAGES, Situation, Verdict, narrowed, searches_tools
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
-from sessions.selection.holdings import Holdings, Load, holdings_of, offer_at_hand
+from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach, offer_at_hand
 from sessions.selection.routing import routing_inputs
 from sessions.selection.unattended import WhyAsks, why_asks_in
 from toolhub.tenants.models import Membership
@@ -46,9 +47,9 @@ class Selection(pipeline.Selection):
 
 def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
-    there is, one more where the organisation has policies, one where the agent is routed, and those of `why_asks_in`
-    where nobody attends the turn; where this process has read the organisation at this registry version two: the
-    member's rights, and the loads. A quick question gets none, without a query.
+    there is, one more where the organisation has policies, one where the agent is routed, one where the provider
+    searches, and those of `why_asks_in` where nobody attends the turn; where this process has read the organisation at
+    this registry version two: the member's rights, and the loads. A quick question gets none, without a query.
 
     `decided` is what routing decided with the turn's first model call.
     """
@@ -58,7 +59,8 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     permissions, now = permissions_at_version(turn.membership_id)
     policies = policies_for(permissions, now)
     holdings = holdings_of(turn.session, agent, during=turn, at=at)
-    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
+    searches = searches_in(turn)
+    offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions, searches=searches), at=at)
     routing = routing_inputs(turn.session, agent, offer, turn.message, at=now, decided=decided)
     why_asks = why_asks_in(turn.session, agent, turn.model, at=now) if turn.is_unattended else None
     return selected(
@@ -72,7 +74,22 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
         model=turn.model,
         routing=routing,
         why_asks=why_asks,
+        reach=in_reach(agent, holdings, at=at).offer if searches else None,
     )
+
+
+def searches_in(turn: Turn) -> bool:
+    """Whether the provider searches what the agent could load in this turn: not beside tools that a client brought,
+    which no other request of the session has."""
+    brings_tools = turn.asked is not None and bool(turn.asked.tools)
+    return searches_tools(turn.agent, turn.model) and not brings_tools
+
+
+def searches_for(agent: Agent, model: ResolvedModel | None = None) -> bool:
+    """The same of a turn to come, with the agent's own model where none is given. No query where that is at hand."""
+    if agent.loading_mode != LoadingMode.NATIVE_SEARCH:
+        return False
+    return searches_tools(agent, model or resolve_model(agent.model, agent))
 
 
 def selection_preview(session: ChatSession, agent: Agent | None = None, message: str = "") -> Selection:
@@ -84,7 +101,10 @@ def selection_preview(session: ChatSession, agent: Agent | None = None, message:
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)
     policies = policies_for(permissions, at)
     routing = routing_inputs(session, agent, offer, message, at=at)
-    return selected(session, agent, permissions, holdings, offer, message, policies=policies, routing=routing)
+    reach = in_reach(agent, holdings, at=at).offer if searches_for(agent) else None
+    return selected(
+        session, agent, permissions, holdings, offer, message, policies=policies, routing=routing, reach=reach
+    )
 
 
 def starting_selection(member: Membership, agent: Agent, message: str = "") -> Selection:
@@ -110,15 +130,18 @@ def selected(
     model: ResolvedModel | None = None,
     routing: RoutingInputs | None = None,
     why_asks: WhyAsks | None = None,
+    reach: Offer | None = None,
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
-    the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn. No query
-    but what that takes."""
+    the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn; with
+    `reach`, all that is in reach, the provider searches. No query but what that takes."""
     clashing = clashing_loads(holdings, offer.clashes)
     left_out = frozenset(load.bundle for load, _ in clashing)
     situation = situation_of(
         session, agent, permissions, message, left_out, policies=policies, model=model, why_asks=why_asks
     )
+    if reach is not None:
+        situation = replace(situation, namespaces=searchable(situation, holdings, reach))
     found = pipeline.select(replace(situation, routing=routing), offer)
     fallen = [(load, reason) for load, reason in clashing if may_fall(load, agent)]
     gathered = [each for each in offer.candidates if each.bundle not in situation.left_out]
@@ -128,10 +151,18 @@ def selected(
         found.encoding,
         found.all_tools,
         found.routing,
+        found.namespaces,
         (*holdings.stale, *fallen, *useless_loads(holdings, gathered, found.verdicts, agent)),
         tuple(each.toolkit_id for each in holdings.new_initial if each.toolkit_id is not None),
         session.load_count,
     )
+
+
+def searchable(situation: Situation, holdings: Holdings, reach: Offer) -> tuple[Namespace, ...]:
+    """What of all that is in reach the provider may search: what is not sent as it is, and what this member may use."""
+    sent = {None, *bundles_sent(situation.agent, holdings)}
+    kept, _ = narrowed(situation, [each for each in reach.candidates if each.bundle not in sent], PERMITTING_STAGES)
+    return namespaces_of(kept, situation.model.tokenizer.encoding)
 
 
 def situation_of(
@@ -163,24 +194,30 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 # -- Loads ------------------------------------------------------------------------------------------------------------
 
 
-def meta_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
+def meta_tools(
+    agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
+) -> list[str]:
     """Which meta-tools are at the agent's hand: the ones that load others, where there is something to load; and the
     one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one that
-    finds what they left out is there too."""
-    names = loading_tools(agent, holdings, permissions)
+    finds what they left out is there too. `searches` as for `loading_tools`."""
+    names = loading_tools(agent, holdings, permissions, searches=searches)
     if is_routed(agent) and SEARCH_TOOLS not in names:
         names.append(SEARCH_TOOLS)
     return [*names, READ_RESULT]
 
 
-def loading_tools(agent: Agent, holdings: Holdings, permissions: MemberPermissions) -> list[str]:
+def loading_tools(
+    agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
+) -> list[str]:
     """Which tools that load others the agent gets: those that have something to load.
 
-    Toolkits and deferred tools call for the first ones; whole categories, which only the admin right opens, for
-    `load_tool_category`, with agents that start with the core categories, where it lives, or load anything.
+    Toolkits and deferred tools call for the first ones, unless the provider searches them (`searches`; None: as with
+    the agent's own model); whole categories, which only the admin right opens, for `load_tool_category`, with agents
+    that start with the core categories, where it lives, or load anything.
     """
     loads = bool(holdings.loadable)
     categories = bool(permissions.loads) and (loads or agent.starts_with_core)
+    loads = loads and not (searches_for(agent) if searches is None else searches)
     if agent.loading_mode == LoadingMode.CONSTANT:
         names = [LIST_TOOLKITS, SEARCH_TOOLS, CALL_TOOL]
         return [*names, LOAD_CATEGORY, UNLOAD_TOOLS] if categories else names

@@ -27,7 +27,10 @@ def keep_tool_set(
     version_ids = [tool.version_id for tool in selection.tools]
     brought = [dict(tool) for tool in client_tools]
     of_client = [canonical_json(tool) for tool in brought]
-    beside = [each for each in (selection.overrides, _other_encoding(selection), brought) if each]
+    searched = [
+        [each.name, each.description, [tool.version_id for tool in each.tools]] for each in selection.namespaces
+    ]
+    beside = [each for each in (selection.overrides, _other_encoding(selection), brought, searched) if each]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     found = Found.HERE
 
@@ -79,7 +82,7 @@ def _stored(
     of_client: Sequence[str],
 ) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
-    wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client]) + "]"
+    wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client, *selection.searched]) + "]"
     tool_set, is_new = ToolSet.objects.get_or_create(
         organisation_id=organisation_id,
         key=key,
@@ -89,6 +92,7 @@ def _stored(
             "tokens": selection.tokens + sum(count_tokens(text, selection.encoding) for text in of_client),
             "client_tools": [name_of(tool) for tool in brought],
             "version_ids": version_ids,
+            "searched_ids": [tool.version_id for tool in selection.searched_tools],
             "overrides": overrides,
             "instructions": selection.instructions,
         },

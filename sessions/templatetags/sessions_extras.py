@@ -251,6 +251,7 @@ ADDED_ANEW = Told("tools_declared_anew", "All tools were sent anew, and the prov
 WHY_ANEW = {
     "model": "another model took over",
     "changed": "one of them was changed",
+    "loaded": "some that the provider searched before were loaded",
     "tool_limit": "with those that were sent before, a request takes no more",
     "withdrawn": "some that were sent before may not be used any more",
     "history_cut": "older messages do not fit any more, and tools stood among them",
@@ -262,6 +263,25 @@ WHY_NOT_ADDED = {
     "refused": "the provider refused that",
     "client_tools": "a client brought tools of its own",
 }
+
+
+NOT_SEARCHED = Told("search_unavailable", "The agent loads tools itself, and the provider does not search them")
+WHY_NOT_SEARCHED = {
+    "dialect": "the model is not called with Responses",
+    "provider": "the provider is not known to do that",
+    "model": "the model is not known to do that",
+    "refused": "the provider refused that",
+    "client_tools": "a client brought tools of its own",
+}
+
+
+@register.filter
+def found_told(step: Step) -> str:
+    """What the provider found when it searched tools in a model call; empty where it did not search."""
+    found = step.structured.get("found") if isinstance(step.structured, dict) else None
+    if found is None:
+        return ""
+    return f"The provider searched tools, and found {_first_names(found) or 'none'}"
 
 
 @register.filter
@@ -297,9 +317,9 @@ def turn_told(turn: Turn) -> list[str]:
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
-    for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED)):
+    for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED), (NOT_SEARCHED, WHY_NOT_SEARCHED)):
         payload = getattr(turn, told.event, None)
-        if told is NOT_ADDED and not _has_new_tools(turn):
+        if told is not ADDED_ANEW and not _has_new_tools(turn):
             continue
         if isinstance(payload, dict) and payload.get("because") in reasons:
             lines.append(f"{told.begins}: {reasons[payload['because']]}.")

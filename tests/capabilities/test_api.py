@@ -195,7 +195,13 @@ def test_a_provider_and_its_models_live_their_lives(api: Rest, acme: Organisatio
     path = f"models/{model.json['id']}"
 
     shown = {"base_url": "https://api.openai.com/v1", "api_key": "••••1234", "tool_limit": 128, "is_enabled": True}
-    spoken_to = {"vendor": "openai", "dialect": "auto", "keeps_routed_tools": False, "takes_added_tools": False}
+    spoken_to = {
+        "vendor": "openai",
+        "dialect": "auto",
+        "keeps_routed_tools": False,
+        "takes_added_tools": False,
+        "takes_tool_search": False,
+    }
     assert (made.status, made.json) == (201, {"slug": "openai", "name": "OpenAI"} | shown | spoken_to)
     assert send(api, "PATCH", "providers/openai", {"tool_limit": 20}).json == made.json | {"tool_limit": 20}
     moved = send(api, "PATCH", "providers/openai", {"base_url": "https://evil.example/v1"})

@@ -95,10 +95,14 @@ def _no_json(constant: str) -> None:
 def _checked_items(request: Json) -> list[Json]:
     items: list[Json] = request["input"]
     assert request["store"] is False
-    assert all(NAME.match(tool["name"]) for tool in request.get("tools", ()))
+    entries = request.get("tools", ())
+    functions = [entry for entry in entries if entry["type"] == "function"]
+    functions += [tool for entry in entries if entry["type"] == "namespace" for tool in entry["tools"]]
+    assert all(NAME.match(tool["name"]) for tool in functions)
     ids = [item["id"] for item in items if "id" in item]
     assert len(ids) == len(set(ids)), "an id that came before"
-    declared = {tool["name"] for tool in request.get("tools", ())}
+    declared = {tool["name"] for tool in functions}
+    assert len(declared) == len(functions), "a tool that was declared before"
     open_ids: list[str] = []
     seen: set[str] = set()
     is_answering = False
@@ -127,14 +131,19 @@ def _checked_items(request: Json) -> list[Json]:
             declared.update(names)
         elif kind == "reasoning":
             led_to = following.get("type", following.get("role"))
-            assert led_to in ("reasoning", "function_call", "message", "assistant"), "reasoning that nothing follows"
+            known = ("reasoning", "function_call", "message", "assistant", "tool_search_call")
+            assert led_to in known, "reasoning that nothing follows"
+        elif kind == "tool_search_call":
+            assert following["type"] == "tool_search_output", "a search without its output"
+        elif kind == "tool_search_output":
+            assert open_ids == [], "a call without a result"
         else:
             assert kind == "message", kind
             assert item["role"] == "assistant" or open_ids == [], "a call without a result"
             assert item["content"], "a message of nothing"
     assert open_ids == [], "a call without a result"
-    roles = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
-    return [item if "role" in item else {"role": roles[item["type"]], **item} for item in items]
+    roles = {"function_call_output": "tool"}
+    return [item if "role" in item else {"role": roles.get(item["type"], "assistant"), **item} for item in items]
 
 
 def check_function(call_id: str, function: Json) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from capabilities.providers.lessons import ADDED_TOOLS, Lesson, Teaches, corrected, fills
+from capabilities.contract.wire import namespaces_in, without_search
+from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.client import ModelCall
 from sessions.loop.models.dialects import DIALECTS, DialectModule
-from sessions.loop.models.errors import ModelError, ModelRefused
-from sessions.loop.models.refusals import lesson_of, refused_parameter, refuses_added
+from sessions.loop.models.errors import ModelError, ModelRefused, SearchRefused
+from sessions.loop.models.refusals import lesson_of, refused_parameter, refuses_added, refuses_search
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.requests import TOOLS, CallSettings, request_body
 from sessions.loop.models.transport import endpoint_of
@@ -43,6 +44,8 @@ class Question:
     #: All of the tools, where the rest of them is added by messages: what stands in `tools` for a model that turns out
     #: not to take that.
     all_tools: str = ""
+    #: The stored row that `tools` are of.
+    tools_key: int | None = None
     #: Names the conversation for the provider's prompt cache.
     cache_key: str = ""
     #: What the client of the gateway asks for beside, under the dialect's names.
@@ -54,8 +57,13 @@ class Question:
     def parts(self) -> list[str]:
         """The messages as they go out, each as JSON, in order."""
         messages = [each for each in self.messages if self.adds_tools or each["role"] != TOOLS]
-        wants_namespaces = self.model.vendor.takes_added_tools
-        return self._dialect.parts(messages, fills(self.model.lessons), wants_namespaces=wants_namespaces)
+        return self._dialect.parts(
+            messages,
+            fills(self.model.lessons),
+            wants_namespaces=self.model.vendor.takes_added_tools,
+            tools=self.declared,
+            tools_key=self.tools_key,
+        )
 
     @property
     def adds_tools(self) -> bool:
@@ -65,7 +73,13 @@ class Question:
     @property
     def declared(self) -> str:
         """The stored definitions that stand in `tools`."""
-        return self.tools if self.adds_tools or not self.all_tools else self.all_tools
+        stored = self.tools if self.adds_tools or not self.all_tools else self.all_tools
+        return without_search(stored) if self.model.why_no_tool_search else stored
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the provider searches some of them."""
+        return bool(namespaces_in(self.declared))
 
     def tools_of(self, wire: str) -> str:
         """Stored definitions as they go out."""
@@ -138,6 +152,9 @@ class Asking:
             try:
                 reply = self._call.run()
             except ModelRefused as refused:
+                if self.question.is_searched and refuses_search(refused.refusal):
+                    self.on_lesson(Lesson(Teaches.OMIT, TOOL_SEARCH, "", refused.refusal.words))
+                    raise SearchRefused(refused.code, str(refused), refused.refusal) from refused
                 lesson = self._lesson_of(refused)
                 if lesson is not None and lesson.key not in learned and len(learned) < MAX_LESSONS_A_CALL:
                     learned[lesson.key] = lesson

@@ -162,7 +162,7 @@ READER: type[ReplyReader] = ChatReader
 
 
 def parts(
-    messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset(), *, wants_namespaces: bool = False
+    messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset(), **of_responses: Any
 ) -> list[str]:
     """Each message as it goes out, as JSON: the neutral ones are chat messages but for their `extras`.
 

@@ -20,9 +20,15 @@ class DialectModule(Protocol):
     READER: type[ReplyReader]
 
     def parts(
-        self, messages: Sequence[Mapping[str, Any]], filled: frozenset[str], *, wants_namespaces: bool
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        filled: frozenset[str],
+        *,
+        wants_namespaces: bool,
+        tools: str,
+        tools_key: int | None,
     ) -> list[str]:
-        """The conversation as it goes out, each part as JSON."""
+        """The conversation as it goes out, each part as JSON. The named ones are for `responses`, which says them."""
 
     def parameters(self, settings: CallSettings) -> dict[str, Any]:
         """What goes out beside conversation and tools."""

@@ -3,6 +3,7 @@
 ModelError            the call failed for good; `code` goes to the turn
 ├── ModelBusy         the provider asks to come back later than a thread should wait
 └── ModelRefused      the provider does not take the request as it is
+    └── SearchRefused it does not search tools: the turn goes on with tools that load others
 CallStopped           the turn was cancelled, ran out of time, or changed hands
 """
 
@@ -33,6 +34,10 @@ class ModelRefused(ModelError):
     def __init__(self, code: str, message: str, refusal: Refusal) -> None:
         super().__init__(code, message)
         self.refusal = refusal
+
+
+class SearchRefused(ModelRefused):
+    """The provider does not search tools."""
 
 
 class CallStopped(Exception):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capabilities.models import Dialect
-from capabilities.providers.lessons import ADDED_TOOLS, Lesson, Teaches
+from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches
 
 #: A request that could be mended is refused with one of these.
 REFUSED = frozenset({400, 404, 405, 422, 501})
@@ -76,6 +76,12 @@ def lesson_of(
 def refuses_added(refusal: Refusal) -> bool:
     """Whether it names the items that add tools to a conversation."""
     return refusal.status in REFUSED and ADDED_TOOLS in refusal.words
+
+
+def refuses_search(refusal: Refusal) -> bool:
+    """Whether it names the entries of `tools` that the provider searches."""
+    names = (TOOL_SEARCH, "defer_loading", "'namespace'")
+    return refusal.status in REFUSED and any(name in refusal.words for name in names)
 
 
 def refused_parameter(refusal: Refusal, sent: Mapping[str, Any]) -> str:

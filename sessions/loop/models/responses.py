@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from capabilities.contract.wire import namespaces_in
 from capabilities.models import Dialect
 from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
 from sessions.loop.models.requests import TOOLS, CallSettings, given, written
@@ -26,6 +27,8 @@ PATH = "/responses"
 CONVERSATION = "input"
 #: Items of one reply that are kept at all.
 MAX_ITEMS = 2 * MAX_CALLS
+#: Items by which a provider says that it searched tools, and what it found: they go back unread, as reasoning does.
+SEARCHED = ("tool_search_call", "tool_search_output")
 
 
 @dataclass
@@ -39,6 +42,8 @@ class _Item:
     phase: str = ""
     #: Of a call: where its tool is declared, if not in the default namespace.
     namespace: str = ""
+    #: Of what the provider searched: the whole item.
+    searched: Mapping[str, Any] | None = None
     #: Characters of a message.
     chars: int = 0
     call: Piece | None = None
@@ -109,6 +114,8 @@ class ResponsesReader(ReplyReader):
         for item in items:
             if item.reasoning is not None:
                 told.append({**item.reasoning, "type": "reasoning"})
+            elif item.searched is not None:
+                told.append({**item.searched, "type": item.type})
             elif item.call is not None and id(item.call) in places:
                 told.append(_named("function_call", item, call=places[id(item.call)]))
             elif item.chars:
@@ -170,6 +177,8 @@ class ResponsesReader(ReplyReader):
                 self._end_call(item, told)
         elif item.type == "reasoning" and is_whole and item.id == told.get("id", ""):
             item.reasoning = told if told.get("encrypted_content") or told.get("content") else None
+        elif item.type in SEARCHED and is_whole:
+            item.searched = told
         elif item.type == "message" and is_whole and not item.chars:
             added = self._add_to_message(item, "".join(_texts(told)))
         item.is_whole = is_whole and bool(item.type)
@@ -199,8 +208,7 @@ class ResponsesReader(ReplyReader):
     def _end(self, response: Mapping[str, Any], *, is_cut: bool = False) -> str:
         self.add_usage(response.get("usage"))
         self.add_model(response.get("model"))
-        output = response.get("output")
-        added = self._add_output([_mapping(each) for each in (output if isinstance(output, list) else [])])
+        added = self._add_output([_mapping(each) for each in _list(response.get("output"))])
         if is_cut or response.get("status") == "incomplete":
             why = _mapping(response.get("incomplete_details")).get("reason")
             # Whatever else cut it off: as in chat completions, calls of a reply that is cut off are not run.
@@ -237,14 +245,17 @@ def _named(type: str, item: _Item, **more: int) -> dict[str, Any]:
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
-    content = message.get("content")
-    for part in content if isinstance(content, list) else []:
+    for part in _list(message.get("content")):
         part = _mapping(part)
         yield line(part.get("text")) or line(part.get("refusal"))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 READER: type[ReplyReader] = ResponsesReader
@@ -254,28 +265,34 @@ READER: type[ReplyReader] = ResponsesReader
 
 
 def parts(
-    messages: Sequence[Mapping[str, Any]], filled: frozenset[str] = frozenset(), *, wants_namespaces: bool = False
+    messages: Sequence[Mapping[str, Any]],
+    filled: frozenset[str] = frozenset(),
+    *,
+    wants_namespaces: bool = False,
+    tools: str = "[]",
+    tools_key: int | None = None,
 ) -> list[str]:
     """The items of the input, as JSON, in order.
 
     A reply whose ids came before goes out without its extras: some servers name the items of each reply alike, and an
-    id that comes twice is refused. `wants_namespaces`: a call of a tool outside the default namespace is given one
-    where its reply is repeated without.
+    id that comes twice is refused. `wants_namespaces`: a call of a tool that was added is given its namespace where
+    its reply is repeated without. `tools` are the definitions that the request declares, of the row `tools_key`:
+    what the provider found in those of another row is not repeated.
     """
     sent: list[str] = []
     seen: set[str] = set()
-    outside: dict[str, str] = {}
+    outside = dict(namespaces_in(tools))
     for message in messages:
         if message["role"] == TOOLS:
             sent += message["items"].split("\n")
-            outside |= {name: name for name in _names_added(message["items"])}
+            outside |= {name: name if wants_namespaces else "" for name in _names_added(message["items"])}
             continue
-        items = list(_items(message))
+        items = list(_items(message, tools_key))
         ids = [id for item in items if (id := line(item.get("id")))]
         if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
-            items, ids = list(_items({**message, "extras": {}})), []
+            items, ids = list(_items({**message, "extras": {}}, tools_key)), []
         seen.update(ids)
-        sent += (written(_in_namespace(item, outside, wanted=wants_namespaces)) for item in items)
+        sent += (written(_in_namespace(item, outside)) for item in items)
     return sent
 
 
@@ -285,14 +302,14 @@ def _names_added(lines: str) -> tuple[str, ...]:
     return tuple(tool["name"] for item in map(json.loads, lines.split("\n")) for tool in item.get("tools", ()))
 
 
-def _in_namespace(item: dict[str, Any], outside: Mapping[str, str], *, wanted: bool) -> dict[str, Any]:
+def _in_namespace(item: dict[str, Any], outside: Mapping[str, str]) -> dict[str, Any]:
     """A call with the namespace of its tool, as the request declares that: none for one in the default namespace, and
-    for others what the provider said, else (where it is wanted) what `outside` says."""
+    for others what the provider said, else what `outside` says, if anything."""
     if item.get("type") != "function_call":
         return item
     if item["name"] not in outside:
         return {name: value for name, value in item.items() if name != "namespace"}
-    return item if "namespace" in item or not wanted else {**item, "namespace": outside[item["name"]]}
+    return {**given(namespace=outside[item["name"]]), **item}
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
@@ -323,8 +340,14 @@ def tools_of(wire: str) -> str:
 
 
 def _tools_of(wire: str) -> str:
-    flat = [{"type": "function", "strict": False, **each["function"]} for each in json.loads(wire)]
-    return written(flat)
+    return written([_flat(each) for each in json.loads(wire)])
+
+
+def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One entry of stored definitions. What stands in a namespace is not shown to the model before it is found."""
+    if entry["type"] == "namespace":
+        return {**entry, "tools": [{**_flat(each), "defer_loading": True} for each in entry["tools"]]}
+    return {"type": "function", "strict": False, **entry["function"]} if entry["type"] == "function" else dict(entry)
 
 
 _kept_tools_of = lru_cache(maxsize=64)(_tools_of)
@@ -340,12 +363,32 @@ def words_beside(text: str) -> str:
     return written({"role": "developer", "content": text})
 
 
-def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def found_in(extras: Mapping[str, Any]) -> list[str] | None:
+    """Names that the provider says it found, as a reply's extras have them; None where it did not search."""
+    items = [each for each in extras.get("items", ()) if each["type"] in SEARCHED]
+    names = dict.fromkeys(name for each in items for name in _function_names(each))
+    return list(names) if items else None
+
+
+def _function_names(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Of the functions in it, in namespaces too. What is none is left out: it came from outside."""
+    for each in map(_mapping, _list(entry.get("tools"))):
+        if each.get("type") == "namespace":
+            yield from (name for tool in map(_mapping, _list(each.get("tools"))) if (name := line(tool.get("name"))))
+        elif name := line(each.get("name")):
+            yield name
+
+
+def _items(message: Mapping[str, Any], tools_key: int | None) -> Iterator[dict[str, Any]]:
     role, content = message["role"], message.get("content") or ""
     if role == "tool":
         yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": content}
     elif role == "assistant":
-        yield from _reply_items(content, message.get("tool_calls", ()), message.get("extras", {}).get("items", ()))
+        extras = message.get("extras", {})
+        order = extras.get("items", ())
+        if tools_key is None or extras.get("tools") != tools_key:
+            order = [each for each in order if each["type"] not in SEARCHED]
+        yield from _reply_items(content, message.get("tool_calls", ()), order)
     else:
         yield {"role": role, "content": content}
 
@@ -361,7 +404,9 @@ def _reply_items(
         if each["type"] == "reasoning":
             reasoning.append(dict(each))
             continue
-        if each["type"] == "message":
+        if each["type"] in SEARCHED:
+            led_to = [dict(each)]
+        elif each["type"] == "message":
             end = begin + each["chars"]
             led_to = list(_message(text[begin:end], each))
             begin = end

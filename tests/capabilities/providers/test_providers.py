@@ -56,7 +56,7 @@ def test_a_model_is_changed_and_agents_are_moved_to_it(
     assert AuditEntry.objects.get(action="model.update").before["name"] == "gpt-5-mini"
 
 
-@pytest.mark.parametrize("flag", ["keeps_routed_tools", "takes_added_tools"])
+@pytest.mark.parametrize("flag", ["keeps_routed_tools", "takes_added_tools", "takes_tool_search"])
 def test_whether_tools_stay_or_are_added_is_set_in_the_form_and_over_rest_and_audited(
     flag: str, client: Client, alice: Membership, provider: Provider
 ) -> None:

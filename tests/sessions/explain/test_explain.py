@@ -28,6 +28,7 @@ from capabilities.models import (
     AgentScope,
     AgentTool,
     AgentToolkit,
+    Dialect,
     Effect,
     Grant,
     LanguageModel,
@@ -84,6 +85,24 @@ def explained(session: ChatSession, **asked: Any) -> Explanation:
     return explain(Subject(session.membership, session.agent, session), Asked(**asked))
 
 
+def test_mr_40_a_tool_that_the_provider_searches_says_so(bob: Membership) -> None:
+    acme = bob.organisation
+    make_meta_tools(acme)
+    tool = make_tool(acme, "papers", category=make_category(acme, "ops", is_core=False))
+    agent = make_agent(acme, starts_with_core=False, loading_mode=LoadingMode.NATIVE_SEARCH)
+    allow_toolkit(agent, make_toolkit(acme, "research", tool))
+    make_role(acme, bob)
+    with organisation_scope(acme):
+        Provider.objects.update(dialect=Dialect.RESPONSES, takes_tool_search=True)
+        session = make_session(bob, agent)
+        (papers,) = explained(session, tool="papers").tools
+
+    stop = papers.reasons.first_stop
+    assert papers.reasons.state == "loadable"
+    assert stop is not None
+    assert stop.reason == ("the provider searches it in research, and shows it to the model when it finds it")
+
+
 def test_every_stage_of_the_selection_has_a_column() -> None:
     assert (*ALONE.values(), permitted, *POLICIES.values(), router, within_limit) == STAGES
 
@@ -107,10 +126,13 @@ def random_world(bob: Membership, dice: random.Random) -> ChatSession:
     agent = make_agent(
         acme,
         starts_with_core=dice.random() < 0.5,
-        loading_mode=dice.choice([LoadingMode.NEXT_REQUEST, LoadingMode.SAME_RUN, LoadingMode.CONSTANT]),
+        loading_mode=dice.choice(
+            [LoadingMode.NEXT_REQUEST, LoadingMode.SAME_RUN, LoadingMode.CONSTANT, LoadingMode.NATIVE_SEARCH]
+        ),
         scope=dice.choice([AgentScope.ORGANISATION, AgentScope.MEMBER]),
     )
     LanguageModel.objects.update(tool_limit=dice.choice([2, 5, 7, 128]))
+    Provider.objects.update(dialect=Dialect.RESPONSES, takes_tool_search=dice.random() < 0.8)
     for place, tool in enumerate(dice.sample(tools, 3), start=1):
         give_tool(agent, tool, position=place, is_deferred=dice.random() < 0.5)
     session = make_session(bob, agent, tool_order=random_order(agent, tools, dice))

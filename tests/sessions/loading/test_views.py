@@ -10,7 +10,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from capabilities.models import Agent
+from capabilities.common.registry_version import touch_registry
+from capabilities.models import Agent, AgentToolkit, Dialect, LoadingMode, Provider
 from sessions.models import (
     ChatSession,
     LoadedToolkit,
@@ -392,6 +393,8 @@ def test_mr_40_what_was_added_to_the_conversation_is_told_in_the_chat(as_bob: Cl
         ("tools_declared_anew", "withdrawn", "some that were sent before may not be used any more."),
         ("native_unavailable", "provider", "not added to the conversation: the provider is not known to take that."),
         ("native_unavailable", "<b>", ""),
+        ("search_unavailable", "model", "does not search them: the model is not known to do that."),
+        ("search_unavailable", "<b>", ""),
     ],
 )
 def test_mr_40_why_tools_were_not_added_is_told_in_the_chat(
@@ -409,7 +412,43 @@ def test_mr_40_why_tools_were_not_added_is_told_in_the_chat(
     text = text_of(as_bob.get(url_of(session)).content)
 
     assert told in text
-    assert ("conversation:" in text or "with them:" in text) == bool(told)
+    assert any(end in text for end in ("conversation:", "with them:", "search them:")) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (["uuid", "calculator"], "The provider searched tools, and found uuid, calculator"),
+        ([], "The provider searched tools, and found none"),
+        (None, ""),
+    ],
+)
+def test_mr_40_what_the_provider_found_is_told_in_the_chat(
+    as_bob: Client, session: ChatSession, found: list[str] | None, told: str
+) -> None:
+    turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.")
+    with organisation_scope(turn.organisation):
+        step = {"organisation": turn.organisation, "turn": turn, "index": 1, "round": 1, "status": StepStatus.DONE}
+        Step.objects.create(**step, kind=StepKind.MODEL, structured=None if found is None else {"found": found})
+
+    text = text_of(as_bob.get(url_of(session)).content)
+
+    assert told in text
+    assert ("The provider searched" in text) == bool(told)
+
+
+def test_mr_40_the_panel_says_that_the_provider_searches_what_can_be_loaded(
+    as_bob: Client, session: ChatSession
+) -> None:
+    with organisation_scope(session.organisation):
+        Provider.objects.update(dialect=Dialect.RESPONSES, takes_tool_search=True)
+        Agent.objects.update(loading_mode=LoadingMode.NATIVE_SEARCH)
+        AgentToolkit.objects.update(is_initial=False)
+        touch_registry(session.organisation_id)
+
+    text = text_of(as_bob.get(url_of(session)).content)
+
+    assert "The provider searches the toolkits that can be loaded" in text
 
 
 def test_mr_40_a_turn_that_loads_nothing_says_nothing_of_it_in_the_chat(as_bob: Client, session: ChatSession) -> None:

@@ -10,13 +10,23 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from capabilities.common.registry_version import touch_registry
 from capabilities.common.tokens import CL100K, O200K, QWEN, count_tokens
 from capabilities.contract.wire import canonical_json
-from capabilities.models import Agent, LanguageModel
+from capabilities.models import Agent, Dialect, LanguageModel, LoadingMode, Provider, Tool
 from sessions.models import ChatSession, Step, StepKind
 from sessions.selection.queries import selection_preview
 from sessions.selection.starts import start_of
-from tests.cast import allow_toolkit, make_agent, make_meta_tools, make_role, make_session, make_tool, make_toolkit
+from tests.cast import (
+    allow_toolkit,
+    make_agent,
+    make_category,
+    make_meta_tools,
+    make_role,
+    make_session,
+    make_tool,
+    make_toolkit,
+)
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.sessions.chats.test_views import delegate, text_of
@@ -94,6 +104,38 @@ def rest(member: Membership, session: ChatSession) -> dict[str, int]:
     dry = api.ask("PATCH", f"agents/{session.agent.slug}", edit, query={"dry_run": "true"})
     (agent,) = dry.json["agents"]
     return {"sessions/tools": carried["tokens"], "explain": explained["tokens"], "a dry run": agent["tokens_before"]}
+
+
+def let_search(session: ChatSession) -> None:
+    """Let the provider of the session's agent search what can be loaded, which is in no core category."""
+    home = make_category(session.organisation, "later", is_core=False)
+    with organisation_scope(session.organisation_id):
+        Tool.objects.filter(name="wave").update(category=home)
+        Provider.objects.update(dialect=Dialect.RESPONSES, takes_tool_search=True, takes_added_tools=True)
+        Agent.objects.update(loading_mode=LoadingMode.NATIVE_SEARCH)
+        touch_registry(session.organisation_id)
+    speak(session, "scripted")
+
+
+def test_everything_says_one_number_where_the_provider_searches_tools(
+    client: Client, bob: Membership, begun: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    client.force_login(bob.user)
+    let_search(begun)
+    with organisation_scope(begun.organisation_id):
+        selection, start = selection_preview(begun), start_of(begun.agent, bob)
+    (kit,) = selection.namespaces
+    assert ([tool.name for tool in kit.tools], kit.tokens > 0) == (["wave"], True)
+
+    said = {"the selection": selection.tokens, "the start": start.tokens, **pages(client, begun), **rest(bob, begun)}
+    run(begun, "hello")
+
+    with organisation_scope(begun.organisation_id):
+        step = Step.objects.select_related("tool_set").get(turn__session=begun, kind=StepKind.MODEL)
+    assert step.tool_set
+    said |= {"the step": step.tool_tokens, "without the router": step.all_tool_tokens, "the set": step.tool_set.tokens}
+    counted = sum(count_tokens(tool.wire, O200K) for tool in selection.tools) + kit.tokens
+    assert said == dict.fromkeys(said, counted)
 
 
 @pytest.mark.parametrize(("name", "encoding"), FAMILIES)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseInputParam, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from capabilities.contract.wire import SEARCH, namespace_wire, tool_wire
 from sessions.loop.models import responses
 from sessions.loop.models.replies import MAX_ARGUMENTS, MAX_CALLS, MAX_EXTRAS, MAX_TEXT, Call, Reply
 from sessions.loop.models.responses import MAX_ITEMS, ResponsesReader
@@ -375,6 +376,68 @@ def test_a_call_of_a_tool_in_tools_has_no_namespace() -> None:
     assert namespaces(said("", 1), ADDED, wanted=True) == [None]
 
 
+FOUND: Json = {
+    "type": "tool_search_output",
+    "id": "tso",
+    "execution": "server",
+    "call_id": None,
+    "status": "completed",
+    "tools": [{"type": "namespace", "name": "sums", "tools": [{"type": "function", "name": "add"}]}],
+}
+SEARCHED: Json = {**without(FOUND, "tools"), "type": "tool_search_call", "id": "tsc", "arguments": {"paths": ["sums"]}}
+DECLARED = f"[{namespace_wire('sums', '', [tool_wire('add', '', {})])},{SEARCH}]"
+
+
+def test_a_search_of_tools_goes_back_whole_and_in_its_place() -> None:
+    call_item = {**function_call(), "namespace": "sums"}
+    reply = read(done(SEALED), done(SEARCHED, 1), done(FOUND, 2), done(call_item, 3))
+    message = {**said("", 1), "extras": {**reply.extras, "tools": 7}}
+
+    items = [json.loads(part) for part in responses.parts([message], tools=DECLARED, tools_key=7)]
+
+    assert items[:3] == [SEALED, SEARCHED, FOUND]
+    assert (items[3]["type"], items[3]["namespace"]) == ("function_call", "sums")
+    assert responses.found_in(reply.extras) == ["add"]
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(7, 8), (7, None), (None, None)])
+def test_what_was_found_in_other_definitions_does_not_go_back(stored: int | None, asked: int | None) -> None:
+    message = {**said("Hi", 0), "extras": {"items": [SEALED, SEARCHED, FOUND], "tools": stored}}
+
+    (item,) = (json.loads(part) for part in responses.parts([message], tools=DECLARED, tools_key=asked))
+
+    assert item == {"role": "assistant", "content": "Hi"}
+
+
+def test_a_search_that_came_in_the_end_alone_is_kept_once() -> None:
+    whole = read(ended(SEARCHED, FOUND, function_call()))
+    both = read(added(SEARCHED), done(SEARCHED), added(FOUND, 1), done(FOUND, 1), ended(SEARCHED, FOUND))
+
+    assert [item["type"] for item in whole.extras["items"]] == [
+        "tool_search_call",
+        "tool_search_output",
+        "function_call",
+    ]
+    assert both.extras["items"] == [SEARCHED, FOUND]
+
+
+def test_a_call_of_a_tool_that_is_searched_has_its_namespace_whatever_its_reply_says() -> None:
+    items = [json.loads(part) for part in responses.parts([said("", 1)], tools=DECLARED)]
+
+    assert [item.get("namespace") for item in items] == ["sums"]
+
+
+@pytest.mark.parametrize("odd", [None, 3, "x", [None], [{"type": "namespace", "tools": 3}], [{"name": 3}]])
+def test_an_odd_output_of_a_search_names_nothing(odd: Any) -> None:
+    reply = read(done({**FOUND, "tools": odd}), words("Hi", 1))
+
+    assert responses.found_in(reply.extras) == []
+
+
+def test_a_reply_without_a_search_found_nothing_to_tell() -> None:
+    assert responses.found_in(read(words("Hi", 0)).extras) is None
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_call_that_is_repeated_without_its_namespace_is_given_one_where_that_is_wanted(wanted: bool) -> None:
     assert namespaces(ADDED, said("", 1), wanted=wanted) == ["add" if wanted else None]
@@ -430,7 +493,12 @@ KINDS = [
     "response.unheard_of",
 ]
 ITEMS = st.fixed_dictionaries(
-    {"type": st.sampled_from(["message", "function_call", "reasoning", "web_search_call"]) | ODD},
+    {
+        "type": st.sampled_from(
+            ["message", "function_call", "reasoning", "web_search_call", "tool_search_call", "tool_search_output"]
+        )
+        | ODD
+    },
     optional=dict.fromkeys(
         ("id", "call_id", "name", "arguments", "content", "encrypted_content", "phase", "namespace"), ODD
     ),
