@@ -40,6 +40,8 @@ class GatewayRequest:
     tools: Sequence[Json] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     streams: bool = False
+    #: Whether later requests may name what it is answered with by its ids.
+    is_stored: bool = True
     #: The turn that it goes on from, where the client names it.
     follows: UUID | None = None
 

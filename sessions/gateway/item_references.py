@@ -52,9 +52,9 @@ def _turn_of(id: Any) -> UUID | None:
 
 
 def _items(caller: Caller, turn_ids: set[UUID]) -> dict[str, dict[str, Any]]:
-    """The items of these turns by their ids, as far as this token's requests came to them."""
+    """The items of these turns by their ids, as far as this token's requests came to them and stored them."""
     own = Turn.objects.filter(membership=caller.member, client_request__token=caller.token, session__deleted_at=None)
-    turns: Sequence[Turn] = list(own.filter(pk__in=turn_ids))
+    turns: Sequence[Turn] = list(own.filter(pk__in=turn_ids, client_request__is_stored=True))
     texts = said_by_turn(turns)
     found: dict[str, dict[str, Any]] = {
         message_id_of(turn): {"role": "assistant", "content": texts[turn.pk]} for turn in turns if texts[turn.pk]

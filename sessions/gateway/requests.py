@@ -122,6 +122,7 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
             instructions=wanted.instructions,
             tools=wanted.tools,
             parameters=wanted.parameters,
+            is_stored=wanted.is_stored,
         )
         accepted = accepting.accept(
             session,
@@ -283,10 +284,10 @@ def _answered(caller: Caller, wanted: GatewayRequest, agent: Agent) -> ChatSessi
 def _followed(caller: Caller, follows: UUID, wanted: GatewayRequest, agent: Agent) -> tuple[ChatSession, str]:
     """The session of the turn that the client names, and the message behind it, "" for results alone, which are
     stored with its calls. Raises Invalid."""
-    turn = _turns_of(caller).filter(pk=follows).first()
+    turn = _turns_of(caller).filter(pk=follows, client_request__is_stored=True).first()
     param = "previous_response_id"
     if turn is None:
-        raise Invalid("There is no such response here.", param, "previous_response_not_found")
+        raise Invalid("There is no such response here, or it was not stored.", param, "previous_response_not_found")
     went_on = Invalid("The conversation went on behind this response: name its last one.", param)
     if _goes_on_elsewhere(turn):
         raise went_on

@@ -54,6 +54,7 @@ def read_responses(body: Json) -> GatewayRequest:
         tools=_tools(body.get("tools")),
         parameters=_parameters(body),
         streams=flag_of(body, "stream"),
+        is_stored=body.get("store") is None or flag_of(body, "store"),
         follows=follows,
     )
 

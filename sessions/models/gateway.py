@@ -27,6 +27,9 @@ class ClientRequest(TenantModel):
     instructions = models.TextField(blank=True)
     #: The client's own tools, as definitions of chat completions: the model may call them, and the client runs them.
     tools = models.JSONField(default=list, blank=True)
+    #: Whether later requests may name its response, and the items of that, by their ids: OpenAI's `store`. The turn is
+    #: on record in any case.
+    is_stored = models.BooleanField(default=True)
     #: What goes with each model call of the turn: `sessions/loop/client_requests.py` says which.
     parameters = models.JSONField(default=dict, blank=True)
     #: Its client was told that a person must answer first, and has not come back for the result: the same call again is

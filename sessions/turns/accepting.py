@@ -70,6 +70,7 @@ class ClientAsks:
     instructions: str = ""
     tools: Sequence[Mapping[str, Any]] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    is_stored: bool = True
     call: Mapping[str, Any] | None = None
 
     def row(self, turn: Turn) -> ClientRequest:
@@ -83,6 +84,7 @@ class ClientAsks:
             instructions=self.instructions,
             tools=list(self.tools),
             parameters=dict(self.parameters),
+            is_stored=self.is_stored,
             call=self.call,
         )
 

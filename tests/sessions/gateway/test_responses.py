@@ -144,6 +144,44 @@ def test_behind_a_response_stand_outputs_of_its_calls_and_then_messages(
     assert len(gateway.turns()) == 2
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_response_that_is_not_stored_says_so_and_cannot_be_named(
+    gateway: Gateway, provider: ScriptedOpenAI, streams: bool
+) -> None:
+    provider.enqueue(Say("I look.", calls=[ASKS]), Say("It rains."))
+    client, question = gateway.client().responses, {"role": "user", "content": "Hello"}
+    first = client.create(model="helper", input=[question], tools=[WEATHER], store=False, stream=streams)
+    if streams:
+        told = [event.response for event in first if hasattr(event, "response")]
+        assert {response.store for response in told} == {False}
+        first = told[-1]
+    result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "rain"}
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+
+    with pytest.raises(openai.BadRequestError, match="not stored") as refused:
+        client.create(model="helper", input=[result], previous_response_id=first.id)
+    assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id")
+    with pytest.raises(openai.BadRequestError, match="no such item here"):
+        client.create(model="helper", input=[question, *named, result])
+    second = client.create(model="helper", input=[question, *first.output, result], tools=[WEATHER], store=False)
+
+    assert (first.store, second.store, second.output_text) == (False, False, "It rains.")
+    one, two = gateway.turns()
+    assert (one.session_id == two.session_id, two.is_continuation) == (True, True), "results are found by their calls"
+
+
+@pytest.mark.parametrize("store", [True, None])
+def test_a_response_is_stored_unless_the_client_says_otherwise(
+    gateway: Gateway, provider: ScriptedOpenAI, store: bool | None
+) -> None:
+    client = gateway.client().responses
+
+    first = client.create(model="helper", input="Hello", store=store)
+
+    assert first.store is True
+    assert client.create(model="helper", input="And?", previous_response_id=first.id, store=False).store is False
+
+
 def test_items_that_are_named_stand_in_for_what_they_said(gateway: Gateway, provider: ScriptedOpenAI) -> None:
     provider.enqueue(Say("I look.", calls=[call("calculator", {"expression": "1+2"}), ASKS]), Say("3, and rain."))
     client, question = gateway.client().responses, {"role": "user", "content": "Hello"}
@@ -201,6 +239,7 @@ def test_a_conversation_that_is_named_is_one_session(gateway: Gateway, provider:
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"background": True}, "background"),
+        ({"store": "no"}, "store"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": "y"}]}, "input.0"),
     ],
