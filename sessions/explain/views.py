@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from capabilities.registry import registry
 from capabilities.services.writes import set_up_title
 from sessions.access import kept_sessions_of
 from sessions.explain.fixes import fix, may_fix
-from sessions.explain.reasons import POLICIES, STAGES, Asked
+from sessions.explain.reasons import POLICIES, STAGES, Asked, Cell
 from sessions.explain.remedies.ways import Change
 from sessions.explain.why import MAX_MESSAGE, Explained, Explanation, Subject, explain, subject_of
 from sessions.models import ChatSession
@@ -98,6 +98,8 @@ class Line:
     """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
 
     explained: Explained
+    #: Each with the heading of its column.
+    cells: Sequence[tuple[str, Cell]]
     changes: Sequence[ShownChange]
     #: Of a tool that several things stop: what to do about each, and the page for it.
     places: Sequence[tuple[str, str]]
@@ -118,9 +120,8 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "agents": agents,
         "subject": subject,
         "found": found,
-        "lines": _lines(found, reader, subject),
+        "lines": _lines(found, reader, subject, hidden),
         "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
-        "hidden": hidden,
         "sees_all": reader.has_right(Right.ROLES),
         "states": STATE_CHOICES,
         "query": urlencode(form.kept),
@@ -201,10 +202,20 @@ def _hidden(subject: Subject | None, found: Explanation | None) -> set[str]:
     return hidden
 
 
-def _lines(found: Explanation | None, reader: Membership, subject: Subject | None) -> list[Line]:
+def _lines(
+    found: Explanation | None, reader: Membership, subject: Subject | None, hidden: Collection[str]
+) -> list[Line]:
     if found is None or subject is None:
         return []
-    return [Line(each, _shown(each, reader, subject), list(_places(each, reader, subject))) for each in found.tools]
+    return [
+        Line(
+            each,
+            [(TITLES[cell.stage], cell) for cell in each.reasons.cells if cell.stage not in hidden],
+            _shown(each, reader, subject),
+            list(_places(each, reader, subject)),
+        )
+        for each in found.tools
+    ]
 
 
 def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[tuple[str, str]]:

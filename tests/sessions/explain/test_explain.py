@@ -568,6 +568,22 @@ def test_a_member_without_the_right_finds_where_to_ask(browser: Client, bob: Mem
     assert '<a href="/o/acme/tools/deploy/">a grant allows it to Bob</a>' in page
 
 
+def test_a_narrow_page_has_the_same_words_as_the_headings(browser: Client, bob: Membership, agent: Agent) -> None:
+    give_tool(agent, make_tool(bob.organisation, "deploy"))
+    page = browser.get("/o/acme/explain/").content.decode()
+    table = page[page.index('<table class="explain">') :]
+
+    (headings, *rows) = (
+        re.findall(pattern, part)
+        for pattern, part in [
+            (r'<th scope="col">([^<]+)</th>', table),
+            *((r'verdict-stage">([^<]+)<', row) for row in table.split("<tbody")[1:]),
+        ]
+    )
+    assert rows
+    assert all(row == [heading.lower() for heading in headings[1:]] for row in rows)
+
+
 def test_the_page_names_what_is_not_there(client: Client, alice: Membership, agent: Agent) -> None:
     client.force_login(alice.user)
 
