@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q
 from capabilities.agents.writes import AgentContent, update_agent
 from capabilities.common.taken_back import taken_back
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, AgentToolkit, Policy, PolicyProfile, Provider, Toolkit
+from capabilities.models import Agent, AgentToolkit, ClientApprovals, Policy, PolicyProfile, Provider, Toolkit
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.policies.writes import PolicyContent, ProfileContent, save_policy, update_profile
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
@@ -121,10 +121,12 @@ class OfferImpact:
     other_overrides: int = 0
     #: Live sessions of these agents beyond those that were looked at, the ones used last.
     not_looked_at: int = 0
+    #: What clients of OpenAI's API meet otherwise than before, a sentence for each agent.
+    of_clients: tuple[str, ...] = ()
 
     @property
     def changes_somebody(self) -> bool:
-        return self.is_felt
+        return self.is_felt or bool(self.of_clients)
 
     @property
     def members(self) -> int:
@@ -140,7 +142,7 @@ class OfferImpact:
         if overrides:
             parts.append(f"{number_of(overrides, 'tool')} with other overrides")
         parts += [f"{each.tokens_told} tokens at the start for {each.name}" for each in self.agents[:3] if each.tokens]
-        return "; ".join(parts) + "."
+        return " ".join(("; ".join(parts) + ".", *self.of_clients))
 
 
 def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -> OfferImpact:
@@ -242,8 +244,9 @@ def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: She
 
 def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
     """Sixteen queries, whatever there is."""
+    of_clients = _of_clients(before, after)
     if before.content == after.content:
-        return OfferImpact(is_felt=False)
+        return OfferImpact(is_felt=False, of_clients=of_clients)
     talks = _talks_with({*before.agents, *after.agents})
     members = Membership.objects.filter(pk__in={each.member for each in talks.values()})
     people, everybody = members_in(members), read_permissions(members)
@@ -280,7 +283,22 @@ def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
         tuple(overrides[:OVERRIDES_SHOWN]),
         len(overrides[OVERRIDES_SHOWN:]),
         max(0, len(talks) - SESSIONS_LOOKED_AT),
+        of_clients,
     )
+
+
+def _of_clients(before: Setup, after: Setup) -> tuple[str, ...]:
+    """No query."""
+    hides = {
+        key: agent.client_approvals == ClientApprovals.HIDE
+        for key, agent in after.agents.items()
+        if key in before.agents and before.agents[key].client_approvals != agent.client_approvals
+    }
+    told = {
+        True: "Clients of OpenAI’s API go without the tools of {} that ask a person: Explain lists them.",
+        False: "Clients of OpenAI’s API get the tools of {} that ask a person, and are told where to answer.",
+    }
+    return tuple(told[is_hidden].format(after.agents[key]) for key, is_hidden in hides.items())
 
 
 def _differences(

@@ -205,6 +205,22 @@ def test_the_loading_mode_changes_what_loads_and_what_is_sent(
     assert (same_run.is_felt, same_run.agents, same_run.sessions, same_run.unchanged) == (True, (), 0, 1)
 
 
+def test_what_clients_of_the_api_go_without_is_told_by_itself(coder: Agent, alice: Membership) -> None:
+    impact = impact_of_agent(coder, like(coder, client_approvals="hide"), actor=alice)
+    coder.client_approvals = "hide"
+    coder.save()
+    back = impact_of_agent(coder, like(coder, client_approvals="ask"), actor=alice)
+
+    assert (impact.is_felt, impact.changes_somebody, back.changes_somebody) == (False, True, True)
+    assert impact.sentence == (
+        "No member gains or loses a tool. "
+        "Clients of OpenAI’s API go without the tools of Coder that ask a person: Explain lists them."
+    )
+    assert back.of_clients == (
+        "Clients of OpenAI’s API get the tools of Coder that ask a person, and are told where to answer.",
+    )
+
+
 def test_core_tools_come_and_go_with_the_switch(coder: Agent, alice: Membership, acme: Organisation) -> None:
     make_tool(acme, "calculator")
 
