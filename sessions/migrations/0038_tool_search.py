@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('toolhub_sessions', '0036_sessions_of_clients'),
+        ('toolhub_sessions', '0037_stored_responses'),
     ]
 
     operations = [
