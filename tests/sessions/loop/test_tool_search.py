@@ -22,6 +22,7 @@ from capabilities.models import (
     LanguageModel,
     LoadingMode,
     Provider,
+    RoutingMode,
     Tool,
     Toolkit,
     ToolVersion,
@@ -36,6 +37,7 @@ from tests.cast import allow_toolkit, make_role, make_toolkit
 from tests.scripted_openai import Json, Raw, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     AT_FIRST,
+    answers_in,
     kit_tool,
     load,
     load_by_hand,
@@ -363,6 +365,34 @@ def test_mr_40_what_may_not_be_used_any_more_is_not_sent_again(session: ChatSess
     check_request(body)
 
 
+def test_mr_40_a_searched_tool_that_is_changed_while_the_model_answers_does_not_run(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    def changed_meanwhile(request: Json) -> Reply:
+        make_new_version(session, "current_time")
+        return finding("clock", calls=(TIME,))(request)
+
+    speak(provider, changed_meanwhile, Say("Again?"))
+
+    turn = run(session)
+
+    (refused,) = tool_steps_of(turn)
+    assert refused.status == StepStatus.REFUSED
+    assert "was changed while this turn ran" in refused.result_sent
+
+
+def make_new_version(session: ChatSession, name: str) -> None:
+    """The tool has other words."""
+    with organisation_scope(session.organisation_id):
+        tool = kit_tool(session.organisation, name)
+        version = ToolVersion.objects.get(tool=tool)
+        version.pk, version.number = None, version.number + 1
+        version.wire = version.wire.replace('"description":"', '"description":"New: ', 1)
+        version.save()
+        Tool.objects.filter(pk=tool.pk).update(current_version=version)
+        touch_registry(session.organisation_id)
+
+
 def test_mr_40_a_tool_outside_the_namespaces_is_not_called(session: ChatSession, provider: ScriptedOpenAI) -> None:
     """It is there, in a toolkit that the agent may not load."""
     speak(provider, Say(calls=[within("unit_convert", "clock")]), Say("I cannot."))
@@ -413,14 +443,7 @@ def test_mr_40_a_searched_tool_with_a_new_version_is_declared_anew(
 ) -> None:
     speak(provider, finding("clock", text="Found."))
     run(session)
-    with organisation_scope(session.organisation_id):
-        tool = kit_tool(session.organisation, "current_time")
-        version = ToolVersion.objects.get(tool=tool)
-        version.pk, version.number = None, version.number + 1
-        version.wire = version.wire.replace('"description":"', '"description":"New: ', 1)
-        version.save()
-        type(tool).objects.filter(pk=tool.pk).update(current_version=version)
-        touch_registry(session.organisation_id)
+    make_new_version(session, "current_time")
 
     turn = run(session, "And now?")
 
@@ -500,7 +523,8 @@ def test_mr_40_a_provider_that_refuses_in_the_middle_of_a_turn_is_asked_without(
     turn = run(session)
 
     assert (turn.status, turn.answer) == (TurnStatus.DONE, "Noon.")
-    assert (spaces(provider.bodies[-1]), searches(provider.bodies[-1])) == ({}, [])
+    body = provider.bodies[-1]
+    assert (declared(body), spaces(body), searches(body)) == (AT_FIRST, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -577,7 +601,7 @@ def test_mr_40_beside_a_clients_own_tools_the_agent_loads_itself(
     session: ChatSession, provider: ScriptedOpenAI, bob: Membership
 ) -> None:
     own = {"type": "function", "function": {"name": "mine", "parameters": {"type": "object", "properties": {}}}}
-    speak(provider, Say("Hello."))
+    speak(provider, Say(calls=[call("search_tools", {"query": "uuid"})]), Say("Hello."))
     with organisation_scope(session.organisation_id):
         token = issue_token(bob, "Test", actor=None)[0]
         asks = accepting.ClientAsks(door=Door.CHAT, token=token, digest="d", tools=[own])
@@ -589,3 +613,20 @@ def test_mr_40_beside_a_clients_own_tools_the_agent_loads_itself(
     assert payloads(turn, "search_unavailable") == [{"because": "client_tools", "model": "scripted"}]
     with organisation_scope(session.organisation_id):
         assert ClientRequest.objects.filter(turn=turn).exists()
+    (found,) = answers_in(turn)
+    assert [(each["name"], each["toolkit"]) for each in found["tools"]] == [("uuid", "ids")]
+
+
+def test_mr_40_search_tools_of_a_routed_agent_leaves_to_the_provider_what_it_searches(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(routing_mode=RoutingMode.KEYWORDS)
+        touch_registry(session.organisation_id)
+    speak(provider, Say(calls=[call("search_tools", {"query": "uuid"})]), Say("None."))
+
+    turn = run(session, "Something else.")
+
+    assert functions(provider.bodies[0]) == ["search_tools"]
+    assert spaces(provider.bodies[0]) == {"clock": CLOCK, "ids": ["uuid"]}
+    assert answers_in(turn) == [{"tools": []}]
