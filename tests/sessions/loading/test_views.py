@@ -449,6 +449,7 @@ def test_mr_40_the_panel_says_that_the_provider_searches_what_can_be_loaded(
     text = text_of(as_bob.get(url_of(session)).content)
 
     assert "The provider searches the toolkits that can be loaded" in text
+    assert re.search(r"devops searched: 1 tool \d+ research searched: 1 tool \d+", text)
 
 
 def test_mr_40_a_turn_that_loads_nothing_says_nothing_of_it_in_the_chat(as_bob: Client, session: ChatSession) -> None:
