@@ -22,6 +22,7 @@ from capabilities.models import (
     LoadingMode,
     Provider,
     RoutingMode,
+    Tool,
     ToolVersion,
 )
 from capabilities.providers.lessons import Lesson, Teaches
@@ -606,17 +607,22 @@ def test_mr_40_base_and_added_tools_are_held_to_the_limit_together(
     check_request(body)
 
 
-def test_mr_40_a_tool_with_a_new_version_is_declared_anew(session: ChatSession, provider: ScriptedOpenAI) -> None:
-    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
-    run(session)
+def make_new_version(session: ChatSession, name: str) -> None:
+    """The tool has other words."""
     with organisation_scope(session.organisation_id):
-        tool = kit_tool(session.organisation, "current_time")
+        tool = kit_tool(session.organisation, name)
         version = ToolVersion.objects.get(tool=tool)
         version.pk, version.number = None, version.number + 1
         version.wire = version.wire.replace('"description":"', '"description":"New: ', 1)
         version.save()
-        type(tool).objects.filter(pk=tool.pk).update(current_version=version)
+        Tool.objects.filter(pk=tool.pk).update(current_version=version)
         touch_registry(session.organisation_id)
+
+
+def test_mr_40_a_tool_with_a_new_version_is_declared_anew(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    make_new_version(session, "current_time")
 
     turn = run(session, "And now?")
 

@@ -19,13 +19,10 @@ from capabilities.models import (
     Agent,
     AgentTool,
     Dialect,
-    LanguageModel,
     LoadingMode,
-    Provider,
     RoutingMode,
     Tool,
     Toolkit,
-    ToolVersion,
 )
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.providers.resolve import ResolvedProvider
@@ -54,13 +51,17 @@ from tests.sessions.loop.test_added_tools import (
     declared,
     deny,
     lose,
+    make_new_version,
     named,
+    second,
     set_provider,
 )
 from tests.sessions.run_turns import a_model, accept, check_request, run, steps_of, tool_steps_of, work
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
+
+__all__ = ["second"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -381,18 +382,6 @@ def test_mr_40_a_searched_tool_that_is_changed_while_the_model_answers_does_not_
     assert "was changed while this turn ran" in refused.result_sent
 
 
-def make_new_version(session: ChatSession, name: str) -> None:
-    """The tool has other words."""
-    with organisation_scope(session.organisation_id):
-        tool = kit_tool(session.organisation, name)
-        version = ToolVersion.objects.get(tool=tool)
-        version.pk, version.number = None, version.number + 1
-        version.wire = version.wire.replace('"description":"', '"description":"New: ', 1)
-        version.save()
-        Tool.objects.filter(pk=tool.pk).update(current_version=version)
-        touch_registry(session.organisation_id)
-
-
 def test_mr_40_a_tool_outside_the_namespaces_is_not_called(session: ChatSession, provider: ScriptedOpenAI) -> None:
     """It is there, in a toolkit that the agent may not load."""
     speak(provider, Say(calls=[within("unit_convert", "clock")]), Say("I cannot."))
@@ -568,18 +557,6 @@ def test_mr_40_where_added_tools_are_not_taken_it_searches_all_the_same(
     assert_begins_as(second, first)
     assert [told["because"] for told in payloads(turn, "native_unavailable")] == ["provider"]
     assert payloads(turn, "search_unavailable") == []
-
-
-@pytest.fixture
-def second(session: ChatSession) -> Iterator[ScriptedOpenAI]:
-    """The agent's second model, at a provider of its own that takes chat completions."""
-    server = ScriptedOpenAI().start()
-    with organisation_scope(session.organisation_id):
-        own = {"organisation_id": session.organisation_id}
-        other = Provider.objects.create(slug="second", name="Second", base_url=server.url, **own)
-        Agent.objects.update(fallback_model=LanguageModel.objects.create(provider=other, name="spare", **own))
-    yield server
-    server.stop()
 
 
 def test_mr_40_a_second_model_that_does_not_search_gets_tools_that_load_others(
