@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from capabilities.catalogue.tools.writes import set_instructions
+from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.wire import names_in
 from capabilities.models import (
     Agent,
+    AgentTool,
     Category,
     Dialect,
     Effect,
@@ -23,14 +25,19 @@ from capabilities.models import (
     Provider,
     RoutingMode,
     Tool,
+    Toolkit,
     ToolVersion,
 )
+from capabilities.policies.writes import PolicyContent, save_policy
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.providers.resolve import ResolvedProvider
-from sessions.models import ChatSession, Step, StepKind, StepStatus, TurnStatus
+from sessions.loop import added_tools as added_tools_module
+from sessions.loop.models.responses import added_tools
+from sessions.models import ChatSession, Door, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns import accepting, ledger
+from sessions.turns.accepting import ClientAsks
 from tests import vendors
-from tests.cast import make_agent, make_role
+from tests.cast import allow_toolkit, make_agent, make_role
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     AT_FIRST,
@@ -47,6 +54,7 @@ from tests.sessions.run_turns import a_model, accept, check_request, run, steps_
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.tokens.writes import issue_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -683,3 +691,320 @@ def test_mr_40_a_second_model_that_takes_it_too_gets_all_tools_declared_anew(
     assert added(second.bodies[1]) == [["uuid"]]
     assert_begins_as(second.bodies[1], second.bodies[0])
     assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["model"]
+
+
+# -- Between two turns ------------------------------------------------------------------------------------------------
+
+
+def accept_of_client(session: ChatSession, message: str) -> Turn:
+    """As a client of the gateway that has a tool of its own."""
+    own = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    with organisation_scope(session.organisation_id):
+        token, _ = issue_token(session.membership, "Test", actor=None)
+        asks = ClientAsks(Door.CHAT, token, "digest", tools=[own])
+        return accepting.accept(session, message, member=session.membership, asks=asks).turn
+
+
+def test_mr_40_a_turn_with_tools_of_a_client_gets_all_in_the_list_and_later_ones_go_on_where_the_line_was(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(
+        provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[named("current_time")]), Say("Noon."), Say(".")
+    )
+    run(session)
+
+    turn = work(accept_of_client(session, "What time is it?"))
+
+    assert turn.answer == "Noon."
+    for body in provider.bodies[2:]:
+        assert (declared(body), added(body)) == ([*AT_FIRST, *CLOCK, "weather"], [])
+        check_request(body)
+    assert [told["because"] for told in payloads(turn, "native_unavailable")] == ["client_tools"]
+    run(session, "And now?")
+    assert_begins_as(provider.bodies[-1], provider.bodies[1])
+    assert added(provider.bodies[-1]) == [CLOCK]
+
+
+def other_model(session: ChatSession) -> None:
+    with organisation_scope(session.organisation_id):
+        own = {"organisation_id": session.organisation_id, "provider": Provider.objects.get()}
+        Agent.objects.update(model=LanguageModel.objects.create(name="another", **own))
+
+
+def first_model(session: ChatSession) -> None:
+    with organisation_scope(session.organisation_id):
+        Agent.objects.update(model=LanguageModel.objects.get(name="scripted"))
+
+
+def test_mr_40_another_model_begins_with_all_tools_and_so_does_the_first_one_when_it_is_back(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+
+    other_model(session)
+    switched = run(session, "And you?")
+    again = run(session, "And now?")
+
+    assert [told["because"] for told in payloads(switched, "tools_declared_anew")] == ["model"]
+    assert payloads(again, "tools_declared_anew") == []
+    assert_begins_as(provider.bodies[-1], provider.bodies[-2])
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, *CLOCK], [])
+    load_by_hand(session, "ids")
+    run(session, "An id.")
+    first_model(session)
+    back = run(session, "And you?")
+    assert [told["because"] for told in payloads(back, "tools_declared_anew")] == ["model"]
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, *CLOCK, "uuid"], [])
+    check_request(provider.bodies[-1])
+
+
+def test_mr_40_another_model_says_nothing_where_nothing_was_added(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider)
+    run(session)
+    other_model(session)
+
+    turn = run(session, "And you?")
+
+    assert payloads(turn, "tools_declared_anew") == []
+    assert all_replies(session)[-1].prefix_bytes == 0
+
+
+def test_mr_40_a_provider_that_takes_it_no_more_gets_the_list_and_one_that_does_again_the_line(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    before = provider.bodies[-1]
+
+    set_provider(session.organisation, takes_added_tools=False)
+    turn = run(session, "And now?")
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, *CLOCK], [])
+    assert [told["because"] for told in payloads(turn, "native_unavailable")] == ["provider"]
+    load_by_hand(session, "ids")
+    run(session, "An id.")
+    set_provider(session.organisation, takes_added_tools=True)
+    run(session, "And now?")
+
+    assert_begins_as(provider.bodies[-1], before)
+    assert added(provider.bodies[-1]) == [CLOCK, ["uuid"]]
+
+
+def switched_off(session: ChatSession, alice: Membership) -> None:
+    set_tool_enabled(kit_tool(session.organisation, "current_time"), False, actor=alice)
+
+
+def denied_by_policy(session: ChatSession, alice: Membership) -> None:
+    save_policy(None, PolicyContent(deny=["current_time"]), actor=alice)
+
+
+def denied_by_policy_of_the_provider(session: ChatSession, alice: Membership) -> None:
+    save_policy(Provider.objects.get(), PolicyContent(deny=["current_time"]), actor=alice)
+
+
+def kept_back(session: ChatSession, alice: Membership) -> None:
+    Tool.objects.filter(name="current_time").update(quarantine="It lies.")
+    touch_registry(session.organisation_id)
+
+
+@pytest.mark.parametrize(
+    "withdraw",
+    [switched_off, denied_by_policy, denied_by_policy_of_the_provider, kept_back],
+    ids=lambda each: each.__name__,
+)
+def test_mr_40_a_tool_that_was_withdrawn_is_in_no_later_request(
+    withdraw: Callable[[ChatSession, Membership], None],
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    alice: Membership,
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        withdraw(session, alice)
+
+    turn = run(session, "And now?")
+    run(session, "And later?")
+
+    for body in provider.bodies[2:]:
+        assert (declared(body), added(body)) == ([*AT_FIRST, "date_arithmetic"], [])
+        assert b'"current_time"' not in tools_of(body)
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["withdrawn"]
+
+
+def test_mr_40_an_own_tool_that_the_agent_lost_stays_declared_and_is_refused(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say("Hello."), Say(calls=[call("calculator", {"expression": "1+1"})]), Say("I cannot."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        AgentTool.objects.filter(tool__name="calculator").delete()
+        touch_registry(session.organisation_id)
+
+    turn = run(session, "One and one?")
+
+    assert_begins_as(provider.bodies[1], provider.bodies[0])
+    assert words(provider.bodies[1]) == [
+        "These tools are not available any more, and a call of one is refused: calculator."
+    ]
+    assert [step.status for step in tool_steps_of(turn)] == [StepStatus.REFUSED]
+
+
+def test_mr_40_what_was_added_stays_byte_for_byte_when_another_release_would_write_it_otherwise(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say(calls=[load("ids", "b")]), Say("Both."))
+    run(session)
+
+    def spaced(wire: str) -> str:
+        return json.dumps(json.loads(added_tools(wire)))
+
+    monkeypatch.setattr("sessions.loop.added_tools.added_tools", spaced)
+    run(session, "More.")
+
+    first, *_, last = provider.bodies
+    assert_begins_as(last, provider.bodies[1])
+    assert added(last) == [CLOCK, ["uuid"]]
+    assert tools_of(last) == tools_of(first)
+
+
+def test_mr_40_agents_that_share_loads_have_what_was_loaded_once_each(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    other = make_agent(session.organisation, provider.url, slug="other", loading_mode=LoadingMode.NATIVE)
+    with organisation_scope(session.organisation_id):
+        for each in Toolkit.objects.filter(name__in=("clock", "ids")):
+            allow_toolkit(other, each)
+        ChatSession.objects.filter(pk=session.pk).update(shares_loads=True)
+    speak(
+        provider, Say(calls=[load("clock")]), Say("Loaded."), Say("Mine."), Say(calls=[load("ids", "b")]), Say("Both.")
+    )
+    run(session)
+    with organisation_scope(session.organisation_id):
+        turn = accepting.accept(session, "And you?", member=session.membership, agent=other).turn
+    work(turn)
+
+    assert set(CLOCK) <= set(declared(provider.bodies[2]))
+    assert added(provider.bodies[2]) == []
+    run(session, "And now?")
+    assert_begins_as(provider.bodies[3], provider.bodies[1])
+    assert added(provider.bodies[-1]) == [CLOCK, ["uuid"]]
+
+
+# -- Workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_mr_40_words_of_what_is_gone_are_sent_again_after_a_crash(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """They are stored, and the worker dies before the reply is."""
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    unload_by_hand(session, "clock")
+    turn = accept(session, "Now?")
+
+    def hang(request: Json) -> Say:
+        lose(turn.pk)
+        return Say("Too late.")
+
+    provider.script = [hang, Say("There.")]
+    work(turn)
+    done = work(turn)
+
+    assert done.answer == "There."
+    assert provider.bodies[-1] == provider.bodies[-2]
+    assert len(steps_of(turn, StepKind.TOOLS)) == 1
+
+
+def test_mr_40_what_is_loaded_while_no_worker_has_the_turn_comes_behind_what_was_stored(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    turn = accept(session, "hello")
+
+    def hang(request: Json) -> Say:
+        load_by_hand(session, "ids")
+        lose(turn.pk)
+        return Say("Too late.")
+
+    provider.script = [Say(calls=[load("clock")]), hang, Say("There.")]
+    work(turn)
+    work(turn)
+
+    _, second, third = provider.bodies
+    assert_begins_as(third, second)
+    assert added(third) == [CLOCK, ["uuid"]]
+    assert [step.structured["added"] for step in steps_of(turn, StepKind.TOOLS)] == [CLOCK, ["uuid"]]
+    assert_repeats(all_replies(session)[:1])
+
+
+def test_mr_40_a_worker_that_lost_the_turn_stores_nothing(
+    session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs between its selection and the step, and another worker adds the tools meanwhile."""
+    turn = accept(session, "hello")
+    speak(provider, Say(calls=[load("clock")]), Say("There."), Say("Too late."))
+    kept, hung = added_tools_module.keep_tool_set, []
+
+    def hang(*args: Any) -> ToolSet:
+        if not hung:
+            hung.append(True)
+            lose(turn.pk)
+            work(turn)
+        return kept(*args)
+
+    monkeypatch.setattr(added_tools_module, "keep_tool_set", hang)
+    done = work(turn)
+
+    assert (done.status, done.answer) == (TurnStatus.DONE, "There.")
+    assert [added(body) for body in provider.bodies] == [[], [CLOCK]]
+    assert len(steps_of(turn, StepKind.TOOLS)) == len(payloads(turn, "tools_added")) == 1
+
+
+# -- Limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_mr_40_what_is_loaded_behind_the_last_continuation_is_added_in_the_next_turn(
+    session: ChatSession, provider: ScriptedOpenAI, settings: Any
+) -> None:
+    settings.TOOLHUB_MAX_CONTINUATIONS = 1
+    speak(provider, Say(calls=[load("clock", "a")]), Say(calls=[load("ids", "b")]), Say("Both."))
+
+    run(session)
+    assert [added(body) for body in provider.bodies] == [[], [CLOCK], [CLOCK]]
+    run(session, "And now?")
+
+    assert_begins_as(provider.bodies[-1], provider.bodies[-2])
+    assert added(provider.bodies[-1]) == [CLOCK, ["uuid"]]
+
+
+def test_mr_40_where_a_result_must_be_cut_all_tools_are_declared_and_stay_so(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    """Older turns fall out for this once, and what was added between them."""
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."), Say("word " * 1_500))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(context_window=2_600)
+    long = [call("calculator", {"expression": "1+" * 900 + "1"}, id=f"call_{number}") for number in range(3)]
+    speak(provider, Say(calls=long), Say("There."))
+
+    turn = run(session, "Add.")
+
+    body = provider.bodies[-1]
+    assert turn.status == TurnStatus.DONE
+    assert (declared(body), added(body)) == ([*AT_FIRST, *CLOCK], [])
+    check_request(body)
+    assert {told["because"] for told in payloads(turn, "tools_declared_anew")} == {"history_cut"}
+    run(session, "And now?")
+    assert tools_of(provider.bodies[-1]) == tools_of(body)
+
+
+def test_mr_40_that_it_cannot_be_is_said_once_a_turn(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    set_provider(session.organisation, takes_added_tools=False)
+    provider.enqueue(Say(calls=[load("clock", "a")]), Say(calls=[load("ids", "b")]), Say("Both."), Say("Again."))
+
+    turns = [run(session), run(session, "again")]
+
+    assert [len(payloads(turn, "native_unavailable")) for turn in turns] == [1, 1]
