@@ -56,6 +56,8 @@ FILES = {
     "tests/capabilities/credentials/test_revoking.py": 22,
     "tests/sessions/mcp_server/test_door.py": 35,
     "tests/sessions/gateway/test_following.py": 9,
+    "tests/sessions/metrics/test_metrics.py": 28,
+    "tests/sessions/rollups/test_roll_up.py": 25,
 }
 
 
