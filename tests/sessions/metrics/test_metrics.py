@@ -115,7 +115,7 @@ def test_whoever_has_not_the_operators_token_reads_nothing(client: Client, alice
 
 @pytest.mark.django_db
 def test_a_scrape_is_text_that_nobody_keeps(client: Client) -> None:
-    response = client.get("/metrics", headers={"Authorization": f"bearer {TOKEN}", "Host": "10.1.2.3:8000"})
+    response = client.get("/metrics", headers={"Authorization": f"bearer  {TOKEN} ", "Host": "10.1.2.3:8000"})
 
     assert response.status_code == 200
     assert response["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -125,7 +125,9 @@ def test_a_scrape_is_text_that_nobody_keeps(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_database_that_is_away_is_told_and_no_secret_of_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_is_told_and_no_secret_of_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def away(**_: object) -> None:
         raise OperationalError("password of toolhub refused")
 
@@ -135,6 +137,7 @@ def test_a_database_that_is_away_is_told_and_no_secret_of_it(client: Client, mon
 
     assert (response.status_code, response["Retry-After"]) == (503, "5")
     assert b"password" not in response.content
+    assert "password of toolhub refused" in caplog.text
 
 
 # -- What is open now -------------------------------------------------------------------------------------------------
@@ -237,6 +240,20 @@ def test_what_waits_for_a_person_is_counted_by_kind_with_its_age(alice: Membersh
     assert (waiting["approval",], waiting["question",], waiting["link",]) == (2, 1, 0)
     ages = of(samples, "toolhub_approvals_oldest_seconds")
     assert (waits_for(ages["approval",]), waits_for(ages["question",]), ages["link",]) == (5, 0, 0)
+
+
+def test_what_began_by_a_clock_that_is_ahead_has_waited_for_nothing(alice: Membership) -> None:
+    ahead = timezone.now() + timedelta(minutes=5)
+    turn = make_turn(make_session(alice), status="queued")
+    approval = make_approval(add_call(make_turn(make_session(alice), status="waiting_approval")))
+    with organisation_scope(alice.organisation_id):
+        Turn.objects.filter(pk=turn.pk).update(created_at=ahead)
+        type(approval).objects.filter(pk=approval.pk).update(created_at=ahead)
+
+    samples = scraped()
+
+    assert value(samples, "toolhub_queue_oldest_seconds") == 0
+    assert value(samples, "toolhub_approvals_oldest_seconds", kind="approval") == 0
 
 
 # -- Budgets ----------------------------------------------------------------------------------------------------------
