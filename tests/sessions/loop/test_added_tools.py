@@ -31,9 +31,9 @@ from capabilities.models import (
 from capabilities.policies.writes import PolicyContent, save_policy
 from capabilities.providers.lessons import Lesson, Teaches
 from capabilities.providers.resolve import ResolvedProvider
-from sessions.loop import added_tools as added_tools_module
 from sessions.loop.models.responses import added_tools
 from sessions.models import ChatSession, Door, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.selection.tool_sets import keep_tool_set
 from sessions.turns import accepting, ledger
 from sessions.turns.accepting import ClientAsks
 from tests import vendors
@@ -52,9 +52,9 @@ from tests.sessions.loads import (
 )
 from tests.sessions.run_turns import a_model, accept, check_request, run, steps_of, tool_steps_of, work
 from tests.sessions.steps import expire_lease
+from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
-from toolhub.tenants.tokens.writes import issue_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -797,11 +797,11 @@ def switched_off(session: ChatSession, alice: Membership) -> None:
 
 
 def denied_by_policy(session: ChatSession, alice: Membership) -> None:
-    save_policy(None, PolicyContent(deny=["current_time"]), actor=alice)
+    save_policy(None, PolicyContent(deny=("current_time",)), actor=alice)
 
 
 def denied_by_policy_of_the_provider(session: ChatSession, alice: Membership) -> None:
-    save_policy(Provider.objects.get(), PolicyContent(deny=["current_time"]), actor=alice)
+    save_policy(Provider.objects.get(), PolicyContent(deny=("current_time",)), actor=alice)
 
 
 def kept_back(session: ChatSession, alice: Membership) -> None:
@@ -935,7 +935,7 @@ def test_mr_40_what_is_loaded_while_no_worker_has_the_turn_comes_behind_what_was
     _, second, third = provider.bodies
     assert_begins_as(third, second)
     assert added(third) == [CLOCK, ["uuid"]]
-    assert [step.structured["added"] for step in steps_of(turn, StepKind.TOOLS)] == [CLOCK, ["uuid"]]
+    assert [told["tools"] for told in payloads(turn, "tools_added")] == [CLOCK, ["uuid"]]
     assert_repeats(all_replies(session)[:1])
 
 
@@ -945,16 +945,16 @@ def test_mr_40_a_worker_that_lost_the_turn_stores_nothing(
     """It hangs between its selection and the step, and another worker adds the tools meanwhile."""
     turn = accept(session, "hello")
     speak(provider, Say(calls=[load("clock")]), Say("There."), Say("Too late."))
-    kept, hung = added_tools_module.keep_tool_set, []
+    hung: list[bool] = []
 
     def hang(*args: Any) -> ToolSet:
         if not hung:
             hung.append(True)
             lose(turn.pk)
             work(turn)
-        return kept(*args)
+        return keep_tool_set(*args)
 
-    monkeypatch.setattr(added_tools_module, "keep_tool_set", hang)
+    monkeypatch.setattr("sessions.loop.added_tools.keep_tool_set", hang)
     done = work(turn)
 
     assert (done.status, done.answer) == (TurnStatus.DONE, "There.")
