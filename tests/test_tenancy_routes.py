@@ -619,6 +619,7 @@ ROUTES: dict[str, Route] = {
     ),
     "api-session-loads": Route(),
     "api-turn": Route(),
+    "api-turn-request": Route(),
     "api-turn-steps": Route(),
     "api-turn-events": Route(),
     "v1-models": Route(),

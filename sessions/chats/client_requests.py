@@ -1,4 +1,4 @@
-"""What a client of the gateway sent beside the message of a turn, as a page shows it."""
+"""What a client of the gateway sent beside the message of a turn, as a page and REST show it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ from typing import Any
 from sessions.models import ClientRequest
 from sessions.models.gateway import name_of
 
-#: Characters of one text, and earlier messages and tools, that the page shows.
-SHOWN_CHARS, MESSAGES_SHOWN, TOOLS_SHOWN = 4_000, 100, 200
-#: Characters of a tool's description.
-LINE_CHARS = 160
+
+@dataclass(frozen=True)
+class Shown:
+    """How much is shown: characters of one text, the last earlier messages, tools, and characters of a description;
+    None for all."""
+
+    chars: int | None = None
+    messages: int | None = None
+    tools: int | None = None
+    line: int | None = None
+
+
+ON_PAGE, WHOLE = Shown(4_000, 100, 200, 160), Shown()
 
 
 @dataclass(frozen=True)
@@ -23,35 +32,42 @@ class SentMessage:
 
 
 @dataclass(frozen=True)
+class SentTool:
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
 class Sent:
-    """A request with its texts cut: the last messages in front of the turn's own, and its tools by name and
-    description."""
+    """A request with its texts cut: the last messages in front of the turn's own, and its tools."""
 
     instructions: str
-    messages: Sequence[SentMessage]
+    #: None where the session's stored turns stand in front.
+    messages: Sequence[SentMessage] | None
     left_out: int
-    tools: Sequence[tuple[str, str]]
+    tools: Sequence[SentTool]
     parameters: str
     is_cut: bool
-    most: int = SHOWN_CHARS
+    shown: Shown
 
 
-def sent_with(asked: ClientRequest) -> Sent:
+def sent_with(asked: ClientRequest, shown: Shown = ON_PAGE) -> Sent:
     """No query."""
     earlier = asked.earlier or []
-    texts = [_text(message) for message in earlier[-MESSAGES_SHOWN:]]
-    shown = earlier[-MESSAGES_SHOWN:]
+    last = earlier[-shown.messages :] if shown.messages else earlier
+    texts = [_text(message) for message in last]
     messages = [
-        SentMessage(str(message["role"]), text[:SHOWN_CHARS]) for message, text in zip(shown, texts, strict=True)
+        SentMessage(str(message["role"]), text[: shown.chars]) for message, text in zip(last, texts, strict=True)
     ]
-    tools = [(name_of(tool), str(tool["function"].get("description", ""))) for tool in asked.tools[:TOOLS_SHOWN]]
+    tools = [(name_of(tool), str(tool["function"].get("description", ""))) for tool in asked.tools[: shown.tools]]
     return Sent(
-        instructions=asked.instructions[:SHOWN_CHARS],
-        messages=messages,
-        left_out=len(earlier) - len(shown),
-        tools=[(name, description[:LINE_CHARS]) for name, description in tools],
-        parameters=json.dumps(asked.parameters, ensure_ascii=False)[:SHOWN_CHARS],
-        is_cut=any(len(text) > SHOWN_CHARS for text in [asked.instructions, *texts]),
+        instructions=asked.instructions[: shown.chars],
+        messages=None if asked.earlier is None else messages,
+        left_out=len(earlier) - len(last),
+        tools=[SentTool(name, description[: shown.line]) for name, description in tools],
+        parameters=json.dumps(asked.parameters, ensure_ascii=False)[: shown.chars],
+        is_cut=any(len(text) > shown.chars for text in [asked.instructions, *texts]) if shown.chars else False,
+        shown=shown,
     )
 
 

@@ -21,10 +21,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions.access import check_may_touch, visible_sessions, visible_to
+from sessions.chats.client_requests import WHOLE, sent_with
 from sessions.chats.files import file_or_404, files_seen_by, sent
+from sessions.chats.queries import client_request_or_404
 from sessions.chats.readers import Reader, open_readers
 from sessions.chats.stream_limits import STILL_HERE, TRY_AGAIN, Pulse, TooManyStreams, event_stream
-from sessions.models import Approval, ApprovalKind, ApprovalStatus, Step, StepFile, Turn
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, Door, Step, StepFile, Turn
 from sessions.turns import ledger
 from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
@@ -74,6 +76,10 @@ class TurnOut(serializers.Serializer[Turn]):
     agent = serializers.CharField(source="agent.slug")
     parent_turn = serializers.UUIDField(
         source="session.parent_turn_id", allow_null=True, help_text="The turn that waits for this one, if one does."
+    )
+    door = serializers.ChoiceField(
+        choices=["", *Door.values],
+        help_text="How it came: from a client of `/v1` (`chat`, `responses`) or of MCP (`mcp`); empty for all else.",
     )
     status = serializers.CharField()
     message = serializers.CharField()
@@ -143,6 +149,42 @@ class StepOut(serializers.Serializer[Any]):
         return None if step.cost is None else dollars(step.cost)
 
 
+class SentTokenOut(serializers.Serializer[ApiToken]):
+    id = serializers.UUIDField(source="public_id")
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+
+
+class SentMessageOut(serializers.Serializer[Any]):
+    role = serializers.CharField()
+    text = serializers.CharField(help_text="Its words, and behind them each call that it makes in a line.")
+
+
+class SentToolOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField()
+
+
+class ClientRequestOut(serializers.Serializer[Any]):
+    """What a client sent beside the message of a turn."""
+
+    turn = serializers.UUIDField(source="asked.turn_id")
+    door = serializers.ChoiceField(Door.choices, source="asked.turn.door")
+    token = SentTokenOut(source="asked.token", allow_null=True, help_text="With which it asked; null: removed since.")
+    instructions = serializers.CharField(source="sent.instructions", help_text="They stand behind the agent's prompt.")
+    earlier = SentMessageOut(
+        source="sent.messages",
+        many=True,
+        allow_null=True,
+        help_text="In front of the turn's own message; null where the session's stored turns stand there.",
+    )
+    tools = SentToolOut(source="sent.tools", many=True, help_text="Of the client's own.")
+    parameters = serializers.DictField(source="asked.parameters", help_text="They go with each model call.")
+    is_stored = serializers.BooleanField(
+        source="asked.is_stored", help_text="Whether later requests may name its response: OpenAI's `store`."
+    )
+
+
 def shown() -> QuerySet[Turn]:
     """Turns with what TurnOut tells of their agent and session."""
     bringing = Step.objects.filter(turn=OuterRef("pk"), index=OuterRef("untrusted_since")).values("tool_name")
@@ -167,6 +209,18 @@ class TurnDetail(APIView):
     def get(self, request: Request, turn_id: UUID) -> Response:
         """Where a turn stands, and its answer."""
         return Response(TurnOut(turn_or_404(api_member(request), turn_id)).data)
+
+
+class TurnRequest(APIView):
+    @extend_schema(
+        operation_id="turn_request_read",
+        summary="What a client sent with a turn",
+        responses={200: ClientRequestOut, 404: ErrorOut},
+    )
+    def get(self, request: Request, turn_id: UUID) -> Response:
+        """What a client of `/v1` or of MCP sent beside the message, whole. A turn that came otherwise has none."""
+        asked = client_request_or_404(api_member(request), turn_id)
+        return Response(ClientRequestOut({"asked": asked, "sent": sent_with(asked, WHOLE)}).data)
 
 
 class TurnSteps(APIView):
@@ -321,6 +375,7 @@ def _may_still_read(request: Request, turn: Turn) -> bool:
 
 urlpatterns: list[URLPattern] = [
     path("turns/<uuid:turn_id>", TurnDetail.as_view(), name="api-turn"),
+    path("turns/<uuid:turn_id>/request", TurnRequest.as_view(), name="api-turn-request"),
     path("turns/<uuid:turn_id>/steps", TurnSteps.as_view(), name="api-turn-steps"),
     path("turns/<uuid:turn_id>/files", TurnFiles.as_view(), name="api-turn-files"),
     path("files/<uuid:file_id>", FileContent.as_view(), name="api-file"),

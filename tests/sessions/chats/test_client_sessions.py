@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from sessions.chats.client_requests import MESSAGES_SHOWN
+from sessions.chats.client_requests import ON_PAGE
 from sessions.chats.queries import sessions_page
 from sessions.models import ChatSession, ClientRequest, Door, SessionClient, StepKind, StepStatus, Turn
 from sessions.turns import accepting
 from sessions.turns.fencing import Conflict
 from tests.cast import make_session, make_token, make_turn
 from tests.sessions.chats.test_views import HTMX, add_step, delegate, page_of, text_of, turn_url
-from toolhub.tenants.models import ApiToken, Membership, Right
+from toolhub.tenants.access import issue_token
+from toolhub.tenants.models import ApiToken, Membership, Right, Scope
 from toolhub.tenants.scope import organisation_scope
 
 LIST = "/o/acme/sessions/"
@@ -221,12 +224,13 @@ def test_in_front_of_a_message_stand_the_earlier_turns_where_there_are_any(as_bo
 
 
 def test_of_a_long_request_the_last_messages_are_shown(as_bob: Client, bob: Membership) -> None:
-    earlier = [{"role": "user", "content": f"message {number}."} for number in range(MESSAGES_SHOWN + 1)]
+    most = ON_PAGE.messages or 0
+    earlier = [{"role": "user", "content": f"message {number}."} for number in range(most + 1)]
     turn = asked_by_client(opened_by(bob, SessionClient.OPENAI, "long"), earlier=earlier, instructions="x" * 5_000)
 
     page = text_of(as_bob.get(turn_url(turn, "request/")).content)
 
-    assert f"The last {MESSAGES_SHOWN} of {MESSAGES_SHOWN + 1}." in page
+    assert f"The last {most} of {most + 1}." in page
     assert "message 0." not in page
     assert "message 1." in page
     assert "x" * 4_001 not in page
@@ -243,3 +247,81 @@ def test_a_turn_that_no_client_sent_and_one_of_another_member_have_no_such_page(
     assert as_bob.get(turn_url(hers, "request/")).status_code == 404
     delegate(bob, Right.SESSIONS)
     assert as_bob.get(turn_url(hers, "request/")).status_code == 200
+
+
+# -- The same over REST -----------------------------------------------------------------------------------------------
+
+
+def told(client: Client, member: Membership, turn: Turn) -> Any:
+    return client.get(f"/api/v1/turns/{turn.pk}/request", headers={"Authorization": f"Bearer {make_token(member)}"})
+
+
+def test_rest_tells_what_a_client_sent_whole(client: Client, bob: Membership) -> None:
+    with organisation_scope(bob.organisation):
+        token, _ = issue_token(bob, "Laptop", actor=None)
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    turn = asked_by_client(
+        opened_by(bob, SessionClient.OPENAI, "one request"),
+        token=token,
+        earlier=[
+            {"role": "user", "content": "x" * 5_000},
+            {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        ],
+        instructions="y" * 5_000,
+        tools=[{"type": "function", "function": {"name": "weather", "description": "z" * 200}}],
+        parameters={"temperature": 0.5},
+        is_stored=False,
+    )
+
+    answer = told(client, bob, turn)
+
+    assert answer.json() == {
+        "turn": str(turn.pk),
+        "door": "chat",
+        "token": {"id": str(token.public_id), "name": "Laptop", "prefix": token.prefix},
+        "instructions": "y" * 5_000,
+        "earlier": [{"role": "user", "text": "x" * 5_000}, {"role": "assistant", "text": "I look.\nweather {}"}],
+        "tools": [{"name": "weather", "description": "z" * 200}],
+        "parameters": {"temperature": 0.5},
+        "is_stored": False,
+    }
+
+
+def test_rest_says_where_stored_turns_stand_in_front_and_by_which_door_a_turn_came(
+    client: Client, bob: Membership
+) -> None:
+    turn = asked_by_client(opened_by(bob, SessionClient.OPENAI, "named", is_throwaway=False))
+    headers = {"Authorization": f"Bearer {make_token(bob)}"}
+
+    answer = told(client, bob, turn).json()
+
+    assert (answer["token"], answer["earlier"], answer["tools"]) == (None, None, [])
+    assert client.get(f"/api/v1/turns/{turn.pk}", headers=headers).json()["door"] == "chat"
+
+
+def test_rest_tells_it_to_whom_the_page_shows_it(
+    client: Client, bob: Membership, alice: Membership, charlie: Membership
+) -> None:
+    own = make_turn(make_session(bob))
+    hers = asked_by_client(opened_by(alice, SessionClient.OPENAI, "hers"))
+
+    assert [told(client, member, hers).status_code for member in (alice, bob, charlie)] == [200, 404, 404]
+    assert told(client, bob, own).status_code == 404
+    assert told(client, bob, hers).json() == told(client, bob, own).json()
+    delegate(bob, Right.SESSIONS)
+    assert told(client, bob, hers).status_code == 200
+    chats = make_token(bob, scopes=[Scope.CHAT])
+    answer = client.get(f"/api/v1/turns/{hers.pk}/request", headers={"Authorization": f"Bearer {chats}"})
+    assert answer.status_code == 403
+
+
+def test_rest_takes_the_same_queries_for_any_length(client: Client, bob: Membership) -> None:
+    headers, counts = {"Authorization": f"Bearer {make_token(bob)}"}, []
+    for number in (1, 1, 3):
+        earlier = [{"role": "user", "content": "Hi"}] * number
+        turn = asked_by_client(opened_by(bob, SessionClient.OPENAI, "asked"), earlier=earlier)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(f"/api/v1/turns/{turn.pk}/request", headers=headers)
+        counts.append(len(queries))
+
+    assert counts[1] == counts[2]
