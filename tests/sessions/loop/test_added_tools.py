@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from capabilities.approval_rules.writes import RuleContent, create_rule
 from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.wire import names_in
@@ -17,12 +18,14 @@ from capabilities.models import (
     Agent,
     AgentTool,
     Category,
+    ClientApprovals,
     Dialect,
     Effect,
     Grant,
     LanguageModel,
     LoadingMode,
     Provider,
+    RoleMembership,
     RoutingMode,
     Tool,
     Toolkit,
@@ -37,7 +40,7 @@ from sessions.selection.tool_sets import keep_tool_set
 from sessions.turns import accepting, ledger
 from sessions.turns.accepting import ClientAsks
 from tests import vendors
-from tests.cast import allow_toolkit, make_agent, make_role
+from tests.cast import allow_toolkit, make_agent, make_category, make_role, make_tool, make_toolkit
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     AT_FIRST,
@@ -47,6 +50,7 @@ from tests.sessions.loads import (
     load_by_hand,
     make_loading_session,
     payloads,
+    reread,
     unload,
     unload_by_hand,
 )
@@ -178,6 +182,7 @@ def test_mr_40_what_was_added_is_a_step_and_its_tokens_count(session: ChatSessio
     (step,) = steps_of(turn, StepKind.TOOLS)
     assert (step.round, step.status, step.display) == (1, StepStatus.DONE, "current_time, date_arithmetic")
     assert step.structured == {"added": CLOCK, "unavailable": []}
+    assert step.origin == steps_of(turn, StepKind.MODEL)[0].origin
     assert step.extras.encode() == items_of(provider.bodies[1])[-1]
     assert payloads(turn, "tools_added") == [{"step": 3, "count": 2, "tools": CLOCK, "unavailable": []}]
     first, second = all_replies(session)
@@ -260,6 +265,19 @@ def test_mr_40_instructions_of_added_tools_are_told_beside_them(
     assert words(second) == ["current_time: Say the zone."]
 
 
+def test_mr_40_instructions_of_tools_of_the_list_stay_behind_the_prompt(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    with organisation_scope(session.organisation_id):
+        set_instructions(kit_tool(session.organisation, "calculator"), "Round nothing.", actor=alice)
+    speak(provider, Say(calls=[load("clock")]), Say("There."))
+
+    run(session)
+
+    for body in provider.bodies:
+        assert json.loads(body)["input"][0]["content"] == "Be brief.\n\ncalculator: Round nothing."
+
+
 def test_mr_40_each_agent_of_a_session_has_its_own_line(session: ChatSession, provider: ScriptedOpenAI) -> None:
     other = make_agent(session.organisation, provider.url, slug="other", loading_mode=LoadingMode.NATIVE)
     speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
@@ -302,6 +320,24 @@ def test_mr_40_routing_takes_nothing_back_that_was_declared(session: ChatSession
     assert_begins_as(second, first)
     assert "calculator" in declared(first)
     assert steps_of(turn, StepKind.TOOLS) == []
+
+
+def test_mr_40_the_first_tools_of_a_session_stand_in_the_list_where_an_earlier_turn_had_none(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    with organisation_scope(session.organisation_id):
+        RoleMembership.objects.all().delete()
+        touch_registry(session.organisation_id)
+    speak(provider, Say("Hello."), Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    make_role(session.organisation, session.membership)
+    with organisation_scope(session.organisation_id):
+        touch_registry(session.organisation_id)
+
+    run(session, "And now?")
+
+    assert [declared(body) for body in provider.bodies] == [[], AT_FIRST, AT_FIRST]
+    assert [added(body) for body in provider.bodies] == [[], [], [CLOCK]]
 
 
 # -- What a worker leaves behind --------------------------------------------------------------------------------------
@@ -512,6 +548,43 @@ def test_mr_40_a_tool_that_is_loaded_again_is_not_declared_a_second_time(
     assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE, StepStatus.DONE]
 
 
+def test_mr_40_the_model_is_told_of_what_came_and_went_since_and_of_nothing_else(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock", "a"), load("ids", "b")]), Say("Loaded."))
+    run(session)
+    for change, name in ((unload_by_hand, "clock"), (unload_by_hand, "ids"), (load_by_hand, "ids")):
+        change(session, name)
+        run(session, "And now?")
+
+    assert words(provider.bodies[-1]) == [
+        "These tools are not available any more, and a call of one is refused: current_time, date_arithmetic.",
+        "These tools are not available any more, and a call of one is refused: uuid.",
+        "These tools are available again: uuid.",
+    ]
+
+
+def test_mr_40_long_lists_of_tools_are_cut_for_people_and_whole_for_the_model(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    home = make_category(session.organisation, "kit")
+    tools = [
+        make_tool(session.organisation, f"a_tool_with_a_long_name_{number:02}", category=home) for number in range(25)
+    ]
+    allow_toolkit(session.agent, make_toolkit(session.organisation, "many", *tools))
+    speak(provider, Say(calls=[load("many")]), Say("Loaded."))
+
+    turn = run(session)
+    unload_by_hand(session, "many")
+    gone = run(session, "And now?")
+
+    (step,) = steps_of(turn, StepKind.TOOLS)
+    (told,), (of_gone,) = payloads(turn, "tools_added"), payloads(gone, "tools_added")
+    assert len(step.display) == 300
+    assert (told["count"], len(told["tools"]), len(of_gone["unavailable"])) == (25, 20, 20)
+    assert len(added(provider.bodies[1])[0]) == words(provider.bodies[-1])[0].count("a_tool_with") == 25
+
+
 # -- Anew -------------------------------------------------------------------------------------------------------------
 
 
@@ -570,6 +643,20 @@ def test_mr_40_definitions_of_unloaded_tools_make_room_where_nothing_else_can(
     assert all_replies(session)[-1].tool_tokens == first.tool_tokens
 
 
+def test_mr_40_a_message_that_fits_in_no_way_says_nothing_of_tools(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        LanguageModel.objects.update(context_window=8_000)
+
+    turn = run(session, "word " * 9_000)
+
+    assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "context_length")
+    assert payloads(turn, "tools_declared_anew") == []
+
+
 @pytest.mark.parametrize("line", [{"base": 1}, {"model": "", "base": 0, "added": [], "unavailable": []}, 7, None])
 def test_mr_40_a_line_that_is_none_of_ours_counts_as_none(
     line: object, session: ChatSession, provider: ScriptedOpenAI
@@ -597,6 +684,7 @@ def test_mr_40_more_tools_than_a_request_takes_are_declared_anew(
     turn = run(session, "An id.")
 
     body = provider.bodies[-1]
+    assert added(provider.bodies[1]) == [CLOCK]
     assert (declared(body), added(body), words(body)) == ([*AT_FIRST, "uuid"], [], [])
     assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["tool_limit"]
 
@@ -625,6 +713,20 @@ def make_new_version(session: ChatSession, name: str) -> None:
         version.save()
         Tool.objects.filter(pk=tool.pk).update(current_version=version)
         touch_registry(session.organisation_id)
+
+
+def test_mr_40_a_tool_of_the_list_with_a_new_version_is_declared_anew(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    speak(provider)
+    run(session)
+    make_new_version(session, "calculator")
+
+    turn = run(session, "And now?")
+
+    assert declared(provider.bodies[-1]) == AT_FIRST
+    assert tools_of(provider.bodies[-1]) != tools_of(provider.bodies[0])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["changed"]
 
 
 def test_mr_40_a_tool_with_a_new_version_is_declared_anew(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -996,7 +1098,8 @@ def test_mr_40_where_a_result_must_be_cut_all_tools_are_declared_and_stay_so(
     assert turn.status == TurnStatus.DONE
     assert (declared(body), added(body)) == ([*AT_FIRST, *CLOCK], [])
     check_request(body)
-    assert {told["because"] for told in payloads(turn, "tools_declared_anew")} == {"history_cut"}
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["history_cut"]
+    assert payloads(turn, "history_cut")[-1]["turns"] == 1
     run(session, "And now?")
     assert tools_of(provider.bodies[-1]) == tools_of(body)
 
@@ -1008,3 +1111,22 @@ def test_mr_40_that_it_cannot_be_is_said_once_a_turn(session: ChatSession, provi
     turns = [run(session), run(session, "again")]
 
     assert [len(payloads(turn, "native_unavailable")) for turn in turns] == [1, 1]
+
+
+def test_mr_40_a_tool_that_would_ask_is_not_sent_on_where_nobody_could_answer(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    speak(provider, Say(calls=[load("clock")]), Say("Loaded."))
+    run(session)
+    with organisation_scope(session.organisation_id):
+        create_rule(RuleContent(tool_pattern="current_time"), actor=alice)
+        Agent.objects.update(client_approvals=ClientApprovals.HIDE)
+        touch_registry(session.organisation_id)
+        token, _ = issue_token(session.membership, "Test", actor=None)
+        asks = ClientAsks(Door.CHAT, token, "digest")
+        asked = accepting.accept(reread(session), "What time is it?", member=session.membership, asks=asks).turn
+
+    turn = work(asked)
+
+    assert (declared(provider.bodies[-1]), added(provider.bodies[-1])) == ([*AT_FIRST, "date_arithmetic"], [])
+    assert [told["because"] for told in payloads(turn, "tools_declared_anew")] == ["withdrawn"]

@@ -172,15 +172,26 @@ def test_open_turns_are_counted_by_where_they_stand(alice: Membership, charlie: 
             make_turn(make_session(member), status=status)
     make_turn(make_session(alice), status="running", lease_until=now - timedelta(seconds=5))
     make_turn(make_session(alice), status="running", lease_until=now + timedelta(seconds=5))
+    make_turn(make_session(alice), status="waiting_task", lease_until=now - timedelta(seconds=5))
     make_turn(make_session(alice), status="done", ended_at=now)
 
     samples = scraped()
 
     turns = of(samples, "toolhub_turns")
-    assert (turns["queued",], turns["running",], turns["waiting_approval",], turns["waiting_task",]) == (2, 4, 2, 0)
+    assert (turns["queued",], turns["running",], turns["waiting_approval",], turns["waiting_task",]) == (2, 4, 2, 1)
     assert ("done",) not in turns
     assert value(samples, "toolhub_turns_left") == 1
     assert value(samples, "toolhub_turns_uncounted") == 1
+
+
+def test_turns_that_are_not_counted_yet_are_counted_to_a_number(
+    chat: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MOST_UNCOUNTED", 2)
+    for _ in range(3):
+        ended_turn(chat)
+
+    assert value(scraped(), "toolhub_turns_uncounted") == 2
 
 
 def waits_for(seconds: float | None) -> int | None:
@@ -218,6 +229,20 @@ def test_a_turn_that_waited_for_people_is_as_old_in_the_queue_as_its_answer(alic
     with organisation_scope(alice.organisation_id):
         Turn.objects.filter(pk=resumed.pk).update(status="running")
     assert waits_for(value(scraped(), "toolhub_queue_oldest_seconds")) == 2
+
+
+def test_a_turn_that_a_provider_asked_to_come_later_is_as_old_in_the_queue_as_the_time_that_it_said(
+    alice: Membership,
+) -> None:
+    now = timezone.now()
+    turn = make_turn(
+        make_session(alice), status="queued", epoch=1, last_event=7, next_attempt_at=now - timedelta(minutes=6)
+    )
+    with organisation_scope(alice.organisation_id):
+        event = TurnEvent.objects.create(organisation=alice.organisation, turn=turn, number=7, type="provider_busy")
+        TurnEvent.objects.filter(pk=event.pk).update(created_at=now - timedelta(minutes=9))
+
+    assert waits_for(value(scraped(), "toolhub_queue_oldest_seconds")) == 6
 
 
 def add_call(turn: Turn, index: int = 1) -> Step:
@@ -279,6 +304,8 @@ def test_what_is_left_of_budgets_is_the_lowest_share_of_a_window_that_runs(acme:
     add_period(acme, daily, "member:1", spent=200, reserved=100)
     add_period(acme, daily, "member:2", spent=500, added=1_000)
     add_period(acme, daily, "member:3", spent=1_000, ends_at=now - timedelta(minutes=1))
+    add_period(acme, daily, "member:4", spent=1_000, starts_at=now + timedelta(minutes=1))
+    add_period(acme, make_budget(acme, "topped up", window="month", limit=1_000), spent=1_000, added=1_000)
     stopping: dict[str, dict[str, Any]] = {
         "soft": {"is_hard": False},
         "off": {"is_enabled": False},
@@ -295,10 +322,11 @@ def test_what_is_left_of_budgets_is_the_lowest_share_of_a_window_that_runs(acme:
     samples = scraped()
 
     lowest = of(samples, "toolhub_budget_left_ratio")
-    assert lowest == {("tokens", "day"): 0.7, ("money", "total"): 0, ("tokens", "hour"): 0}
-    windows = {("tokens", "day"): 2, ("money", "total"): 1, ("tokens", "hour"): 1}
+    others = {("money", "total"): 0, ("tokens", "hour"): 0}
+    assert lowest == {("tokens", "day"): 0.7, ("tokens", "month"): 0.5, **others}
+    windows = {("tokens", "day"): 2, ("tokens", "month"): 1, ("money", "total"): 1, ("tokens", "hour"): 1}
     assert of(samples, "toolhub_budget_windows") == windows
-    spent = {("tokens", "day"): 0, ("money", "total"): 0, ("tokens", "hour"): 1}
+    spent = {("tokens", "day"): 0, ("tokens", "month"): 0, ("money", "total"): 0, ("tokens", "hour"): 1}
     assert of(samples, "toolhub_budget_windows_spent") == spent
 
 
@@ -325,7 +353,8 @@ def test_model_calls_add_their_tokens_their_cost_and_their_time(chat: ChatSessio
     turn = ended_turn(chat)
     used: dict[str, Any] = {"cached_tokens": 400, "cache_write_tokens": 100, "reasoning_tokens": 20}
     add_round(turn, cost=1_500_000_000, ended_at=HOUR + timedelta(seconds=2.5), **used)
-    add_round(turn, ended_at=HOUR + timedelta(seconds=0.25))
+    add_round(turn, ended_at=HOUR + timedelta(seconds=0.5))
+    add_round(turn, input_tokens=0, output_tokens=0)  # how long it took is not known
 
     roll_up()
 
@@ -335,8 +364,8 @@ def test_model_calls_add_their_tokens_their_cost_and_their_time(chat: ChatSessio
         "output_tokens", "reasoning_tokens", "cost_dollars",
     )}  # fmt: skip
     assert found == {
-        "model_calls": 2,
-        "model_calls_unpriced": 1,
+        "model_calls": 3,
+        "model_calls_unpriced": 2,
         "input_tokens": 2_000,
         "cached_input_tokens": 400,
         "cache_write_tokens": 100,
@@ -346,7 +375,7 @@ def test_model_calls_add_their_tokens_their_cost_and_their_time(chat: ChatSessio
     }
     bucket = of(samples, "toolhub_model_call_seconds_bucket")
     assert [bucket[most, "other"] for most in ("0.1", "0.5", "1.0", "3.0", "+Inf")] == [0, 1, 1, 2, 2]
-    assert value(samples, "toolhub_model_call_seconds_sum", provider="other") == 2.75
+    assert value(samples, "toolhub_model_call_seconds_sum", provider="other") == 3
     assert value(samples, "toolhub_model_call_seconds_count", provider="other") == 2
 
 
@@ -376,6 +405,17 @@ def test_a_model_has_the_name_of_the_public_list_and_never_one_that_a_tenant_cho
         ("other", "openai"): 1,
         ("other", "other"): 1,
     }
+
+
+def test_the_offline_model_has_a_name_of_its_own(chat: ChatSession) -> None:
+    turn = ended_turn(chat)
+    with organisation_scope(chat.organisation_id):
+        Provider.objects.update(base_url="")
+    add_round(turn, origin=origin_now(turn))
+
+    roll_up()
+
+    assert of(scraped(), "toolhub_model_calls_total") == {("offline", "offline"): 1}
 
 
 def origin_now(turn: Turn) -> str:

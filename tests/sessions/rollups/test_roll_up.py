@@ -338,6 +338,26 @@ def test_a_crash_before_the_turn_is_marked_adds_nothing(
     assert [row["rounds"] for row in hours(acme)] == [1]
 
 
+def test_a_turn_that_another_worker_added_since_it_was_read_is_left_out(
+    acme: Organisation, chat: ChatSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [ended_turn(chat), ended_turn(chat)]
+    for turn in turns:
+        add_round(turn)
+    write = vars(sweep)["_write"]
+
+    def write_late(*args: object) -> object:
+        monkeypatch.setattr(sweep, "_write", write)
+        add_turns([turns[0].pk])
+        return write(*args)
+
+    monkeypatch.setattr(sweep, "_write", write_late)
+    with organisation_scope(acme):
+        assert add_turns([turn.pk for turn in turns]) == 1
+
+    assert [(row["turns"], row["rounds"]) for row in hours(acme)] == [(2, 2)]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_several_workers_at_once_add_each_turn_once(acme: Organisation, chat: ChatSession) -> None:
     shared = [make_tool(acme, f"tool_{number}") for number in range(5)]
