@@ -55,7 +55,10 @@ FILES = {
     "tests/test_races.py": 9,
     "tests/capabilities/credentials/test_revoking.py": 22,
     "tests/sessions/mcp_server/test_door.py": 35,
-    "tests/sessions/gateway/test_following.py": 9,
+    "tests/sessions/gateway/test_following.py": 16,
+    "tests/sessions/gateway/test_chat.py": 30,
+    "tests/sessions/gateway/test_responses.py": 28,
+    "tests/sessions/gateway/test_own_tools.py": 16,
     "tests/sessions/metrics/test_metrics.py": 28,
     "tests/sessions/rollups/test_roll_up.py": 25,
 }

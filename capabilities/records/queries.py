@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
+from capabilities.common.text import storable
 from capabilities.models.numbered import Owner
 from capabilities.records.kind import Kind
 from capabilities.records.own import own_rows
@@ -49,7 +50,7 @@ def holds_word(fields: Iterable[str], word: str) -> Q:
     SQLite knows the case of ASCII letters only: a word is looked for as it is written, in small and in capital letters,
     and with a capital at its beginning.
     """
-    anywhere = Q()
+    word, anywhere = storable(word), Q()
     for field in fields:
         for spelling in sorted({word, word.lower(), word.upper(), word.capitalize()}):
             anywhere |= Q(**{f"{field}__icontains": spelling})

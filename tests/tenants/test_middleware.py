@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.test import AsyncClient, Client, RequestFactory
 
 from tests.cast import make_member, make_token, make_tool
@@ -140,3 +140,19 @@ def test_two_requests_at_once_do_not_share_a_scope(alice: Membership, charlie: M
         return list(await asyncio.gather(*(tools(slug) for slug in ["acme", "globex"] * 10)))
 
     assert async_to_sync(ask)() == [["acme_tool"], ["globex_tool"]] * 10
+
+
+def test_a_path_with_nul_names_nothing_before_any_view_or_row_is_asked(alice: Membership) -> None:
+    headers = {"Authorization": f"Bearer {make_token(alice)}"}
+
+    with pytest.raises(Http404):
+        scope_seen(asked("/api/v1/tools/a%00b", headers=headers))
+
+
+@pytest.mark.parametrize("path", ["/api/v1/tools/a%00b", "/v1/models/a%00b", "/mcp/a%00b", "/o/acme/tools/a%00b/"])
+def test_such_a_path_is_a_missing_one_in_the_shape_of_its_api(client: Client, alice: Membership, path: str) -> None:
+    client.force_login(alice.user)
+
+    answer = client.get(path, headers={"Authorization": f"Bearer {make_token(alice)}"})
+
+    assert answer.status_code == 404

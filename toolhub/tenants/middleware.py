@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase
 
 from toolhub.tenants.access import membership_of_user, note_token_use, token_by_secret
 from toolhub.tenants.audit.writes import request_id
@@ -21,13 +21,16 @@ MAX_SECRET = 512
 
 
 class TenancyMiddleware:
-    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope."""
+    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope. A path with
+    NUL, which PostgreSQL takes in no text, names nothing."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         request_id.set(uuid.uuid4().hex)
+        if "\x00" in request.path_info:
+            raise Http404
         membership = identify(request)
         if membership is None:
             return self.get_response(request)
