@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -16,9 +16,11 @@ from capabilities.models import Agent
 from sessions.mcp_server import changes
 from sessions.mcp_server.callers import Caller
 from sessions.turns import bell
+from tests.capabilities.mcp_client.scripted import wait_until
 from tests.cast import make_role, make_token
 from tests.sessions.mcp_server.gateway import connected, web_server
 from tests.sessions.mcp_server.test_calls import deny
+from tests.valkey import Valkey, running_valkey
 from toolhub.tenants.access import revoke_token
 from toolhub.tenants.models import ApiToken, Membership
 from toolhub.tenants.scope import system_scope
@@ -81,6 +83,44 @@ def test_a_change_reaches_an_older_client_on_the_stream_that_it_opened(
             return json.loads(await anext(line[6:] async for line in lines if line.startswith("data: ")))
 
     assert asyncio.run(told()) == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+
+def test_a_client_hears_of_changes_while_the_broker_goes_and_comes_back(
+    other_origin: str, agent: Agent, alice: Membership, bob: Membership, settings: Any
+) -> None:
+    make_role(bob.organisation, bob)
+    token = make_token(bob)
+
+    def has_broker() -> bool:
+        return any(each.has_broker for each in list(changes._changes.values()))
+
+    def is_without_broker() -> bool:
+        return not has_broker()
+
+    async def told(valkey: Valkey) -> list[set[str]]:
+        steps: list[tuple[Callable[[], Any], Callable[[], bool], str]] = [
+            (lambda: None, has_broker, "calculator"),
+            (valkey.kill, is_without_broker, "generate_uuid"),
+            (valkey.start, has_broker, "task_create"),
+        ]
+        lost = []
+        async with connected(f"{other_origin}/mcp/desk", token) as client, listening(client) as events:
+            listed = {tool.name for tool in (await client.list_tools()).tools}
+            for broker, is_so, tool in steps:
+                await asyncio.to_thread(broker)
+                assert await asyncio.to_thread(wait_until, is_so)
+                await asyncio.to_thread(deny, alice, bob, tool)
+                await asyncio.wait_for(anext(events), SECONDS)
+                now = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
+                lost.append(listed - now)
+                listed = now
+        return lost
+
+    with running_valkey() as valkey:
+        settings.REDIS_URL = valkey.url
+        lost = asyncio.run(told(valkey))
+
+    assert lost == [{"calculator"}, {"generate_uuid"}, {"task_create", "read_result"}]
 
 
 def test_nobody_is_told_of_what_is_not_in_the_own_list(
