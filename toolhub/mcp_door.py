@@ -27,7 +27,7 @@ from sessions.mcp_server.callers import PREFIX, Caller, address_of
 from sessions.mcp_server.changes import changes
 from sessions.mcp_server.server import CALLER, make_manager
 from toolhub.handler import Handler
-from toolhub.intake import MOST_BYTES, Receive, Scope, Send
+from toolhub.intake import Receive, Scope, Send
 from toolhub.tenants.access import record_token_use
 from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.connections import give_back_connection
@@ -60,7 +60,8 @@ class McpDoor:
 
     def __init__(self, django: Handler) -> None:
         self.django = django
-        self.manager = make_manager(MOST_BYTES)
+        # As much as Django takes of a body that is no file: it is parsed here, between the steps of every other request.
+        self.manager = make_manager(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         self.is_open = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -130,8 +130,14 @@ def test_a_malformed_body_is_refused_and_leaves_nothing(
         assert not Turn.objects.exists()
 
 
-def test_a_body_over_the_limit_is_not_read(origin: str, agent: Agent, bob: Membership) -> None:
-    assert post(f"{origin}/mcp/desk", make_token(bob), b"x" * 4_200_000).status_code == 413
+def test_a_body_over_the_limit_of_the_other_doors_is_not_read(
+    origin: str, agent: Agent, bob: Membership, settings: Any
+) -> None:
+    most, token = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, make_token(bob)
+
+    answers = [post(f"{origin}/mcp/desk", token, b" " * (size - 2) + b"{}") for size in (most, most + 1, 4_200_000)]
+
+    assert [answer.status_code for answer in answers] == [400, 413, 413]
 
 
 def test_more_requests_at_once_than_streams_may_be_are_sent_away(
