@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
@@ -19,12 +21,13 @@ from sessions.approvals.writes import approve
 from sessions.mcp_server import results, server, writes
 from sessions.models import Approval, Step, StepKind, StepStatus, Turn
 from tests.capabilities.mcp_client.scripted import wait_until
-from tests.cast import make_token
+from tests.cast import make_budget, make_token
 from tests.sessions.mcp_server.far_side import NAME, FarSide
 from tests.sessions.mcp_server.gateway import BOTH, ask, call, connected, refusal, text_of
 from tests.sessions.mcp_server.test_long_calls import answer, was_stopped
 from toolhub.tenants.access import revoke_token
-from toolhub.tenants.models import ApiToken, Membership
+from toolhub.tenants.members.writes import remove_member, set_access
+from toolhub.tenants.models import Access, ApiToken, Membership
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -148,18 +151,65 @@ def test_a_client_that_leaves_while_its_call_is_put_on_record_stops_it(
     assert was_stopped(far, bob)
 
 
+def revoke(alice: Membership, bob: Membership) -> None:
+    revoke_token(ApiToken.objects.get(), actor=bob)
+
+
+def expire(alice: Membership, bob: Membership) -> None:
+    ApiToken.objects.update(expires_at=Now())
+
+
+def remove(alice: Membership, bob: Membership) -> None:
+    remove_member(bob, actor=alice)
+
+
+def demote(alice: Membership, bob: Membership) -> None:
+    set_access(bob, Access.VIEWER, actor=alice)
+
+
+@pytest.mark.parametrize("ends", [revoke, expire, remove, demote])
 @pytest.mark.parametrize("mode", BOTH)
-def test_a_token_that_is_revoked_stops_its_call(origin: str, far: FarSide, bob: Membership, mode: str) -> None:
-    async def revoked(client: Client) -> types.CallToolResult:
+def test_a_token_that_may_not_be_used_any_more_stops_its_call(
+    origin: str,
+    far: FarSide,
+    alice: Membership,
+    bob: Membership,
+    mode: str,
+    ends: Callable[[Membership, Membership], None],
+) -> None:
+    def end() -> None:
+        with system_scope():
+            ends(alice, bob)
+        connection.close()
+
+    async def ended(client: Client) -> types.CallToolResult:
         asked = asyncio.ensure_future(client.call_tool(NAME, {"text": "x"}))
         await asyncio.to_thread(far.was_called.wait, 20)
-        await asyncio.to_thread(revoke, bob)
+        await asyncio.to_thread(end)
         return await asked
 
-    result = ask(f"{origin}/mcp/desk", make_token(bob), revoked, mode)
+    result = ask(f"{origin}/mcp/desk", make_token(bob), ended, mode)
 
     assert (result.is_error, text_of(result)) == (True, "Stopped: this token may not be used any more.")
     assert was_stopped(far, bob)
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"), [("turns", "too_many_turns_at_once"), ("tokens", "budget_exceeded"), ("queue", "too_many_turns")]
+)
+def test_a_call_without_room_is_told_so_and_leaves_nothing(
+    origin: str, far: FarSide, bob: Membership, limit: str, code: str, settings: Any
+) -> None:
+    if limit == "queue":
+        settings.TOOLHUB_QUEUED_PER_MEMBER = 0
+    else:
+        make_budget(bob.organisation, measure=limit, limit=0)
+
+    result = call(f"{origin}/mcp/desk", make_token(bob), NAME, text="x")
+
+    assert (result.is_error, text_of(result).endswith(f"({code})")) == (True, True)
+    with organisation_scope(bob.organisation):
+        assert not Turn.objects.exists()
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -182,9 +232,3 @@ def test_a_call_that_cannot_be_followed_any_more_is_stopped(
     ask(f"{origin}/mcp/desk", make_token(bob), failed, mode)
 
     assert was_stopped(far, bob)
-
-
-def revoke(bob: Membership) -> None:
-    with system_scope():
-        revoke_token(ApiToken.objects.get(), actor=bob)
-    connection.close()
