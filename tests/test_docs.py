@@ -168,7 +168,7 @@ def test_the_clients_that_were_tested_are_told_with_the_versions_that_are_locked
 
     rows = re.findall(r"^\| ([a-z-]+)(?:, with (\S+) (\S+))? \| (\d\S+) \|", text, re.MULTILINE)
 
-    assert len(rows) == 7
+    assert len(rows) == 8
     told = {name: version for name, beside, beside_version, version in rows}
     told |= {beside: beside_version for _, beside, beside_version, _ in rows if beside}
     assert told == {name: locked[name] for name in told}

@@ -29,7 +29,7 @@ from toolhub.tenants.scope import organisation_scope
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(600)]
 
 SUITE = PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
-INSPECTOR = PACKAGES / "@modelcontextprotocol/inspector/cli/build/index.js"
+INSPECTOR = PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 #: Headers that a relay says itself.
 OF_ONE_HOP = (b"authorization", b"connection", b"content-length", b"transfer-encoding")
@@ -162,16 +162,19 @@ def test_the_conformance_suite_finds_what_is_expected(
     assert found.returncode == 0, found.stdout[-6_000:] + found.stderr[-2_000:]
 
 
-def test_the_inspectors_command_line_lists_and_calls(origin: str, agent: Agent, bob: Membership) -> None:
+def test_the_inspectors_command_line_lists_and_calls(
+    origin: str, agent: Agent, bob: Membership, tmp_path: Path
+) -> None:
     make_role(bob.organisation, bob)
+    argv = [str(NODE), str(INSPECTOR), "--cli", f"{origin}/mcp/desk", "--transport", "http"]
+    argv += ["--header", f"Authorization: Bearer {make_token(bob)}", "--method"]
+    call = ["tools/call", "--tool-name", "calculator", "--tool-arg", "expression=6*7"]
+    at_home = {**os.environ, "HOME": str(tmp_path)}  # it keeps a folder there
 
-    with serving(with_token(f"{origin}/mcp/desk", make_token(bob))) as relay:
-        argv = [str(NODE), str(INSPECTOR), f"{relay}/mcp", "--transport", "http", "--method"]
-        call = ["tools/call", "--tool-name", "calculator", "--tool-arg", "expression=6*7"]
-        listed, called = (
-            subprocess.run([*argv, *words], capture_output=True, text=True, timeout=120, check=True).stdout
-            for words in (["tools/list"], call)
-        )
+    listed, called = (
+        subprocess.run([*argv, *words], env=at_home, capture_output=True, text=True, timeout=120, check=True).stdout
+        for words in (["tools/list"], call)
+    )
 
     assert '"calculator"' in listed
     assert re.search(r"result.{0,6}42", called), called

@@ -25,6 +25,8 @@ from tests.sessions.gateway.conftest import Gateway, until
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).resolve().parents[4]
+#: Libraries that are not in .venv.
+OF_MAKE_CLIENTS = {"litellm", "openai_agents", "ai_sdk"}
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,18 @@ class Row:
     def argv(self) -> list[str]:
         """What runs it. Skips the test where the library is not installed."""
         module = f"tests.sessions.gateway.clients.with_{self.library}"
-        if self.library in ("litellm", "ai_sdk"):
+        if self.library in OF_MAKE_CLIENTS:
             need_clients()
         if self.library == "ai_sdk":
             return [str(NODE), str(FOLDER / "with_ai_sdk.mjs")]
-        return [str(PYTHON) if self.library == "litellm" else sys.executable, "-m", module]
+        return [str(PYTHON) if self.library in OF_MAKE_CLIENTS else sys.executable, "-m", module]
 
 
 ROWS = (
     Row("openai"),
     Row("openai", "responses"),
+    Row("openai_agents"),
+    Row("openai_agents", "responses"),
     Row("langchain"),
     Row("langchain", "responses"),
     Row("pydantic_ai"),
