@@ -6,21 +6,25 @@ Here the threads of a process queue for the right to write, first come, first se
 whether another process is writing. A transaction takes its turn at its first statement, not when its block begins, so
 that nobody waits while a first query is built; from then on it is BEGIN IMMEDIATE, and what it reads stays as it is
 until its end. A single write outside of a transaction takes its turn as well.
+
+A connection that is closed stays open, for the next thread that needs one.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db.backends.sqlite3 import base
 
 from toolhub.sqlite3.fair_lock import FairLock, Ticket
+from toolhub.sqlite3.kept import KeptConnections, file_of
 
 #: Milliseconds that SQLite itself waits for another process, and seconds between two of our own looks behind that.
 BUSY_MS, LOOK_EVERY = 3, 0.001
@@ -29,6 +33,10 @@ WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "CREATE", "DROP", "AL
 #: One lock for each database file. A forked process begins with its own: the holders live in the other.
 _locks: dict[str, FairLock] = {}
 _mutex = threading.Lock()
+_kept = KeptConnections()
+#: Those of the process that this one was forked from: they may be neither used nor closed here.
+_parents: list[KeptConnections] = []
+atexit.register(lambda: _kept.close())
 
 
 def _lock_of(name: str) -> FairLock:
@@ -37,9 +45,11 @@ def _lock_of(name: str) -> FairLock:
 
 
 def _begin_anew() -> None:
-    global _mutex
+    global _mutex, _kept
     _mutex = threading.Lock()
     _locks.clear()
+    _parents.append(_kept)
+    _kept = KeptConnections()
 
 
 os.register_at_fork(after_in_child=_begin_anew)
@@ -88,6 +98,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     #: Whether a transaction was asked for and has not begun.
     begins_with_next = False
     _ticket: Ticket | None = None
+    #: What connections must have in common to stand in for each other.
+    _key: Hashable = None
 
     def get_connection_params(self) -> dict[str, Any]:
         params: dict[str, Any] = super().get_connection_params()
@@ -95,8 +107,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return params
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        name = str(conn_params["database"])
+        self._key = (file_of(name), repr(conn_params), *self.init_commands)
+        kept = _kept.lend(self._key)
+        if kept is not None:
+            return kept
         connection = super().get_new_connection(conn_params)
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        self._key = (file_of(name), repr(conn_params), *self.init_commands)  # a new database has its file by now
         return connection
 
     def create_cursor(self, name: str | None = None) -> Any:
@@ -141,8 +159,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._end(super()._rollback)  # type: ignore[misc]
 
     def _close(self) -> None:
+        """Leave the connection to the next who needs one, if nothing went wrong with it and it is in no transaction."""
+        is_busy = self.in_atomic_block or (self.connection is not None and self.connection.in_transaction)
         try:
-            super()._close()  # type: ignore[misc]
+            if self.connection is None or is_busy or self.errors_occurred:
+                super()._close()  # type: ignore[misc]
+            else:
+                _kept.keep(self._key, self.connection)
         finally:
             self.begins_with_next = False
             self._give_back()
