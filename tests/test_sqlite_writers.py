@@ -252,3 +252,9 @@ def test_another_process_that_holds_the_lock_is_waited_for(database: Database) -
 def test_the_service_runs_on_it() -> None:
     with transaction.atomic():
         assert isinstance(transaction.get_connection(), DatabaseWrapper)
+
+
+def test_a_statement_takes_its_values_by_place_or_by_name(database: Database) -> None:
+    for number in (1, 2):
+        assert database.execute("SELECT %s, '100%%'", [number]) == [(number, "100%")]
+        assert database.execute("SELECT %(number)s, %(number)s", {"number": number}) == [(number, number)]

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from django.db.backends.sqlite3 import base
@@ -55,10 +56,23 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
+@lru_cache(maxsize=500)
+def _with_question_marks(query: str) -> str:
+    """A statement as SQLite takes it. Django searches the text of each execution."""
+    converted: str = base.SQLiteCursorWrapper.convert_query(None, query)  # type: ignore[arg-type]
+    return converted
+
+
 class Cursor(base.SQLiteCursorWrapper):
     """Begins the transaction that is due, and waits for other processes."""
 
     wrapper: DatabaseWrapper
+
+    def convert_query(self, query: str, *, param_names: list[str] | None = None) -> str:
+        if param_names is None:
+            return _with_question_marks(query)
+        named: str = super().convert_query(query, param_names=param_names)
+        return named
 
     def execute(self, query: str, params: Any = None) -> Any:
         if self.wrapper.begins_with_next:

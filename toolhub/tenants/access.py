@@ -134,17 +134,17 @@ def record_token_use(token: ApiToken, use: TokenUse) -> None:
     if not use.agent and (use.client, use.address) == (token.last_client, token.last_address):
         use = replace(use, agent=token.last_agent)
     values: dict[str, Any] = {"last_client": use.client, "last_agent": use.agent, "last_address": use.address}
-    tokens = ApiToken.objects.filter(pk=token.pk)
+    still = Q(pk=token.pk)
     if token.last_used_at is None or timezone.now() - token.last_used_at >= LAST_USE_EVERY:
         values |= {"last_used_at": Now(), "last_use_changes": 0}
     elif token.last_use_changes >= MAX_CHANGES or all(getattr(token, name) == values[name] for name in values):
         return
     else:
-        tokens = tokens.filter(last_use_changes=token.last_use_changes)
+        still &= Q(last_use_changes=token.last_use_changes)
         values["last_use_changes"] = token.last_use_changes + 1
     try:
         with system_scope(), _without_waiting():
-            tokens.update(**values)
+            ApiToken.objects.filter(still).update(**values)
     except OperationalError:
         logger.debug("The last use of a token was not written down: the database is locked.")
 

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection, models
+from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.db.models import Expression, QuerySet
 from django.db.models.functions import Now
 from django.db.models.query import get_related_populators
@@ -37,9 +37,9 @@ class Param(Expression):
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         return "%s", [self]
 
-    def bound(self, values: Mapping[str, Any]) -> Any:
-        """The value as the database takes it."""
-        return self.output_field.get_db_prep_save(values[self.name], connection)
+    def bound(self, values: Mapping[str, Any], database: Any) -> Any:
+        """The value as this thread's database takes it."""
+        return self.output_field.get_db_prep_save(values[self.name], database)
 
 
 def param(model: type[models.Model], name: str, called: str = "") -> Param:
@@ -75,17 +75,18 @@ class _Compiled:
     annotations: tuple[tuple[str, int], ...] = ()
 
     def rows(self, values: Mapping[str, Any]) -> list[Sequence[Any]]:
-        bound = [each.bound(values) if isinstance(each, Param) else each for each in self.params]
-        with connection.cursor() as cursor:
+        database = connections[DEFAULT_DB_ALIAS]
+        bound = [each.bound(values, database) if isinstance(each, Param) else each for each in self.params]
+        with database.cursor() as cursor:
             cursor.execute(self.sql, bound)
             rows = cursor.fetchall() if cursor.description else []
-        return [self._converted(row) for row in rows] if self.converters else rows
+        return [self._converted(row, database) for row in rows] if self.converters else rows
 
-    def _converted(self, row: Sequence[Any]) -> list[Any]:
+    def _converted(self, row: Sequence[Any], database: Any) -> list[Any]:
         converted = list(row)
         for place, converters, expression in self.converters:
             for converter in converters:
-                converted[place] = converter(converted[place], expression, connection)
+                converted[place] = converter(converted[place], expression, database)
         return converted
 
     def instance(self, row: Sequence[Any]) -> Any:
