@@ -32,6 +32,7 @@ from sessions.turns.sweeping import Backoff, each_item
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
+from toolhub.tenants.statements import Insert
 
 #: Deleted sessions whose rows one sweep removes.
 AT_ONCE = 20
@@ -40,12 +41,15 @@ WAIT_FOR_USAGE = 24 * 3600
 removal_backoff = Backoff("removing a deleted session")
 
 
+_SESSION = Insert.whole(ChatSession)
+
+
 def open_session(
     member: Membership, agent: Agent, *, title: str = "", client: str = "", is_throwaway: bool = False
 ) -> ChatSession:
     """A new session of this member with an agent of the same organisation; `client` is one of SessionClient, or empty
-    where the member opens it."""
-    return ChatSession.objects.create(
+    where the member opens it. One query."""
+    session = ChatSession(
         organisation_id=member.organisation_id,
         membership=member,
         agent=agent,
@@ -53,6 +57,8 @@ def open_session(
         client=client,
         is_throwaway=is_throwaway,
     )
+    _SESSION.add(session)
+    return session
 
 
 @transaction.atomic

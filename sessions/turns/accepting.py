@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import (
     Count,
+    DurationField,
     Exists,
     F,
     OuterRef,
@@ -41,7 +43,7 @@ from sessions.turns.fencing import (
 )
 from sessions.turns.spending import check_room
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.statements import Select, Update, param
+from toolhub.tenants.statements import Insert, Param, Select, Update, param
 
 #: Characters of a message.
 MAX_MESSAGE = 100_000
@@ -204,18 +206,20 @@ def _insert(turn: Turn, asks: ClientAsks | None) -> Turn:
     turn.seq = last + 1
     insert_turn(turn)
     if asks is not None:
-        asks.row(turn).save(force_insert=True)
+        _REQUEST.add(asks.row(turn))
     if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):
         raise ChatSession.DoesNotExist  # deleted between our look and our insert
     return turn
 
 
+_TURN = Insert.whole(Turn, deadline_at=from_now(Param("longest", DurationField())), rang_at=Now())
+_REQUEST = Insert.whole(ClientRequest)
+
+
 def insert_turn(turn: Turn) -> None:
     """Store a new turn as queued, with its first event, and call for a worker once it is committed."""
-    turn.deadline_at = from_now(settings.TOOLHUB_QUEUE_SECONDS)
-    turn.rang_at = Now()
     turn.last_event = 1
-    turn.save(force_insert=True)
+    _TURN.add(turn, longest=timedelta(seconds=settings.TOOLHUB_QUEUE_SECONDS))
     insert_event(turn.organisation_id, turn.pk, 1, "accepted", {"seq": turn.seq})
     ring_after_commit(turn.pk)
 

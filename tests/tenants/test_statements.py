@@ -135,6 +135,42 @@ def test_an_insert_stores_rows_with_defaults_and_times_of_now(bob: Membership, c
             insert.rows(rows[0] | {"organisation": charlie.organisation_id, "number": 104})
 
 
+def test_a_whole_row_is_stored_as_its_save_does(bob: Membership, charlie: Membership) -> None:
+    first, second = turn_of(bob), turn_of(charlie)
+    insert = Insert.whole(TurnEvent)
+    with organisation_scope(bob.organisation):
+        columns = {"organisation": bob.organisation, "turn": first, "type": "told", "payload": {"a": [1, None]}}
+        saved, added = TurnEvent(number=101, **columns), TurnEvent(number=102, **columns)
+        saved.save(force_insert=True)
+        insert.add(added)
+
+        one, other = (TurnEvent.objects.values().get(pk=each.pk) for each in (saved, added))
+        assert {**other, "id": 0, "number": 0, "created_at": 0} == {**one, "id": 0, "number": 0, "created_at": 0}
+        assert other["created_at"] == added.created_at
+        added.type = "told again"
+        added.save()  # it knows that it is stored
+        assert TurnEvent.objects.filter(number=102, type="told again").count() == 1
+        for other_row in (
+            TurnEvent(organisation=charlie.organisation, turn_id=first.pk, number=103),
+            TurnEvent(organisation=bob.organisation, turn=second, number=103),
+        ):
+            with pytest.raises(ScopeError):
+                insert.add(other_row)
+
+
+def test_a_whole_row_leaves_to_the_database_what_its_statement_says(bob: Membership) -> None:
+    turn = turn_of(bob)
+    seconds = Param("seconds", DurationField())
+    with organisation_scope(bob.organisation):
+        insert = Insert.whole(Turn, deadline_at=from_now(seconds), rang_at=Now())
+        new = Turn(organisation=bob.organisation, session=turn.session, membership=bob, agent=turn.agent, seq=7)
+        insert.add(new, seconds=timedelta(seconds=60))
+
+        stored = Turn.objects.get(pk=new.pk)
+        assert stored.rang_at is not None
+        assert abs((stored.deadline_at - stored.rang_at).total_seconds() - 60) < 1
+
+
 def test_what_is_not_bound_is_in_the_text(bob: Membership) -> None:
     session = make_session(bob, make_agent(bob.organisation))
     update = Update(lambda: ChatSession.objects.filter(pk=param(ChatSession, "id", "session")), {"deleted_at": Now()})

@@ -204,13 +204,27 @@ class Insert(_Statement):
     model: Any
     fields: Mapping[str, Any]
 
-    def rows(self, *rows: Mapping[str, Any]) -> list[Any]:
-        """Insert these rows, and return their keys. One query. Raises ScopeError for a row of another organisation."""
+    @classmethod
+    def whole(cls, model: type[models.Model], **fields: Any) -> Insert:
+        """One that binds every field but these: for `add`."""
+        return cls(model, dict.fromkeys(each.name for each in model._meta.concrete_fields) | fields)
+
+    def rows(self, *rows: Mapping[str, Any], **values: Any) -> list[Any]:
+        """Insert these rows, and return their keys; `values` are bound in each. One query. Raises ScopeError for a row
+        of another organisation."""
         scope = current_scope()
         if scope != SYSTEM and any(row["organisation"] != scope for row in rows):
             raise ScopeError(f"{self.model.__name__} belongs to another organisation than the one in scope.")
-        values = {f"{number} {name}": value for number, row in enumerate(rows) for name, value in row.items()}
-        return [key for (key, *_) in self._for_scope(len(rows)).rows(values)]
+        bound = {f"{number} {name}": value for number, row in enumerate(rows) for name, value in row.items()}
+        return [key for (key, *_) in self._for_scope(len(rows)).rows(values | bound)]
+
+    def add(self, row: Any, **values: Any) -> None:
+        """Insert this row, as its `save` does. What the fields of this statement say is not read from it, nor told to
+        it. One query. Raises ScopeError."""
+        row.check_scope()
+        columns = (each for each in self.model._meta.concrete_fields if self.fields[each.name] is None)
+        (row.pk,) = self.rows({each.name: each.pre_save(row, add=True) for each in columns}, **values)
+        row._state.adding, row._state.db = False, connection.alias
 
     def _compile(self, count: int) -> _Compiled:
         meta = self.model._meta
