@@ -47,7 +47,7 @@ class ClientTool:
 
 def as_asked(model: ResolvedModel, turn: Turn) -> ResolvedModel:
     """The model with what the turn's client asks of it, and without the places that the client's tools take in its
-    limit. Raises TurnFailed `too_many_tools` where it has fewer. One query for a turn of the gateway, else none."""
+    limit. Raises TurnFailed `too_many_tools` where it has fewer."""
     asked = turn.asked
     if asked is None:
         return model

@@ -70,14 +70,15 @@ class HalfReply(CallStopped):
 _CLAIMED = Select(
     lambda: (
         owned()
-        .select_related("agent__model__provider", "session")
+        .select_related("agent__model__provider", "session", "client_request")
         .annotate(has_loads=Exists(LoadedToolkit.objects.filter(session=OuterRef("session"))), database_now=Now())
     )
 )
 
 
 def claimed_turn(claim: ledger.Claim) -> Turn:
-    """The turn with its session and agent, and with its model resolved. Raises LeaseLost. One query."""
+    """The turn with its session, its agent and what its client sent, and with its model resolved. Raises LeaseLost. One
+    query."""
     turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
     if not turns:
         raise ledger.LeaseLost(str(claim.turn_id))

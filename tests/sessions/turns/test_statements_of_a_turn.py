@@ -11,11 +11,14 @@ from django.test.utils import CaptureQueriesContext
 
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import Agent, Category, Dialect, Provider
-from sessions.models import ChatSession, TurnStatus
+from sessions.models import ChatSession, Door, TurnStatus
+from sessions.turns import accepting
+from sessions.turns.accepting import ClientAsks
 from tests.cast import make_meta_tools
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work
+from toolhub.tenants.access import issue_token
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,6 +95,22 @@ def test_a_session_with_longer_history_costs_no_statement_more(session: ChatSess
         counts.append(len(statements(captured)))
 
     assert counts[1] == counts[2] == counts[3]
+
+
+def test_a_turn_of_the_gateway_costs_no_statement_more(session: ChatSession, provider: ScriptedOpenAI) -> None:
+    with organisation_scope(session.organisation_id):
+        token, _ = issue_token(session.membership, "client", actor=None)
+    counts = []
+    for asks in (None, None, ClientAsks(Door.CHAT, token, "digest", instructions="In English.")):
+        provider.enqueue(Say("Here."))
+        with organisation_scope(session.organisation_id):
+            turn = accepting.accept(session, "Hello", member=session.membership, asks=asks).turn
+        with CaptureQueriesContext(connection) as captured:
+            work(turn)
+        counts.append(len(statements(captured)))
+
+    assert counts[2] == counts[1]
+    assert "In English." in provider.requests[-1]["messages"][0]["content"]
 
 
 def test_a_message_is_accepted_with_8_statements(session: ChatSession) -> None:
