@@ -60,7 +60,7 @@ class McpDoor:
 
     def __init__(self, django: Handler) -> None:
         self.django = django
-        # As much as Django takes of a body that is no file: it is parsed here, between the steps of every other request.
+        # As much as Django takes of a body that is no file: it is parsed between the steps of all other requests.
         self.manager = make_manager(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         self.is_open = False
 

@@ -121,15 +121,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return params
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        name = str(conn_params["database"])
-        self._key = (file_of(name), repr(conn_params), *self.init_commands)
+        self._key = self._key_of(conn_params)
         kept = _kept.lend(self._key)
         if kept is not None:
             return kept
         connection = super().get_new_connection(conn_params)
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        self._key = (file_of(name), repr(conn_params), *self.init_commands)  # a new database has its file by now
+        self._key = self._key_of(conn_params)  # a new database has its file by now
         return connection
+
+    def _key_of(self, conn_params: dict[str, Any]) -> Hashable:
+        commands: list[str] = self.init_commands  # type: ignore[attr-defined]
+        return (file_of(str(conn_params["database"])), repr(conn_params), *commands)
 
     def create_cursor(self, name: str | None = None) -> Any:
         cursor = self.connection.cursor(factory=Cursor)

@@ -460,9 +460,7 @@ def test_a_place_that_no_page_wrote_begins_anew(place: str | list[str], alice: M
 
 
 @pytest.mark.usefixtures("in_acme")
-@pytest.mark.parametrize(
-    ("q", "found"), [("milk", 1), ("MILK buy", 1), ("äpfel", 1), ("bread", 0), ("%", 0), ("", 2)]
-)
+@pytest.mark.parametrize(("q", "found"), [("milk", 1), ("MILK buy", 1), ("äpfel", 1), ("bread", 0), ("%", 0), ("", 2)])
 def test_a_search_finds_rows_in_which_all_words_occur(q: str, found: int, alice: Membership) -> None:
     create_task(owner_of(alice), title="Buy milk")
     create_task(owner_of(alice), title="Äpfel", notes="from the market")
