@@ -2370,7 +2370,7 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: TwoOrganisation
 VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke", "browser_list", "browser_remove"})
 
 #: What runs something, and is shown to those who may: not to a viewer.
-FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create"})
+FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create", "v1-models", "v1-model"})
 
 
 def with_access(world: TwoOrganisations, access: Access) -> Membership:
