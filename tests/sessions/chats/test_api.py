@@ -174,6 +174,7 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "session": str(session.pk),
         "seq": 1,
         "agent": "starter",
+        "door": "",
         "parent_turn": None,
         "status": "queued",
         "message": " Buy\nmilk ",
