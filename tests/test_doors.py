@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -44,8 +44,13 @@ def sources(folder: str) -> list[Path]:
     return [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
 
 
-def read_imports(path: Path) -> Iterator[Import]:
-    text = path.read_text()
+def read_imports(path: Path) -> list[Import]:
+    return imports_of(path, ROOT, path.read_text())
+
+
+@cache
+def imports_of(path: Path, root: Path, text: str) -> list[Import]:
+    """Every import of one file, read once for all tests."""
     lines = text.splitlines()
     tree = ast.parse(text)
     late = {
@@ -54,17 +59,19 @@ def read_imports(path: Path) -> Iterator[Import]:
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(function)
     }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for module in imported_modules(node, path):
-                yield Import(str(path.relative_to(ROOT)), node.lineno, module, id(node) in late, lines[node.lineno - 1])
+    return [
+        Import(str(path.relative_to(root)), node.lineno, module, id(node) in late, lines[node.lineno - 1])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in imported_modules(node, path.relative_to(root))
+    ]
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
     """`from capabilities import contract` names capabilities.contract: each name counts as a module."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    package = ".".join(path.relative_to(ROOT).with_suffix("").parts[: -node.level]) if node.level else ""
+    package = ".".join(path.with_suffix("").parts[: -node.level]) if node.level else ""
     base = ".".join(part for part in (package, node.module or "") if part)
     return [f"{base}.{alias.name}" for alias in node.names]
 
