@@ -93,6 +93,8 @@ class Envelope:
     in_untrusted: str = KNOBS["in_untrusted"].default
     yield_ms: int = KNOBS["yield_ms"].default
     max_input_chars: int = KNOBS["max_input_chars"].default
+    #: Tokens of its definition in a request, at most.
+    max_definition_tokens: int = KNOBS["max_definition_tokens"].default
     #: `off`, `first_time` or `always`.
     ask: str = KNOBS["ask"].default
     #: `deny`, `allow-list` or `full`, with the programs of the list: of a tool that runs commands.

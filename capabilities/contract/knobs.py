@@ -201,6 +201,17 @@ ALL_KNOBS = (
         unit="characters",
     ),
     Knob(
+        "max_definition_tokens",
+        "Largest definition",
+        "How many tokens of a request the definition of one tool may take. A larger one is not sent; an agent that"
+        " searches and calls its tools reaches it all the same.",
+        default=8_000,
+        type="integer",
+        minimum=1_000,
+        maximum=1_000_000,
+        unit="tokens",
+    ),
+    Knob(
         "ask",
         "Ask a person first",
         "Whether a person must approve a call before it runs.",

@@ -184,6 +184,7 @@ TUNED = {
     "yield_ms": 2_000,
     "max_result_chars": 555,
     "max_input_chars": 666,
+    "max_definition_tokens": 5_555,
     "ask": "first_time",
     "untrusted_output": True,
     "in_untrusted": "ask",

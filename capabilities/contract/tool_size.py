@@ -1,0 +1,22 @@
+"""How many tokens one tool's definition may take, and what to do about one that takes more. Pure."""
+
+from __future__ import annotations
+
+from capabilities.contract.knobs import KNOBS
+
+#: The knob, and what nobody can set it below: a definition up to this size is never looked at.
+KNOB = "max_definition_tokens"
+LEAST = int(KNOBS[KNOB].minimum or 0)
+DEFAULT: int = KNOBS[KNOB].default
+#: What makes a definition smaller, or does without sending it.
+ADVICE = (
+    "give it fewer arguments or shorter descriptions, raise the setting for this tool, or let an agent of loading mode "
+    "“Never: search and call” reach it by search_tools and call_tool"
+)
+
+
+def why_too_large(tokens: int, most: int = DEFAULT) -> str:
+    """Why a definition of so many tokens is not sent, and what to do; empty where it is."""
+    if tokens <= most:
+        return ""
+    return f"its definition takes {tokens:,} tokens, and one tool may take {most:,}: {ADVICE}"
