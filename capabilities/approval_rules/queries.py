@@ -14,6 +14,7 @@ from capabilities.approval_rules.writes import RuleContent
 from capabilities.common.memory import Memory
 from capabilities.contract.asking import AskedCall, AskRule
 from capabilities.contract.spec import ToolSpec
+from capabilities.kinds.effective import effective_arguments
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit, ToolkitTool
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
@@ -89,13 +90,14 @@ def asked_call(
     agent_id: int | None,
     read_roles: Callable[[], Collection[int]] | None = None,
 ) -> AskedCall:
-    """A call as rules look at it. The member's roles are read where a rule names one, unless `read_roles` has them."""
+    """A call as rules look at it: its arguments as they take effect. The member's roles are read where a
+    rule names one, unless `read_roles` has them."""
     return AskedCall(
         tool_id=spec.tool_id,
         name=spec.name,
         category=spec.category,
         agent_id=agent_id,
-        arguments=arguments,
+        read_arguments=lambda: effective_arguments(spec, arguments),
         read_roles=read_roles or (lambda: role_ids(membership_id)),
     )
 

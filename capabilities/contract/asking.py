@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from capabilities.contract.patterns import pattern_matches, text_matches
+from capabilities.contract.effective import Effective
+from capabilities.contract.patterns import pattern_matches
 from capabilities.contract.spec import BUILTIN, ToolSpec
 from capabilities.contract.wire import canonical_json, sha256_hex
 
@@ -23,14 +24,19 @@ MAX_SHOWN = 20_000
 
 @dataclass(frozen=True)
 class AskedCall:
-    """A call, as rules look at it. `read_roles` is called at most once, where a rule names a role."""
+    """A call, as rules look at it. `read_roles` is called at most once, where a rule names a role, and
+    `read_arguments` where one names an argument: it returns the arguments as they take effect."""
 
     tool_id: int
     name: str
     category: str
     agent_id: int | None
-    arguments: Mapping[str, Any]
+    read_arguments: Callable[[], Effective]
     read_roles: Callable[[], Collection[int]]
+
+    @cached_property
+    def arguments(self) -> Effective:
+        return self.read_arguments()
 
     @cached_property
     def role_ids(self) -> Collection[int]:
@@ -54,12 +60,17 @@ class AskRule:
     message: str = ""
 
     def means(self, call: AskedCall) -> bool:
-        """Whether the call is one of those that it is about."""
+        """Whether the call is one of those that it is about. Where nobody knows what its argument is, a rule that asks
+        means the call, and one that does not ask does not."""
         return (
             self._means_tool_of(call)
-            and (not self.argument or self._means_argument(call.arguments))
+            and self._means_argument(call, if_unknown=self.when != NEVER)
             and self._means_role(call)
         )
+
+    def surely_means(self, call: AskedCall) -> bool:
+        """Whether it means the call whatever the arguments are that nobody knows."""
+        return self.means(call) and self._means_argument(call, if_unknown=False)
 
     def may_mean(self, call: AskedCall) -> bool:
         """Whether it is about a call of this tool, by this agent and member, with some arguments."""
@@ -69,6 +80,11 @@ class AskRule:
         is_agent = self.agent_id is None or call.agent_id == self.agent_id
         return is_agent and self.means_tool(call.tool_id, call.name, call.category)
 
+    def _means_argument(self, call: AskedCall, *, if_unknown: bool) -> bool:
+        return not self.argument or call.arguments.has_match(
+            self.argument, self.argument_pattern, if_unknown=if_unknown
+        )
+
     def _means_role(self, call: AskedCall) -> bool:
         return self.role_id is None or self.role_id in call.role_ids
 
@@ -77,22 +93,22 @@ class AskRule:
         is_in_toolkit = self.toolkit_tools is None or tool_id in self.toolkit_tools
         return is_in_toolkit and pattern_matches(self.tool_pattern, name, category)
 
-    def _means_argument(self, arguments: Mapping[str, Any]) -> bool:
-        """A text is compared as it is, all else as canonical JSON; an argument that is not there is none."""
-        if self.argument not in arguments:
-            return False
-        value = arguments[self.argument]
-        return text_matches(self.argument_pattern, value if isinstance(value, str) else canonical_json(value))
-
 
 def is_question(spec: ToolSpec) -> bool:
     """Whether a call of the tool is a question to the member."""
     return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
 
 
-def first_rule(rules: Iterable[AskRule], call: AskedCall) -> AskRule | None:
-    """The first of these rules that means the call."""
-    return next((rule for rule in rules if rule.means(call)), None)
+def rules_of(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule]:
+    """The rules that count for the call: the first that surely means it, behind those before it that mean it where an
+    argument is what nobody knows. The strictest of them counts."""
+    found = []
+    for rule in rules:
+        if rule.means(call):
+            found.append(rule)
+            if rule.surely_means(call):
+                break
+    return found
 
 
 def rules_met(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule | None]:

@@ -75,11 +75,11 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return first if terms == first.terms else replace(first, terms=terms)
 
 
-def decision_on(tool: str, rule: AskRule | None, ask: str) -> Decision | None:
-    """What the first rule that means a call, and the knob `ask` of its tool, say of it together; None where neither
+def decision_on(tool: str, rules: Iterable[AskRule], ask: str) -> Decision | None:
+    """What the rules that count for a call, and the knob `ask` of its tool, say of it together; None where neither
     says anything. A knob's word that is none of ours asks each time."""
     said = []
-    if rule is not None:
+    for rule in rules:
         why = rule.message or f"The approval rule {rule.name} asks before {tool} runs."
         terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
         said.append(_asking(rule.when, f"rule {rule.name}", why, terms))

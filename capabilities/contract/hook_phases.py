@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from capabilities.contract.decisions import Decision, Verb
+from capabilities.contract.effective import Effective, restored
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.result_cap import cut
 from capabilities.contract.wire import canonical_json
 
 T = TypeVar("T")
+NO_ARGUMENTS = Effective({})
 #: What the model reads in place of a result that a failed hook keeps from it.
 WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
 FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
@@ -211,7 +213,7 @@ def run_resolve(
         return forced, f"set the model {name}"
 
     def matches(hook: HookSpec, value: T) -> bool:
-        return hook.when.hold(facts_of(value), {}, hook.public_id)
+        return hook.when.hold(facts_of(value), NO_ARGUMENTS, hook.public_id)
 
     return _run(of_phase(hooks, Phase.BEFORE_MODEL_RESOLVE), model, matches, act)
 
@@ -239,7 +241,7 @@ def run_prompt(hooks: Sequence[HookSpec], prompt: str, facts: Facts, outside: Ou
         return made, "" if made == value else f"made a prompt of {len(made):,} characters"
 
     hooks = of_phase(hooks, Phase.BEFORE_PROMPT_BUILD)
-    return _run(hooks, prompt, lambda hook, value: hook.when.hold(facts, {}, hook.public_id), act)
+    return _run(hooks, prompt, lambda hook, value: hook.when.hold(facts, NO_ARGUMENTS, hook.public_id), act)
 
 
 def _joined(*texts: str) -> str:
@@ -264,19 +266,32 @@ class HookedCall:
 
 #: What is wrong with arguments that a hook made; "" where nothing is.
 Check = Callable[[Mapping[str, Any]], str]
+#: A call's arguments as they take effect.
+TakeEffect = Callable[[Mapping[str, Any]], Effective]
+
+
+def as_written(arguments: Mapping[str, Any]) -> Effective:
+    """Of a tool that is not known."""
+    return Effective(arguments)
 
 
 def run_before_call(
-    hooks: Sequence[HookSpec], arguments: Mapping[str, Any], facts: Facts, check: Check, outside: Outside
+    hooks: Sequence[HookSpec],
+    arguments: Mapping[str, Any],
+    facts: Facts,
+    check: Check,
+    outside: Outside,
+    effective: TakeEffect = as_written,
 ) -> PhaseResult[HookedCall]:
     """A hook whose arguments do not fit the tool's schema has failed, and they do not count.
 
-    A hook that failed and must not let the call through denies it.
+    Conditions and Python hooks look at the arguments as they take effect; a hook that can keep the call back matches
+    an argument of which nobody knows it. A hook that failed and must not let the call through denies it.
     """
     python = _Python(outside, outside.clock())
 
     def act(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
-        changed, did = _before_call(hook, call, lambda **given: python(hook, **given, **_tool(facts)))
+        changed, did = _before_call(hook, call, effective, lambda **given: python(hook, **given, **_tool(facts)))
         if changed.arguments is not call.arguments:
             complaint = check(changed.arguments)
             if complaint:
@@ -286,7 +301,12 @@ def run_before_call(
     result = _run(
         of_phase(hooks, Phase.BEFORE_TOOL_CALL),
         HookedCall(arguments),
-        lambda hook, call: hook.when.hold(facts, call.arguments, hook.public_id),
+        lambda hook, call: hook.when.hold(
+            facts,
+            effective(call.arguments) if hook.when.arguments else NO_ARGUMENTS,
+            hook.public_id,
+            if_unknown=hook.blocks,
+        ),
         act,
         lambda call: call.is_denied,
     )
@@ -303,7 +323,9 @@ def run_before_call(
     return replace(result, value=replace(result.value, decisions=(*result.value.decisions, failed)))
 
 
-def _before_call(hook: HookSpec, call: HookedCall, python: Callable[..., dict[str, Any]]) -> tuple[HookedCall, str]:
+def _before_call(
+    hook: HookSpec, call: HookedCall, effective: TakeEffect, python: Callable[..., dict[str, Any]]
+) -> tuple[HookedCall, str]:
     settings = hook.settings
     if hook.action in ("block_tool", "ask"):
         verb, did = (Verb.DENY, "blocked the call") if hook.action == "block_tool" else (Verb.ASK, "asks somebody")
@@ -315,7 +337,11 @@ def _before_call(hook: HookSpec, call: HookedCall, python: Callable[..., dict[st
         return _with_arguments(call, merge(call.arguments, settings["values"]))
     if hook.action == "inject_context":
         return replace(call, context=(*call.context, settings["text"])), "gave the model a text with the result"
-    return _answered(hook, call, python(arguments=dict(call.arguments)))
+    shown = dict(effective(call.arguments).values)
+    answer = python(arguments=dict(shown))
+    if isinstance(answer.get("arguments"), Mapping):
+        answer = {**answer, "arguments": restored(answer["arguments"], call.arguments, shown)}
+    return _answered(hook, call, answer)
 
 
 VERBS = {"allow": Verb.ALLOW, "modify": Verb.ALLOW, "ask": Verb.ASK, "deny": Verb.DENY}
@@ -390,9 +416,10 @@ def run_after_call(
     outside: Outside,
     *,
     status: str = "done",
+    effective: TakeEffect = as_written,
 ) -> PhaseResult[str]:
     """The result that goes on to the model. One behind a failed hook that must not let it through is withheld."""
-    python = _Python(outside, outside.clock())
+    python, taken = _Python(outside, outside.clock()), effective(arguments)
 
     def act(hook: HookSpec, value: str) -> tuple[str, str]:
         settings = hook.settings
@@ -403,7 +430,7 @@ def run_after_call(
         if hook.action == "truncate":
             shorter = cut(value, settings["chars"])
             return shorter, "" if shorter == value else f"cut the result to {settings['chars']:,} characters"
-        answer = python(hook, result=value, status=status, arguments=dict(arguments), **_tool(facts))
+        answer = python(hook, result=value, status=status, arguments=dict(taken.values), **_tool(facts))
         _only(answer, result=str)
         made = answer.get("result", value)
         return made, "" if made == value else f"made a result of {len(made):,} characters"
@@ -411,7 +438,7 @@ def run_after_call(
     done = _run(
         of_phase(hooks, Phase.AFTER_TOOL_CALL),
         result,
-        lambda hook, value: hook.when.hold(facts, arguments, hook.public_id),
+        lambda hook, value: hook.when.hold(facts, taken, hook.public_id),
         act,
     )
     stopped = done.stopped_by

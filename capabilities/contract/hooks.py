@@ -13,7 +13,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
-from capabilities.contract.patterns import MAX_PATTERN, matching_pattern, text_matches
+from capabilities.contract.effective import Effective
+from capabilities.contract.patterns import MAX_PATTERN, matching_pattern
 from capabilities.contract.wire import canonical_json, is_whole
 
 
@@ -201,12 +202,9 @@ class ArgumentPattern:
     name: str
     pattern: str
 
-    def matches(self, arguments: Mapping[str, Any]) -> bool:
-        """An argument that is not there matches nothing."""
-        if self.name not in arguments:
-            return False
-        value = arguments[self.name]
-        return text_matches(self.pattern, value if isinstance(value, str) else canonical_json(value))
+    def matches(self, arguments: Effective, *, if_unknown: bool) -> bool:
+        """An argument that is known not to be there matches nothing."""
+        return arguments.has_match(self.name, self.pattern, if_unknown=if_unknown)
 
 
 @dataclass(frozen=True)
@@ -223,14 +221,15 @@ class Conditions:
     #: Of a hundred turns, so many.
     share: int = 100
 
-    def hold(self, facts: Facts, arguments: Mapping[str, Any], hook: str) -> bool:
-        """`hook` names the hook that is drawn for: the same turn is drawn for it each time with the same luck."""
+    def hold(self, facts: Facts, arguments: Effective, hook: str, *, if_unknown: bool = False) -> bool:
+        """`hook` names the hook that is drawn for: the same turn is drawn for it each time with the same luck.
+        `if_unknown` says what an argument matches of which nobody knows what takes effect."""
         return (
             (not self.agents or facts.agent in self.agents)
             and (not self.providers or facts.provider in self.providers)
             and (not self.members or facts.member in self.members)
             and (not self.tools or matching_pattern(self.tools, facts.tool, facts.category) is not None)
-            and all(each.matches(arguments) for each in self.arguments)
+            and all(each.matches(arguments, if_unknown=if_unknown) for each in self.arguments)
             and (self.share >= 100 or drawn(hook, facts.turn) < self.share)
         )
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from capabilities.contract.hook_phases import (
     Outside,
     PhaseResult,
     Trace,
+    as_written,
     no_python,
     run_after_call,
     run_before_call,
@@ -32,6 +34,7 @@ from capabilities.contract.hook_phases import (
 from capabilities.contract.hooks import PHASE_TITLES, Facts, HookSpec, Phase, in_order
 from capabilities.contract.spec import ToolSpec
 from capabilities.hooks.queries import active_hooks, spec_with_keys
+from capabilities.kinds.effective import effective_arguments
 from capabilities.models import Hook, Tool
 from capabilities.pipeline.specs import specs
 from capabilities.providers.resolve import ResolvedModel, resolve_model
@@ -207,7 +210,8 @@ def _at_call(
         call = Call(step.tool_call_id, step.tool_name, proposed)
         return complaint_about(spec, call, changed, turn.organisation_id) if spec else ""
 
-    before = run_before_call(hooks, arguments, facts, check, outside)
+    effective = partial(effective_arguments, spec) if spec else as_written
+    before = run_before_call(hooks, arguments, facts, check, outside, effective)
     strictest = max((each.verb.name.lower() for each in before.value.decisions), default="", key=_strength)
     moments = [
         Moment(
@@ -219,7 +223,9 @@ def _at_call(
         )
     ]
     if step.status in (StepStatus.DONE, StepStatus.FAILED):
-        after = run_after_call(hooks, step.result, facts, before.value.arguments, outside, status=step.status)
+        after = run_after_call(
+            hooks, step.result, facts, before.value.arguments, outside, status=step.status, effective=effective
+        )
         withheld = "The result would have been withheld." if after.stopped_by else ""
         change = _change(step.result, after.value)
         moments.append(Moment(title, PHASE_TITLES[Phase.AFTER_TOOL_CALL], after.traces, change, withheld))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from capabilities.approval_rules.queries import ask_rules, asked_call
-from capabilities.contract.asking import ASK_USER, MAX_HOURS, MAX_SHOWN, NEVER, digest_of, first_rule, is_question
+from capabilities.contract.asking import ASK_USER, MAX_HOURS, MAX_SHOWN, NEVER, digest_of, is_question, rules_of
 from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import canonical_json
@@ -39,8 +39,8 @@ def decide_asking(prepared: Prepared) -> Decision | None:
     """
     turn, spec = prepared.turn, prepared.spec
     rules = ask_rules(turn.organisation_id, turn.registry_version)
-    rule = first_rule(rules, asked_call(spec, prepared.arguments, turn.membership_id, turn.agent_id)) if rules else None
-    decision = decision_on(spec.name, rule, spec.envelope.ask)
+    call = asked_call(spec, prepared.arguments, turn.membership_id, turn.agent_id)
+    decision = decision_on(spec.name, rules_of(rules, call), spec.envelope.ask)
     if decision is None or decision.verb != Verb.ASK or not decision.terms.allows_consent:
         return decision
     if not has_consent(prepared, decision.terms):
@@ -51,8 +51,9 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
     is refused where another person must approve it. The queries of `ask_rules`."""
-    rule = first_rule(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
-    if rule is None or rule.when == NEVER or not rule.needs_other_person:
+    rules = rules_of(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
+    rule = next((each for each in rules if each.when != NEVER and each.needs_other_person), None)
+    if rule is None:
         return ""
     return f"Not run: the approval rule {rule.name} takes another person. Ask an agent for it in a chat."
 
@@ -88,7 +89,7 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
     """Ask somebody of this pending call; `fields` are what its step says from now on. Or why nobody can be asked, as
     the model reads it. One transaction."""
     turn, spec, step = prepared.turn, prepared.spec, prepared.step
-    arguments = canonical_json(prepared.arguments)
+    arguments = canonical_json(prepared.effective.values)
     if len(arguments) > MAX_SHOWN:
         return refused(
             f"Not run: a person must approve {spec.name}, and its arguments take {len(arguments):,} characters. "
@@ -109,7 +110,7 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
         tool_id=spec.tool_id,
         tool_version_id=spec.version_id,
         arguments=arguments,
-        digest=digest_of(spec.name, spec.sha256, prepared.arguments),
+        digest=digest_of(spec.name, spec.sha256, prepared.effective.values),
         source=decision.source[:200],
         for_model=decision.for_model,
         for_people=decision.for_people,
@@ -182,7 +183,7 @@ def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | Non
 
 def is_of_call(approval: Approval, prepared: Prepared) -> bool:
     """Whether the call is still the one that was shown: this tool in this version, with these arguments."""
-    return approval.digest == digest_of(prepared.spec.name, prepared.spec.sha256, prepared.arguments)
+    return approval.digest == digest_of(prepared.spec.name, prepared.spec.sha256, prepared.effective.values)
 
 
 def used_up() -> Outcome:

@@ -91,9 +91,9 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
 
 
 def not_at_hand(turn: Turn, name: str) -> Outcome:
-    """What to tell the model of a tool that the round does not carry: how it is had; that it is forbidden; or nothing
-    but that there is no such tool."""
-    known = specs(Tool.objects.filter(name=name[:64]))
+    """What to tell the model of a tool that the round does not carry: how it is had; why it may not run, where it is
+    one of those that its agent and this session can have; else the same as of a name that nothing has."""
+    known = [each for each in specs(Tool.objects.filter(name=name[:64])) if each.name == name]
     if not known:
         return execution.inactive(name)
     if turn.door == Door.MCP:
@@ -105,19 +105,26 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
     if found is not None and found.spec.tool_id in reading.usable:
         needs_set_up = None if found.spec.is_ready else execution.refusal(turn, found.spec)
         return needs_set_up or _not_yet(found, reading)
-    permission = reading.permissions.decide(known[0])
-    if not permission.allowed:
-        return execution.denied(name, permission.reason)
-    if found is not None and not found.spec.is_enabled and found.spec.off_message:
-        return execution.switched_off(found.spec)
-    if reason := reading.why_not_sent(known[0]):
-        return execution.denied(name, reason)
-    if reason := reading.why_unanswered(found.spec if found is not None else known[0]):
-        return execution.failure(f"Not run: {reason}.", status=StepStatus.REFUSED, denied_tool=name)
     if found is None and _comes_with_category(known[0], reading):
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
-    return execution.inactive(name)
+    if found is None and not known[0].is_meta:
+        return execution.inactive(name)
+    return _why_refused(found.spec if found is not None else known[0], reading) or execution.inactive(name)
+
+
+def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
+    """Why a tool that the member may know of does not run."""
+    permission = reading.permissions.decide(spec)
+    if not permission.allowed:
+        return execution.denied(spec.name, permission.reason)
+    if not spec.is_enabled or spec.quarantine:
+        return execution.switched_off(spec)
+    if reason := reading.why_not_sent(spec):
+        return execution.denied(spec.name, reason)
+    if reason := reading.why_unanswered(spec):
+        return execution.failure(f"Not run: {reason}.", status=StepStatus.REFUSED, denied_tool=spec.name)
+    return None
 
 
 def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from capabilities.contract.hooks import PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.spec import ToolSpec
 from capabilities.hooks.queries import active_hooks
 from capabilities.hooks.writes import count_failure, count_fired
+from capabilities.kinds.effective import effective_arguments
 from capabilities.models import LanguageModel
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.loop import execution
@@ -129,7 +131,9 @@ class TurnHooks:
         def check(changed: Mapping[str, Any]) -> str:
             return complaint_about(spec, call, changed, self.turn.organisation_id)
 
-        result = run_before_call(hooks, arguments, self._facts_of(spec), check, self._outside(hooks))
+        result = run_before_call(
+            hooks, arguments, self._facts_of(spec), check, self._outside(hooks), partial(effective_arguments, spec)
+        )
         self._keep_call(Phase.BEFORE_TOOL_CALL, step, result)
         hooked = replace(result.value, arguments=storable_value(dict(result.value.arguments)))
         return hooked, tuple(each.as_json for each in result.traces)
@@ -144,7 +148,13 @@ class TurnHooks:
             return outcome
         facts = self._facts_of(spec)
         result = run_after_call(
-            hooks, outcome.result, facts, arguments, self._outside(hooks), status=str(outcome.status)
+            hooks,
+            outcome.result,
+            facts,
+            arguments,
+            self._outside(hooks),
+            status=str(outcome.status),
+            effective=partial(effective_arguments, spec),
         )
         self._keep_call(Phase.AFTER_TOOL_CALL, step, result)
         made = storable(result.value, execution.MAX_RESULT) or EMPTY

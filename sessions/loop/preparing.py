@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from capabilities.contract.decisions import Decision, Verb, strictest
+from capabilities.contract.effective import Effective
 from capabilities.contract.spec import ToolSpec
+from capabilities.kinds.effective import effective_arguments
 from sessions.loop import execution
 from sessions.loop.asking import decide_asking
 from sessions.loop.execution import Outcome
@@ -41,6 +44,11 @@ class Prepared:
     #: What hooks did, as the step keeps it, and what the model reads of them beside the result.
     hooks: tuple[Mapping[str, Any], ...] = ()
     context: tuple[str, ...] = ()
+
+    @cached_property
+    def effective(self) -> Effective:
+        """The arguments as they take effect: what is decided on, and what people are shown."""
+        return effective_arguments(self.spec, self.arguments)
 
     @property
     def is_asked_for(self) -> bool:

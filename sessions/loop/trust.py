@@ -44,7 +44,7 @@ def decide_trust(prepared: Prepared) -> Decision | None:
 def _only_reads(prepared: Prepared) -> bool:
     """Whether the call is one with which a tool of our own changes nothing, and sends no more than what to read."""
     spec = prepared.spec
-    return has_own_schema(spec) and registry.tools[spec.name].only_reads(prepared.arguments)
+    return has_own_schema(spec) and registry.tools[spec.name].only_reads(prepared.effective.values)
 
 
 def keep_trust(turn: Turn, counters: Mapping[str, Any]) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.contract.asking import ALWAYS, NEVER, AskedCall, AskRule, digest_of, first_rule
+from capabilities.contract.asking import ALWAYS, NEVER, AskedCall, AskRule, digest_of, rules_of
+from capabilities.contract.effective import Effective
 
 
 def a_call(**fields: Any) -> AskedCall:
@@ -15,7 +16,7 @@ def a_call(**fields: Any) -> AskedCall:
         "name": "mail_send",
         "category": "communication",
         "agent_id": 7,
-        "arguments": {"to": "Bob@Example.com", "copies": 3, "cc": ["a", "b"]},
+        "read_arguments": lambda: Effective({"to": "Bob@Example.com", "copies": 3, "cc": ["a", "b"]}),
         "read_roles": lambda: {5},
     }
     return AskedCall(**(plain | fields))
@@ -48,11 +49,11 @@ def test_a_rule_means_a_call_where_all_that_it_names_fits(rule: dict[str, Any], 
     assert AskRule("rule", ALWAYS, **rule).means(a_call()) is means
 
 
-def test_mr_42_the_first_rule_that_means_a_call_counts() -> None:
+def test_mr_42_the_rules_of_that_means_a_call_counts() -> None:
     rules = [AskRule("web", ALWAYS, "web_*"), AskRule("own", NEVER, "mail_*"), AskRule("all", ALWAYS)]
 
-    assert first_rule(rules, a_call()) is rules[1]
-    assert first_rule(rules[:1], a_call()) is None
+    assert rules_of(rules, a_call()) == [rules[1]]
+    assert rules_of(rules[:1], a_call()) == []
 
 
 def test_roles_are_read_once_and_only_where_a_rule_that_else_fits_names_one() -> None:
@@ -64,9 +65,9 @@ def test_roles_are_read_once_and_only_where_a_rule_that_else_fits_names_one() ->
 
     call = a_call(read_roles=read)
 
-    assert first_rule([AskRule("web", ALWAYS, "web_*", role_id=5), AskRule("agent", ALWAYS, agent_id=9)], call) is None
+    assert rules_of([AskRule("web", ALWAYS, "web_*", role_id=5), AskRule("agent", ALWAYS, agent_id=9)], call) == []
     assert reads == []
-    assert first_rule([AskRule("six", ALWAYS, role_id=6), AskRule("five", ALWAYS, role_id=5)], call) is not None
+    assert rules_of([AskRule("six", ALWAYS, role_id=6), AskRule("five", ALWAYS, role_id=5)], call) != []
     assert reads == ["read"]
 
 

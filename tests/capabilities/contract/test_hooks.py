@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capabilities.contract.effective import Effective
 from capabilities.contract.hooks import (
     ACTIONS,
     ArgumentPattern,
@@ -192,18 +193,18 @@ def test_normalising_twice_is_the_same_as_once(entry: dict[str, Any]) -> None:
 def test_all_conditions_must_hold_and_of_each_list_one(when: Conditions, holds: bool) -> None:
     arguments = {"command": "cd /\nrm -rf x", "paths": ["/etc", "/tmp"]}
 
-    assert when.hold(FACTS, arguments, "hook") is holds
+    assert when.hold(FACTS, Effective(arguments), "hook") is holds
 
 
 def test_a_share_is_drawn_by_hook_and_turn_always_the_same() -> None:
     turns = [f"turn {number}" for number in range(2_000)]
     fifth = Conditions(share=20)
 
-    hit = [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), {}, "hook")]
+    hit = [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), Effective({}), "hook")]
 
     assert 300 < len(hit) < 500
-    assert hit == [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), {}, "hook")]
-    assert hit != [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), {}, "another hook")]
+    assert hit == [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), Effective({}), "hook")]
+    assert hit != [turn for turn in turns if fifth.hold(replace(FACTS, turn=turn), Effective({}), "another hook")]
     assert all(0 <= drawn("hook", turn) < 100 for turn in turns)
 
 

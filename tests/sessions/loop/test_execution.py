@@ -26,7 +26,7 @@ from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, StepStatus, Turn, TurnStatus
-from tests.cast import make_tool
+from tests.cast import make_category, make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import check_text, run, tool_steps_of
 from toolhub.tenants.models import Membership, Organisation, User
@@ -370,16 +370,16 @@ def test_zk31_a_member_whose_account_was_closed_meanwhile_has_no_rights(
 
 @turns
 def test_zk29_a_tool_outside_the_selection_is_unknown(session: ChatSession, provider: ScriptedOpenAI) -> None:
-    with organisation_scope(session.organisation_id):
-        Tool.objects.filter(name="calculator").update(is_enabled=False)
-    provider.enqueue(Say(calls=[call("calculator", {"expression": "1+1"})]), Say("Well."))
+    aside = make_category(session.organisation, "aside", is_core=False)
+    make_tool(session.organisation, "date_arithmetic", category=aside)
+    provider.enqueue(Say(calls=[call("date_arithmetic")]), Say("Well."))
 
     (step,) = tool_steps_of(run(session))
 
-    assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == ["task_create", "uuid"]
+    assert "date_arithmetic" not in [tool["function"]["name"] for tool in provider.requests[0]["tools"]]
     assert (step.status, json.loads(step.result_sent)) == (
         StepStatus.REFUSED,
-        {"success": False, "error": "Unknown or inactive tool: calculator"},
+        {"success": False, "error": "Unknown or inactive tool: date_arithmetic"},
     )
 
 

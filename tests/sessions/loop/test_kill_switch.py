@@ -10,10 +10,10 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import MAX_OFF_MESSAGE, set_tool_enabled, set_tools_enabled
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Tool
+from capabilities.models import Effect, Grant, Tool
 from sessions.models import ChatSession, Step, StepStatus, TurnStatus
 from sessions.selection.queries import selection_preview
-from tests.cast import make_role, make_tool
+from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
 from tests.scripted_openai import Json, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.loop.test_loop import built_in
@@ -95,6 +95,46 @@ def test_later_turns_are_not_sent_it_and_a_call_of_it_says_why(
     assert [each.reason for each in verdicts if each.tool == "calculator" and not each.kept] == [
         f"switched off in the catalogue: {WHY[:-1]}"
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stop_without_a_message_is_told_as_a_stop(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership
+) -> None:
+    with organisation_scope(session.organisation_id):
+        set_tool_enabled(Tool.objects.get(name="calculator"), False, actor=alice)
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "1+1"})]), Say("No."))
+
+    (refused,) = tool_steps_of(run(session))
+
+    assert json.loads(refused.result_sent) == {
+        "success": False,
+        "error": "Access denied: the tool was switched off.",
+        "denied_tool": "calculator",
+    }
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["forbidden", "stopped", "there", "nothing has it"])
+def test_s_62_what_the_agent_does_not_have_is_answered_as_what_is_not_there(
+    session: ChatSession, provider: ScriptedOpenAI, alice: Membership, what: str
+) -> None:
+    """Whether the organisation has a tool is not to be learned by calling it."""
+    if what != "nothing has it":
+        aside = make_category(session.organisation, "aside", is_core=False)
+        tool = make_tool(session.organisation, "hidden_tool", category=aside)
+        with organisation_scope(session.organisation_id):
+            if what == "stopped":
+                set_tool_enabled(tool, False, actor=alice, message=WHY)
+            if what == "forbidden":
+                Grant.objects.create(
+                    organisation=session.organisation, membership=session.membership, tool=tool, effect=Effect.DENY
+                )
+    provider.enqueue(Say(calls=[call("hidden_tool")]), Say("No."))
+
+    (refused,) = tool_steps_of(run(session))
+
+    assert json.loads(refused.result_sent) == {"success": False, "error": "Unknown or inactive tool: hidden_tool"}
 
 
 @pytest.mark.django_db(transaction=True)
