@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HOUSES = ("toolhub", "capabilities", "sessions")
 #: The same name as `django.contrib.sessions`, never an import of it.
 OWN = (*HOUSES, "tests", "benchmarks")
+#: What every room may import, pure ones and child processes too.
+MEANS = ("toolhub.bounded_json",)
 #: What a late import may give as its reason.
 REASON = re.compile(r"# noqa: PLC0415 -- (app ready|leaf)$")
 
@@ -269,7 +271,7 @@ def test_the_rules_of_rooms_and_layers_are_broken_by_what_breaks_them() -> None:
 
 def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
     """toolhub.urls sees all; nobody sees it. Settings are read through django.conf."""
-    allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment")
+    allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment", *MEANS)
 
     found = [one for one in imports("capabilities", "sessions") if one.of("toolhub") and not one.of(*allowed)]
 
@@ -278,7 +280,7 @@ def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
 
 @pytest.mark.parametrize("room", ["capabilities/contract", "capabilities/routing"])
 def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> None:
-    pure = ("capabilities.contract", "capabilities.routing")
+    pure = ("capabilities.contract", "capabilities.routing", *MEANS)
     django = ("django", "rest_framework", "celery", "allauth", "drf_spectacular", "django_htmx")
 
     found = [one for one in imports(room) if one.of(*django) or (one.of(*OWN) and not one.of(*pure))]
@@ -290,9 +292,17 @@ def test_what_runs_in_a_child_process_imports_nothing_that_knows_secrets() -> No
     found = [one for one in imports("capabilities/common/confined_jobs") if one.of(*OWN, "django")]
 
     assert (
-        as_lines([one for one in found if not one.of("capabilities.contract", "capabilities.common.confined_jobs")])
+        as_lines(
+            [one for one in found if not one.of("capabilities.contract", "capabilities.common.confined_jobs", *MEANS)]
+        )
         == []
     )
+
+
+def test_the_means_of_every_room_import_nothing_of_the_house() -> None:
+    files = {f"{name.replace('.', '/')}.py" for name in MEANS}
+
+    assert as_lines([one for one in imports("toolhub") if one.file in files and one.of(*OWN, "django")]) == []
 
 
 def test_only_the_model_client_imports_openai() -> None:

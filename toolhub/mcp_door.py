@@ -26,8 +26,10 @@ from sessions.chats.stream_limits import (
 from sessions.mcp_server.callers import PREFIX, Caller, address_of
 from sessions.mcp_server.changes import changes
 from sessions.mcp_server.server import CALLER, make_manager
+from toolhub.bounded_json import TooMuchJson, check_json
 from toolhub.handler import Handler
-from toolhub.intake import Receive, Scope, Send
+from toolhub.intake import Receive, Scope, Send, read_body, replayed
+from toolhub.intake import Refused as BodyRefused
 from toolhub.tenants.access import record_token_use
 from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.connections import give_back_connection
@@ -41,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 #: What the stream of an older client says of a list that changed.
 LIST_CHANGED = 'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+
+#: Values of one request's body.
+MOST_VALUES = 20_000
 
 Headers = Mapping[bytes, bytes]
 T = TypeVar("T")
@@ -96,8 +101,11 @@ class McpDoor:
         try:
             if scope["method"] == "GET":
                 return await stream_changes(caller, receive, send)
+            receive = await checked(receive, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
             async with ThreadSensitiveContext(executor=self.django.threads):
                 await self.manager.handle_request({**scope, CALLER: caller}, receive, send)  # type: ignore[arg-type]
+        except Refused as refused:
+            await refuse(send, refused)
         finally:
             place.leave()
 
@@ -144,6 +152,19 @@ class McpDoor:
         if address is None:
             raise Refused(404, "not_found", "There is no such agent or toolkit here.")
         return Caller(token, address, site, self.in_thread)
+
+
+async def checked(receive: Receive, most: int) -> Receive:
+    """The body again, which is one message of JSON that is quickly parsed: that happens between the steps of all other
+    requests. Raises Refused."""
+    try:
+        body = await read_body(receive, most) or b""
+        check_json(body, most_bytes=most, most_values=MOST_VALUES)
+    except BodyRefused as refused:
+        raise Refused(refused.status, refused.code, refused.message) from None
+    except TooMuchJson as error:
+        raise Refused(413, "too_large", f"The body {error}.") from None
+    return replayed(body, receive)
 
 
 def check_host(headers: Headers) -> None:

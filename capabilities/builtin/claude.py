@@ -10,6 +10,7 @@ from pydantic import Field
 from capabilities.builtin._lib import workspace
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.registry import CategorySpec, tool
+from toolhub.bounded_json import load_json
 
 CATEGORY = CategorySpec(
     name="claude",
@@ -56,8 +57,8 @@ def _settings(before: bytes | None) -> dict[str, Any]:
     if before is None or not before.strip():
         return {}
     try:
-        settings = json.loads(before)
-    except (ValueError, RecursionError):
+        settings = load_json(before)
+    except ValueError:
         raise ToolError(f"{SETTINGS} is not valid JSON: mend it first.") from None
     if not isinstance(settings, dict):
         raise ToolError(f"{SETTINGS} holds no JSON object: mend it first.")

@@ -16,6 +16,7 @@ from capabilities.builtin._lib.sigv4 import Credentials, signed
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import Fetched
 from capabilities.registry import CategorySpec, ServiceField, ServiceSpec, tool
+from toolhub.bounded_json import load_json
 
 CATEGORY = CategorySpec(
     name="devops",
@@ -186,8 +187,8 @@ def _function(row: dict[str, Any]) -> dict[str, Any]:
 def _invoked(cloud: Remote, function: str, answer: Fetched) -> dict[str, Any]:
     text = answer.text
     try:
-        value = json.loads(text) if len(text) <= ANSWER_LIMIT else text[:ANSWER_LIMIT]
-    except (ValueError, RecursionError):
+        value = load_json(text) if len(text) <= ANSWER_LIMIT else text[:ANSWER_LIMIT]
+    except ValueError:
         value = text[:ANSWER_LIMIT]
     cut = {"truncated": True} if len(text) > ANSWER_LIMIT else {}
     if "x-amz-function-error" in answer.headers:

@@ -32,6 +32,7 @@ from typing import IO, Any, Literal
 from django.conf import settings
 
 from capabilities.contract.context import ToolContext, ToolError
+from toolhub.bounded_json import load_json
 from toolhub.tenants.audit.writes import in_request
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ Job = Literal[
 MEMORY = 512_000_000
 SECONDS = 5.0
 ANSWER_BYTES = 4_000_000
+#: Bytes of its answer for each of its values, at least: 400,000 values in all.
+BYTES_OF_VALUE = 10
 #: Seconds between looks at whether the caller was stopped.
 LOOK_EVERY = 0.1
 #: Calls of one organisation that wait for a free child at once where people wait for them: each holds a thread that
@@ -127,8 +130,8 @@ def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threa
         except TimeoutError:
             raise TookTooLong(str(TookTooLong.__doc__)) from None
     if code == 0 and len(data) <= most:
-        with suppress(ValueError, RecursionError):
-            answer = json.loads(data)
+        with suppress(ValueError):
+            answer = load_json(data, most_bytes=most, most_values=most // BYTES_OF_VALUE)
             if isinstance(answer, dict) and "result" in answer:
                 return answer["result"]
     logger.warning("The child process for %s gave up or crashed: status %s, %s bytes", job, code, len(data))

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
+
+from toolhub.bounded_json import JsonRefused, TooMuchJson, load_json
 
 #: Values of one document, those that aliases repeat included, and how deep they stand in each other.
 MAX_VALUES = 1_000_000
 MAX_DEPTH = 100
+#: Of JSON, where each value stands in the text itself; a child process reads it.
+MAX_JSON_BYTES, MAX_JSON_VALUES = 64_000_000, 5_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
@@ -40,21 +44,17 @@ def read_document(text: str) -> Any:
 
 def _from_json(text: str) -> Any:
     try:
-        value = json.loads(text, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
+        return load_json(text, most_bytes=MAX_JSON_BYTES, most_values=MAX_JSON_VALUES, most_depth=MAX_DEPTH)
+    except TooMuchJson as error:
+        raise DocumentRefused(f"The document {error}.") from error
+    except JsonRefused as error:
         flow = text.lstrip()
         if re.match(r"[{\[]\s*[A-Za-z_]", flow):  # YAML may begin with a brace as well, and quotes no keys
             return _from_yaml(text)
-        raise DocumentRefused(f"The JSON is broken in line {error.lineno}: {error.msg}.") from error
-    except (RecursionError, ValueError) as error:
-        raise DocumentRefused(f"The JSON cannot be read: {str(error)[:200]}.") from error
-    if _is_deeper(value, MAX_DEPTH):
-        raise DocumentRefused(f"The document is nested more than {MAX_DEPTH} deep.")
-    return value
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+        if isinstance(error.__cause__, json.JSONDecodeError):
+            broken = error.__cause__
+            raise DocumentRefused(f"The JSON is broken in line {broken.lineno}: {broken.msg}.") from error
+        raise DocumentRefused(f"The document {str(error)[:200]}.") from error
 
 
 def _from_yaml(text: str) -> Any:
@@ -173,16 +173,3 @@ def _check_tag(node: yaml.Node, *known: str) -> None:
     if node.tag.removeprefix(_STANDARD) not in known:
         line = node.start_mark.line + 1
         raise DocumentRefused(f"The YAML has the tag {node.tag[:100]} in line {line}, which is not read.")
-
-
-def _is_deeper(value: Any, most: int) -> bool:
-    level = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        ]
-        if not level:
-            return False
-    return True

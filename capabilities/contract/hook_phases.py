@@ -17,6 +17,7 @@ from capabilities.contract.effective import Effective, restored
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.result_cap import cut
 from capabilities.contract.wire import canonical_json
+from toolhub.bounded_json import load_json
 
 T = TypeVar("T")
 NO_ARGUMENTS = Effective({})
@@ -478,7 +479,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = load_json(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None

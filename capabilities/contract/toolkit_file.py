@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex
+from toolhub.bounded_json import JsonRefused, TooMuchJson, load_json
 
 FORMAT = "toolhub-toolkit"
 VERSION = 1
@@ -26,6 +27,8 @@ VERSION = 1
 MAX_NAMED = 200
 #: Tools, and modules, of one file; how deep its values stand in each other; saved tests of one tool.
 MAX_TOOLS, MAX_MODULES, MAX_DEPTH, MAX_TESTS = 2_000, 500, 60, 30
+#: Bytes and values of one file; a child process reads it.
+MAX_BYTES, MAX_VALUES = 64_000_000, 2_000_000
 BUILTIN, HTTP, MCP, PYTHON = "builtin", "http", "mcp", "python"
 KINDS = (BUILTIN, HTTP, MCP, PYTHON)
 EFFECTS = ("read", "write", "external")
@@ -100,18 +103,14 @@ def _parsed(text: str) -> Any:
     if not text:
         raise ToolkitFileRefused("The file is empty.")
     try:
-        document = json.loads(text, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise ToolkitFileRefused(f"The JSON is broken in line {error.lineno}: {error.msg}.") from error
-    except (RecursionError, ValueError) as error:
-        raise ToolkitFileRefused(f"The JSON cannot be read: {str(error)[:200]}.") from error
-    if _is_deeper(document, MAX_DEPTH):
-        raise ToolkitFileRefused(f"The file is nested more than {MAX_DEPTH} deep.")
-    return document
-
-
-def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+        return load_json(text, most_bytes=MAX_BYTES, most_values=MAX_VALUES, most_depth=MAX_DEPTH)
+    except TooMuchJson as error:
+        raise ToolkitFileRefused(f"The file {error}.") from error
+    except JsonRefused as error:
+        if isinstance(error.__cause__, json.JSONDecodeError):
+            broken = error.__cause__
+            raise ToolkitFileRefused(f"The JSON is broken in line {broken.lineno}: {broken.msg}.") from error
+        raise ToolkitFileRefused(f"The file {str(error)[:200]}.") from error
 
 
 def _check_hash(document: dict[str, Any], text: str) -> None:
@@ -244,16 +243,3 @@ def _once(what: str, names: list[Any]) -> set[Any]:
     if len(set(names)) != len(names):
         raise ToolkitFileRefused(f"The file names a {what} twice.")
     return set(names)
-
-
-def _is_deeper(value: Any, most: int) -> bool:
-    level = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        ]
-        if not level:
-            return False
-    return True

@@ -28,6 +28,7 @@ from capabilities.contract.hooks import (
 from capabilities.hooks.installed import installed_hooks
 from capabilities.hooks.writes import MAX_DESCRIPTION, HookContent
 from capabilities.models import Agent, Hook, LanguageModel, Provider
+from toolhub.bounded_json import load_json
 from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Membership
 
@@ -67,9 +68,9 @@ class JsonField(forms.CharField):
         if not text:
             return {}
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"This is no JSON: {str(error)[:200]}") from error
+            found = load_json(text)
+        except ValueError as error:
+            raise ValidationError(f"This {str(error)[:200]}") from error
         if self.is_object and not isinstance(found, dict):
             raise ValidationError("Give a JSON object, in braces.")
         return found

@@ -6,7 +6,6 @@ What a request is made of is in `capabilities.contract.http_tool`, where it may 
 from __future__ import annotations
 
 import ipaddress
-import json
 import mimetypes
 import re
 import time
@@ -38,11 +37,11 @@ from capabilities.credentials.signing import after_refusal
 from capabilities.egress import EgressError, EgressRefused, Fetched, Guard, check_url, fetch
 from capabilities.kinds.checks import Content
 from capabilities.models import ToolVersion
+from toolhub.bounded_json import MAX_VALUES, JsonRefused, TooMuchJson, load_json
 
 #: Bytes of an answer, as sent and as decompressed.
 MAX_BYTES = 2_000_000
 #: Commas and brackets of an answer that is taken apart as JSON: 50 MB in memory at worst.
-MAX_PARTS = 150_000
 #: Characters of an error's body that the model reads.
 ERROR_CHARS = 300
 PAGES = ("text/html", "application/xhtml+xml")
@@ -124,11 +123,11 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
     if response.text:
         return _cut(answer, answer.text)
     if is_json(kind) and not answer.truncated:
-        if _parts(answer.body) > MAX_PARTS:
-            return _too_intricate(answer, response)
         try:
-            value = json.loads(answer.body)
-        except (ValueError, RecursionError):
+            value = load_json(answer.body, constant=float)
+        except TooMuchJson:
+            return _too_intricate(answer, response)
+        except JsonRefused:
             return answer.text
         return _mapped(value, response, answer)
     if response.pointer or response.fields:
@@ -141,15 +140,10 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
     return _file(answer, kind)
 
 
-def _parts(body: bytes) -> int:
-    """Commas and brackets: what JSON becomes in memory goes by these, and not by its length."""
-    return body.count(b",") + body.count(b"[") + body.count(b"{")
-
-
 def _too_intricate(answer: Fetched, response: HttpResponse) -> str:
     """The text as it came: it is cut to what a model reads in any case."""
     if response.pointer or response.fields:
-        raise ToolError(f"The answer of {_host(answer)} has more than {MAX_PARTS:,} parts: ask for less of it.")
+        raise ToolError(f"The answer of {_host(answer)} has more than {MAX_VALUES:,} values: ask for less of it.")
     return answer.text
 
 

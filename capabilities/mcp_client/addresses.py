@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from capabilities.contract.context import Credential
+from toolhub.bounded_json import load_json
 
 ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 #: Every organisation may use the entry.
@@ -78,9 +79,9 @@ class EntriesRefused(ValueError):
 def read_entries(text: str) -> dict[str, StdioEntry]:
     """The entries of a file in the `mcpServers` form. Raises EntriesRefused."""
     try:
-        document = json.loads(text)
+        document = load_json(text)
     except ValueError as error:
-        raise EntriesRefused(f"it is not JSON: {error}") from error
+        raise EntriesRefused(f"it {error}") from error
     servers = document.get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(servers, dict):
         raise EntriesRefused('it must be {"mcpServers": {NAME: {"command": ...}}}')

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 #: Bytes of one message, and of one answer over HTTP. A file of 5 MB is 6.7 MB in base64.
 MAX_ANSWER = 8_000_000
-#: Commas and brackets of one message: what JSON becomes in memory goes by these, and not by its length.
-MAX_PARTS = 150_000
 #: Tools of one list, and pages that it may come in.
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
@@ -18,9 +16,5 @@ PROTOCOL_SECONDS = 3_600.0
 #: Seconds before a server that could not be reached is tried again: first, and at most.
 FIRST_BACKOFF = 1.0
 MOST_BACKOFF = 60.0
-
-
-def is_too_intricate(piece: bytes, before: int = 0) -> tuple[bool, int]:
-    """Whether a message has more parts than are taken, and how many it has so far."""
-    parts = before + piece.count(b",") + piece.count(b"[") + piece.count(b"{")
-    return parts > MAX_PARTS, parts
+#: Values of one answer over HTTP, which is counted as it comes: signs within its strings count too.
+MAX_SIGNS = 150_000

@@ -21,7 +21,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from capabilities.mcp_client.addresses import ServerAddress
-from capabilities.mcp_client.limits import MAX_ANSWER, is_too_intricate
+from capabilities.mcp_client.limits import MAX_ANSWER
+from toolhub.bounded_json import TooMuchJson, check_json
 
 logger = logging.getLogger(__name__)
 
@@ -104,13 +105,21 @@ async def _read_messages(server: ServerProcess, incoming: MemoryObjectSendStream
         while True:
             rest += await stdout.receive(65_536)
             *lines, rest = rest.split(b"\n")
-            if len(rest) > MAX_ANSWER or any(is_too_intricate(bytes(line))[0] for line in lines):
-                server.note_stderr(b"\n(a line on its output was longer, or of more parts, than is taken)\n")
+            if len(rest) > MAX_ANSWER or not all(_is_taken(line) for line in lines):
+                server.note_stderr(b"\n(a line on its output was longer, or of more values, than is taken)\n")
                 break
             for line in lines:
                 await _pass_on(server, bytes(line), incoming)
     incoming.close()
     await _drain(stdout)
+
+
+def _is_taken(line: bytearray) -> bool:
+    try:
+        check_json(bytes(line), most_bytes=MAX_ANSWER)
+    except TooMuchJson:
+        return False
+    return True
 
 
 async def _pass_on(

@@ -11,7 +11,8 @@ import httpx2
 from capabilities.contract.context import Credential
 from capabilities.egress import EgressFailed
 from capabilities.egress.placing import fits, place
-from capabilities.mcp_client.limits import is_too_intricate
+from capabilities.mcp_client.limits import MAX_SIGNS
+from toolhub.bounded_json import signs_in
 
 
 @dataclass
@@ -57,8 +58,8 @@ class CountedBody(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         parts = 0
         async for piece in self._inner:
-            too_many, parts = is_too_intricate(piece, parts)
-            if too_many:
+            parts += signs_in(piece) - 1
+            if parts > MAX_SIGNS:
                 raise EgressFailed(f"The answer of {self._host} has more parts than are taken.")
             yield piece
             if self._is_stream and piece.endswith((b"\n\n", b"\r\n\r\n")):

@@ -21,6 +21,7 @@ from sessions.approvals.input_rows import InputRow, Typed, rows_of
 from sessions.approvals.queries import with_all_shown
 from sessions.approvals.writes import is_whole
 from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
+from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Membership, Right
 
 #: Choices of a question that are shown as buttons.
@@ -110,7 +111,7 @@ class Card:
     @cached_property
     def _asked(self) -> dict[str, object]:
         try:
-            value = json.loads(self.approval.arguments)
+            value = load_json(self.approval.arguments)
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
@@ -118,8 +119,8 @@ class Card:
 
 def _indented(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
+        return json.dumps(load_json(text), indent=2, ensure_ascii=False)
+    except ValueError:
         return text
 
 

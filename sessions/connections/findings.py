@@ -6,7 +6,6 @@ people and may hold text from outside; a model's name is text from outside; `pag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from capabilities.providers.resolve import ResolvedModel, model_family
 from sessions.loop.models.listing import ListedModel
 from sessions.loop.models.replies import Call, Reply
 from sessions.loop.models.usage import says_cached
+from toolhub.bounded_json import load_json
 
 #: The tool of a test's call, which is never run.
 TOOL = "note_word"
@@ -165,6 +165,6 @@ def _usage_check(reply: Reply) -> Check:
 
 def _is_word(arguments: str) -> bool:
     try:
-        return isinstance(json.loads(arguments).get("word"), str)
-    except (ValueError, AttributeError, RecursionError):
+        return isinstance(load_json(arguments).get("word"), str)
+    except (ValueError, AttributeError):
         return False

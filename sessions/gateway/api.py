@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from capabilities.models import Agent
 from sessions.chats.queries import agents_to_talk_to
+from sessions.chats.stream_limits import StreamSlot
 from sessions.gateway.answering import Telling, answer
 from sessions.gateway.chat_messages import asks_for_usage, read_chat
 from sessions.gateway.completions import ChatTelling
@@ -82,24 +83,29 @@ class AnsweringView(OpenAIView):
     door: Door
 
     def post(self, request: Request) -> HttpResponseBase:
-        """Put the request on record as a turn, and follow it. Nothing waits in a thread meanwhile."""
+        """Put the request on record as a turn, and follow it. Nothing waits in a thread meanwhile.
+
+        It has its place among the requests under way before its body is parsed."""
         member = api_member(request, at_least=Access.MEMBER)
         token = cast(ApiToken, request.auth)
+        slot = slot_for(token)
+        try:
+            return self.answered(request, member, token, slot)
+        except BaseException:
+            slot.leave()
+            raise
+
+    def answered(self, request: Request, member: Membership, token: ApiToken, slot: StreamSlot) -> HttpResponseBase:
         if not isinstance(request.data, Mapping):
             raise ParseError("The body must be a JSON object.")
         caller = Caller(member, token, self.door, request.data, self.key_of(request), idempotency_key(request))
         wanted = self.read(caller)
-        slot = slot_for(token)
-        try:
-            turn = self.taken(caller, wanted)
-            note_token_use(token, request._request, agent=wanted.agent)
-            goes_on = request.headers.get(ON_DISCONNECT, "").lower() == "continue"
-            origin = request.build_absolute_uri("/").rstrip("/")
-            followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, origin, goes_on)
-            return answer(followed, self.telling(turn, wanted, request.data), slot, streams=wanted.streams)
-        except BaseException:
-            slot.leave()
-            raise
+        turn = self.taken(caller, wanted)
+        note_token_use(token, request._request, agent=wanted.agent)
+        goes_on = request.headers.get(ON_DISCONNECT, "").lower() == "continue"
+        origin = request.build_absolute_uri("/").rstrip("/")
+        followed = Followed(turn.pk, turn.session_id, turn.organisation_id, token, origin, goes_on)
+        return answer(followed, self.telling(turn, wanted, request.data), slot, streams=wanted.streams)
 
     def key_of(self, request: Request) -> str:
         return session_key(request._request, cast("Mapping[str, Any]", request.data))

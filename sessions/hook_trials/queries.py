@@ -43,6 +43,7 @@ from sessions.loop.hooks import complaint_about, forced_model
 from sessions.loop.models.replies import Call
 from sessions.loop.python_hooks import python_of
 from sessions.models import OPEN_STATUSES, Step, StepKind, StepStatus, Turn
+from toolhub.bounded_json import load_json
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
 
@@ -263,8 +264,8 @@ def _proposed(step: Step, replies: Mapping[int, Sequence[Mapping[str, str]]]) ->
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        value = load_json(text or "{}")
+    except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -7,7 +7,6 @@ tools a model takes say nothing of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from capabilities.pipeline.stages import PERMITTING_STAGES, narrowed
 from capabilities.providers.resolve import ResolvedModel
 from sessions.selection.holdings import holdings_of
 from sessions.selection.queries import new_session, situation_of
+from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Membership
 
 #: Meta-tools that an address may have. The others load tools into a conversation, and there is none.
@@ -91,8 +91,8 @@ def offered_to(member_id: int, agent: Agent, toolkit: str = "", model: ResolvedM
 def inner_name(arguments: str) -> str:
     """The tool that a call of `call_tool` names; empty where it names none."""
     try:
-        value: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
+        value: Any = load_json(arguments)
+    except ValueError:
         return ""
     name = value.get("name") if isinstance(value, dict) else None
     return name if isinstance(name, str) else ""

@@ -49,6 +49,7 @@ from sessions.loop.models.replies import Call
 from sessions.loop.tool_threads import ToolRun, tool_threads
 from sessions.models import StepStatus, Turn
 from sessions.turns.asked import is_tool_run
+from toolhub.bounded_json import JsonRefused, load_json
 from toolhub.tenants.audit.denials import record_denial
 from toolhub.tenants.models import Membership
 
@@ -179,7 +180,7 @@ def stored_call(call_id: str, call: Call) -> dict[str, str]:
 def _sendable(arguments: str) -> str:
     """The arguments in a form that any provider can read again: an object of whole characters, else an empty one."""
     try:
-        value = json.loads(arguments, parse_constant=_no_constant, parse_float=_finite)
+        value = load_json(arguments)
         whole = storable_value(value)
     except (ValueError, RecursionError):
         return "{}"
@@ -210,10 +211,9 @@ def parsed_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
             call,
         )
     try:
-        arguments = storable_value(json.loads(text, parse_constant=_no_constant, parse_float=_finite))
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        return _malformed(f"The arguments are not valid JSON ({reason}). Send one JSON object.", call)
+        arguments = storable_value(load_json(text))
+    except JsonRefused as error:
+        return _malformed(f"These are no arguments: the text {error}. Send one JSON object.", call)
     if arguments is None:
         return {}
     return arguments if isinstance(arguments, dict) else _malformed("The arguments must be one JSON object.", call)
@@ -453,14 +453,3 @@ def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event, progress:
 
 def _malformed(message: str, call: Call) -> Outcome:
     return failure(message, malformed=True, received=call.arguments[:MAX_ECHO])
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits[:20]} is too large a number")
-    return number

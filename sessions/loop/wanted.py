@@ -5,11 +5,11 @@ They come with the turn's next model call, so that a wrong guess of routing cost
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from capabilities.contract.loading import SEARCH_TOOLS
 from sessions.models import Step, StepStatus
+from toolhub.bounded_json import load_json
 
 #: What an answer of ours says, beside the name, of a tool that comes with the next model call.
 COMES_WITH = "comes_with"
@@ -37,7 +37,7 @@ def _promised(call: Step) -> Iterable[str]:
 
 def _read(text: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        found = load_json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -37,10 +37,13 @@ from sessions.models import (
     UnloadReason,
 )
 from sessions.turns.budget_states import BudgetState
+from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Organisation
 
 #: Characters of the reason that a line shows.
 MAX_WHY = 400
+#: Values of a JSON text that is shown with an indent.
+MOST_INDENTED = 20_000
 
 register = template.Library()
 
@@ -153,8 +156,8 @@ def since(moment: datetime | None) -> float:
 def readable_json(text: str) -> str:
     """JSON with an indent where that is what it is; anything else as it came."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = load_json(text, most_values=MOST_INDENTED)
+    except ValueError:
         return text
     return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else text
 
@@ -165,8 +168,8 @@ def why_refused(step: Step) -> str:
     if step.status != StepStatus.REFUSED:
         return ""
     try:
-        value = json.loads(vars(step).get("result_shown") or step.result)
-    except (ValueError, RecursionError):
+        value = load_json(vars(step).get("result_shown") or step.result)
+    except ValueError:
         return ""
     return str(value.get("error", ""))[:MAX_WHY] if isinstance(value, dict) else ""
 

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
+from toolhub.bounded_json import load_json
 
 MAX_TEXT = 100_000
 
@@ -117,15 +118,15 @@ def _json_field(label: str, help_text: str, *, is_required: bool) -> forms.Field
 
 def _is_json(text: str) -> None:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError) as error:
+        load_json(text)
+    except ValueError as error:
         raise forms.ValidationError("This is not valid JSON.") from error
 
 
 def _value(argument: ArgumentField, value: Any) -> Any:
     match argument.kind:
         case "boolean" | "choice" | "json":
-            return json.loads(value)
+            return load_json(value)
         case "lines":
             return [line.strip() for line in value.splitlines() if line.strip()]
         case "string" | "text":

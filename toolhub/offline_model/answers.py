@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolhub.bounded_json import load_json
 from toolhub.offline_model.tools import Parameter, Tool
 
 SIGNATURE = "(Offline model: a matcher of words, not an LLM. Configure a provider for real answers.)"
@@ -105,8 +106,8 @@ def from_results(results: Sequence[Result]) -> str:
 def _readable(content: str) -> str:
     """A result for people: JSON as a Markdown list, an error as a sentence, any other text as it is."""
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
+        value = load_json(content)
+    except ValueError:
         value = content
     error = _error(value)
     if error:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from itertools import takewhile
 from typing import Any
 
+from toolhub.bounded_json import load_json
 from toolhub.offline_model.replies import Reply, reply
 
 Scope = MutableMapping[str, Any]
@@ -90,8 +91,8 @@ async def _body(receive: Receive) -> bytes:
 def _checked(body: bytes) -> dict[str, Any]:
     """The request. Raises Refusal where it is none that the protocol knows."""
     try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):
+        request = load_json(body)
+    except ValueError:
         raise Refusal(400, "We could not parse the JSON body of your request.") from None
     if not isinstance(request, dict):
         raise Refusal(400, "The body must be a JSON object.")

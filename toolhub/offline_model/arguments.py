@@ -6,12 +6,12 @@ Every reader takes the words it used off the sheet, so that what is left is what
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolhub.bounded_json import load_json
 from toolhub.offline_model import values, words
 from toolhub.offline_model.sheet import Sheet, trimmed
 from toolhub.offline_model.tools import Parameter, Tool
@@ -46,8 +46,8 @@ def _from_json(parameters: Sequence[Parameter], sheet: Sheet) -> dict[str, Any]:
     """Arguments written out as a JSON object in the message."""
     start, end = sheet.text.find("{"), sheet.text.rfind("}")
     try:
-        written = json.loads(sheet.text[start : end + 1]) if 0 <= start < end else {}
-    except (ValueError, RecursionError):
+        written = load_json(sheet.text[start : end + 1]) if 0 <= start < end else {}
+    except ValueError:
         return {}
     found = {each.name: written[each.name] for each in parameters if each.name in written}
     if found:

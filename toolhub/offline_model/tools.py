@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from toolhub.bounded_json import load_json
 from toolhub.offline_model import words
 
 #: How deep rows and objects are read.
@@ -120,7 +121,7 @@ def read_tools(definitions: object) -> list[Tool]:
 
 @lru_cache(maxsize=2_000)
 def _tool(source: str) -> Tool:
-    function = json.loads(source)
+    function = load_json(source)
     name, description = function["name"], _text(function.get("description"))
     schema = function.get("parameters")
     root = schema if isinstance(schema, dict) else {}

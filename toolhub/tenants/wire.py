@@ -5,7 +5,6 @@ Imports no views: REST framework loads this while it is still loading them itsel
 
 from __future__ import annotations
 
-import codecs
 import json
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from toolhub.bounded_json import JsonRefused, load_json
 from toolhub.tenants.models import ApiToken, Scope, User
 
 #: The query parameter of writes that can show what they would do.
@@ -93,50 +93,29 @@ class StrictJSONParser(BaseParser):
         body: bytes = stream.read(self.max_body + 1)
         if len(body) > self.max_body:
             raise Refused("too_large", f"The body is over {self.max_body:,} bytes.", status_code=413)
-        if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        if body and json.detect_encoding(body) != "utf-8":
             raise ParseError("The body must be plain UTF-8, without a byte order mark.")
         try:
-            value = json.loads(
-                body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique_names, parse_float=_finite
-            )
-        except RecursionError:
-            raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.") from None
-        except ValueError as error:
-            raise ParseError(f"The body is not valid JSON: {error}") from None
-        _check_text(value, MAX_DEPTH)
+            value = load_json(body, most_bytes=self.max_body, most_depth=MAX_DEPTH, unique_names=True)
+        except JsonRefused as error:
+            raise ParseError(f"The body {error}.") from None
+        if b"\\u" in body:  # else no text in it can be half a character, or NUL
+            _check_text(value)
         return value
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError("a number is too large")
-    return value
-
-
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _check_text(value: Any, depth: int) -> None:
-    if depth == 0:
-        raise ParseError(f"The body is nested more than {MAX_DEPTH} deep.")
+def _check_text(value: Any) -> None:
     if isinstance(value, str):
         if "\x00" in value:
             raise ParseError("Text must not hold the NUL character.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise ParseError("Text must not hold half of a surrogate pair.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ParseError("Text must not hold half of a surrogate pair.") from None
     elif isinstance(value, dict):
         for name, item in value.items():
-            _check_text(name, depth - 1)
-            _check_text(item, depth - 1)
+            _check_text(name)
+            _check_text(item)
     elif isinstance(value, list):
         for item in value:
-            _check_text(item, depth - 1)
+            _check_text(item)

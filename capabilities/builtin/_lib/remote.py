@@ -22,6 +22,7 @@ from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.masking import masked_in
 from capabilities.egress import MAX_REDIRECTS, EgressError, Fetched, fetch
 from capabilities.registry import ServiceSpec
+from toolhub.bounded_json import load_json
 
 #: Bytes of an answer, and characters of what a service says about an error.
 MAX_BYTES = 2_000_000
@@ -170,8 +171,8 @@ def basic(user: str, password: str) -> dict[str, str]:
 def read_json(text: str) -> Any:
     """The value, or None where the text is no JSON that can be worked with."""
     try:
-        return json.loads(text, parse_constant=lambda name: None)
-    except (ValueError, RecursionError):
+        return load_json(text, constant=lambda name: None)
+    except ValueError:
         return None
 
 

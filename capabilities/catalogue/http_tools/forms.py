@@ -19,6 +19,7 @@ from capabilities.contract.http_tool import MAX_ARGUMENTS, METHODS, PLACES
 from capabilities.contract.knobs import KNOBS
 from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.models import Tool
+from toolhub.bounded_json import load_json
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 #: Empty rows for arguments that a page has beside the filled ones, and that "Add rows" adds.
@@ -100,9 +101,9 @@ class ObjectField(forms.CharField):
     def clean(self, value: Any) -> Any:
         text = super().clean(value).strip()
         try:
-            found = json.loads(text or "{}")
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"This is no JSON: {str(error)[:200]}") from error
+            found = load_json(text or "{}")
+        except ValueError as error:
+            raise ValidationError(f"This {str(error)[:200]}") from error
         if not isinstance(found, dict):
             raise ValidationError("Give a JSON object, in braces.")
         return found

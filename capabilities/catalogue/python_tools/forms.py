@@ -13,6 +13,7 @@ from django import forms
 from capabilities.catalogue.python_tools.checks import PythonContent
 from capabilities.models import Category, Tool, ToolVersion
 from capabilities.sandbox import MAX_CODE, RUNTIMES, isolation
+from toolhub.bounded_json import load_json
 
 _MONO = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 _HELPER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s+v?(\d{1,6})\Z")
@@ -27,9 +28,9 @@ RUNTIME_TITLES = {"monty": "A part of Python, started in milliseconds", "full": 
 
 def _is_object(text: str) -> None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise forms.ValidationError(f"This is not valid JSON: {str(error)[:200]}.") from error
+        value = load_json(text)
+    except ValueError as error:
+        raise forms.ValidationError(f"This {str(error)[:200]}.") from error
     if not isinstance(value, dict):
         raise forms.ValidationError("Write one JSON object.")
 
@@ -118,7 +119,7 @@ class PythonToolForm(forms.Form):
         if not text:
             return None
         _is_object(text)
-        value: dict[str, Any] = json.loads(text)
+        value: dict[str, Any] = load_json(text)
         return value
 
     def content(self, tool: Tool | None) -> PythonContent:
@@ -127,7 +128,7 @@ class PythonToolForm(forms.Form):
         return PythonContent(
             tool.name if tool else said["name"],
             said["description"],
-            json.loads(said["parameters"]),
+            load_json(said["parameters"]),
             said["code"],
             said["runtime"],
             said["human_format"],
@@ -190,8 +191,8 @@ class ToolTestForm(forms.Form):
         text = said.get("expected", "").strip()
         if not said.get("expects_error") and text:
             try:
-                said["expected"] = json.loads(text)
-            except (ValueError, RecursionError):
+                said["expected"] = load_json(text)
+            except ValueError:
                 self.add_error("expected", "This is not valid JSON. A text stands in quotes.")
         else:
             said["expected"] = text or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from uuid import UUID
 
 from django.contrib import messages
@@ -34,6 +33,7 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import numbered_lines
 from capabilities.models import Tool, VersionStatus
+from toolhub.bounded_json import load_json
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -136,7 +136,7 @@ def tool_test_save(request: MemberRequest, org: str, name: str) -> HttpResponse:
             case = save_test(
                 tool,
                 said["name"],
-                json.loads(said["arguments"]),
+                load_json(said["arguments"]),
                 expected=said["expected"],
                 expects_error=bool(said["expects_error"]),
                 actor=member,

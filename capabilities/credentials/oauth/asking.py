@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import httpx2
 from capabilities.common.fair_places import FairPlaces
 from capabilities.egress import EgressError, check_url, fetch, is_listed, resolve_checked
 from capabilities.egress.placing import USUAL_PORTS
+from toolhub.bounded_json import load_json
 
 #: Bytes of an answer that are read, and seconds for one.
 MAX_ANSWER = 200_000
@@ -91,7 +91,7 @@ def ask(
     except EgressError as error:
         raise OAuthRefused(str(error), is_lasting=False) from error
     try:
-        body = None if answer.truncated else json.loads(answer.body)
-    except (ValueError, RecursionError):
+        body = None if answer.truncated else load_json(answer.body)
+    except ValueError:
         body = None
     return answer.status, answer.headers, body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from capabilities.credentials.oauth.asking import SECONDS, OAuthRefused, ask, ho
 from capabilities.credentials.oauth.clients import OAuthClient
 from capabilities.egress import EgressError, origin_of
 from capabilities.models import StoredCredential
+from toolhub.bounded_json import load_json
 
 #: Characters of one token, and seconds that one may live at most.
 MAX_TOKEN, MAX_LIFE = 20_000, 10 * 365 * 86_400
@@ -204,7 +204,7 @@ def _claims(token: str) -> dict[str, Any]:
     if len(parts) != 3 or len(parts[1]) > MAX_TOKEN:
         return {}
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, RecursionError):
+        claims = load_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
         return {}
     return claims if isinstance(claims, dict) else {}

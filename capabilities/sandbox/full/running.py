@@ -16,11 +16,14 @@ from capabilities.sandbox.full.zygotes import zygote_of
 from capabilities.sandbox.host import HostCalls, OutOfTime, TooManyCalls
 from capabilities.sandbox.results import NotJson, limited_json
 from capabilities.sandbox.values import HostFunctions, Limits, RunError, SandboxResult
+from toolhub.bounded_json import JsonMessages, JsonRefused, TooMuchJson
 
 #: Seconds between looks at whether the caller was stopped.
 LOOK_EVERY = 0.1
 #: Bytes beside result and print that a call may send: requests, errors, the frame of each line.
 SLACK = 4_000_000
+#: Values of one message, and of all that a call sends: what it prints is one or two of a message.
+MOST_VALUES_OF_MESSAGE, MOST_VALUES = 20_000, 100_000
 
 
 class Ended(Exception):
@@ -117,6 +120,7 @@ class _Conversation:
         self._held = bytearray()
         self._lines = deque[bytearray]()
         self._left = 2 * limits.output + SLACK
+        self._messages = JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES_OF_MESSAGE)
         self._printable = limits.output
         self.printed: list[str] = []
         #: Whether the call ended by itself, and in order.
@@ -174,8 +178,10 @@ class _Conversation:
         if time.monotonic() >= self._deadline:
             raise Ended(self._too_long())
         try:
-            message = json.loads(self._lines.popleft())
-        except (ValueError, RecursionError):
+            message = self._messages.load(self._lines.popleft())
+        except TooMuchJson as error:
+            raise Ended(RunError("Output", f"What it sent {error}.")) from None
+        except JsonRefused:
             message = None
         if not isinstance(message, dict):
             raise Ended(_broken_off())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import re
 import threading
 import time
@@ -18,6 +17,7 @@ from capabilities.sandbox.monty import gaps, modules
 from capabilities.sandbox.monty.pool import pool
 from capabilities.sandbox.monty.running import Ended, Loading, os_policy, resource_limits
 from capabilities.sandbox.values import HostFunctions, Limits, Problem
+from toolhub.bounded_json import load_json
 
 module_advice = gaps.module_advice
 
@@ -200,7 +200,7 @@ def _is_builtin(one: Mapping[str, Any]) -> bool:
 
 def _diagnostics(error: MontyTypingError) -> list[dict[str, Any]]:
     try:
-        found = json.loads(error.display())
+        found = load_json(error.display())
     except ValueError:
         return []
     return [one for one in found if isinstance(one, dict) and one.get("severity") == "error"]

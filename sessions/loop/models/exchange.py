@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import socket
 import threading
@@ -21,6 +20,10 @@ from sessions.loop.models.errors import ModelError
 from sessions.loop.models.failures import MAX_SAID, Failed, failure, raise_error_object, without_key
 from sessions.loop.models.replies import ReplyReader
 from sessions.loop.models.transport import Endpoint, bounded, sdk, sse_data
+from toolhub.bounded_json import JsonMessages, load_json
+
+#: Values of all events of one streamed answer: of 8 MB that says anything.
+MOST_VALUES = 800_000
 
 
 class Exchange:
@@ -100,7 +103,7 @@ class Exchange:
     def _read_whole(self) -> None:
         received = b"".join(self._rest)
         try:
-            answer = json.loads(received.decode("utf-8", "replace"))
+            answer = load_json(received.decode("utf-8", "replace"), constant=float)
         except ValueError as error:
             raise Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
         raise_error_object(answer)
@@ -110,7 +113,7 @@ class Exchange:
             raise Failed("provider_invalid", "The provider's answer is no reply of a model.", again=True)
 
     def _read_stream(self) -> None:
-        ended = False
+        ended, messages = False, JsonMessages(MOST_VALUES)
         for data in sse_data(self._rest):
             if not data.strip():
                 continue
@@ -118,8 +121,8 @@ class Exchange:
                 ended = True
                 break
             try:
-                chunk = json.loads(data)
-            except (ValueError, RecursionError) as error:
+                chunk = messages.load(data, constant=float)
+            except ValueError as error:
                 # To go on without this piece could change what a call says.
                 raise Failed("provider_invalid", "Part of the provider's answer is not JSON.", again=True) from error
             raise_error_object(chunk)
@@ -179,8 +182,8 @@ def _models_answer(endpoint: Endpoint, until: float) -> Any:
             received += piece
             if time.monotonic() > until:
                 raise Failed("provider_timeout", "The provider did not answer in time.", again=False)
-        return json.loads(received.decode("utf-8", "replace"))
-    except (ValueError, RecursionError) as error:
+        return load_json(received)
+    except ValueError as error:
         raise Failed("provider_invalid", "The provider's list of models is not JSON.", again=False) from error
     finally:
         response.close()

@@ -40,7 +40,7 @@ def test_json_and_yaml_are_read_as_plain_values(text: str, value: object) -> Non
         ("# nothing", "empty"),
         ("just words", "neither JSON nor YAML"),
         ('{"a": ', "broken in line 1"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is no JSON number"),
         ("a: [", "broken in line"),
         ("a: !!python/object/apply:os.system ['true']", "tag"),
         ("a: !vault x", "tag"),
