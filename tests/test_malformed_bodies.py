@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from sessions.models import ChatSession, Turn
-from tests.cast import make_session, make_turn
+from tests.cast import make_session, make_token, make_turn
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import system_scope
-from toolhub.tenants.wire import MAX_BODY
+from toolhub.tenants.wire import MAX_BODY, StrictJSONParser
 
 pytestmark = pytest.mark.django_db
 
@@ -66,6 +67,8 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "a form": (b"message=x", 400, "parse_error"),
     "gzip": (b"\x1f\x8b\x08\x00", 400, "parse_error"),
     "one byte over a million": (b'{"message": "' + b"a" * (MAX_BODY - 14) + b'"}', 413, "too_large"),
+    "330,000 lists": (b'{"message": [' + b"[]," * 329_000 + b"1]}", 400, "parse_error"),
+    "160,000 names": (b"{" + b'"a":1,' * 160_000 + b'"b":1}', 400, "parse_error"),
     "three million bytes": (b'{"message": "' + b"a" * 3_000_000 + b'"}', 413, "too_large"),
 }
 
@@ -327,3 +330,31 @@ def test_an_unknown_host_is_refused_in_the_shape_of_the_api(rest: Rest) -> None:
     response = rest.client.get("/api/v1/sessions", SERVER_NAME="evil.test")
 
     assert response.status_code == 400
+
+
+def test_the_place_of_a_request_is_taken_before_its_body_is_parsed(
+    bob: Membership, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.TOOLHUB_REQUESTS_PER_TOKEN = 0
+    parsed: list[str] = []
+    monkeypatch.setattr(StrictJSONParser, "parse", lambda *given, **more: parsed.append("parsed"))
+
+    reply = Client(headers={"Authorization": f"Bearer {make_token(bob)}"}).post(
+        "/v1/chat/completions", b"{}", content_type="application/json"
+    )
+
+    assert (reply.status_code, parsed) == (429, [])
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_conversation_of_very_many_values_is_refused_and_its_place_given_back(
+    bob: Membership, path: str, settings: Any
+) -> None:
+    settings.TOOLHUB_REQUESTS_PER_TOKEN = 1
+    client = Client(headers={"Authorization": f"Bearer {make_token(bob)}"})
+    body = b'{"model": "a", "x": [' + b"[]," * 600_000 + b"1]}"
+
+    replies = [client.post(path, body, content_type="application/json") for _ in range(3)]
+
+    assert [each.status_code for each in replies] == [400] * 3
+    assert "values" in replies[0].json()["error"]["message"]

@@ -27,6 +27,20 @@ def run():
             pass
     {then}
 """
+#: Sends the data over every file that takes all of it.
+SENDER = """
+import os, time
+
+def run():
+    for file in range(3, 64):
+        left = {data}
+        try:
+            while left:
+                left = left[os.write(file, left):]
+        except OSError:
+            pass
+    time.sleep(60)
+"""
 
 
 def lie(line: bytes, then: str = "time.sleep(60)", times: int = 1, **limits: Any) -> SandboxResult:
@@ -67,8 +81,25 @@ class TestChannel:
         found = lie(line)
 
         assert found.error is not None
-        assert found.error.kind == "Crashed", found.error
+        assert found.error.kind in ("Crashed", "Output"), found.error
         assert ran(ONE, runtime="full").value == 1
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            """b'{"call": "http_get", "arguments": [' + b"[]," * 300_000 + b"1]}\\n" """,
+            """b'{"printed": [' + b"{}," * 300_000 + b"1]}\\n" """,
+            """(b'{"printed": [' + b"1," * 9_000 + b"1]}\\n") * 40""",
+            """b'{"printed": "x"}\\n' * 150_000""",
+            """b"[" * 100_000 + b"\\n" """,
+        ],
+    )
+    def test_what_would_become_many_values_is_not_parsed(self, data: str) -> None:
+        found = ran(SENDER.format(data=data), runtime="full")
+
+        assert found.error is not None
+        assert found.error.kind == "Output", found.error
+        assert "values" in found.error.message
 
     def test_a_forged_result_is_the_codes_own_and_no_more_than_json(self) -> None:
         assert lie(b'{"result": "{\\"a\\": 1}"}\n').value == {"a": 1}

@@ -20,6 +20,9 @@ from toolhub.tenants.scope import organisation_scope, system_scope
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+LISTED = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"calculator","arguments":{"expression":[%s1]}}}'
+)
 BOTH_TYPES = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 #: Bodies that are no request of MCP, by what is wrong with them.
 MALFORMED = {
@@ -39,12 +42,30 @@ MALFORMED = {
 }
 
 
+#: Bodies within its bytes that would become far more values than are parsed between the steps of other requests.
+DEAR = {
+    "lists": LISTED % (b"[]," * 600_000),
+    "numbers": LISTED % (b"1," * 25_000),
+    "deep": LISTED % (b"[" * 5_000 + b"]" * 5_000 + b","),
+}
+
+
 def post(url: str, token: str | None = None, body: Any = LIST, **headers: str) -> httpx2.Response:
     sent = BOTH_TYPES | {name.replace("_", "-"): value for name, value in headers.items()}
     if token is not None:
         sent["authorization"] = f"Bearer {token}"
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return httpx2.post(url, content=content, headers=sent, timeout=30)
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(
+    origin: str, agent: Agent, bob: Membership, name: str
+) -> None:
+    answer = post(f"{origin}/mcp/desk", make_token(bob), DEAR[name])
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert post(f"{origin}/mcp/desk", make_token(bob)).status_code == 200
 
 
 def test_without_a_usable_token_there_is_nothing_to_see(origin: str, agent: Agent, bob: Membership) -> None:
