@@ -82,9 +82,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.text("REDIS_URL", "")
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "toolhub.cache.CountingCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"serializer": "toolhub.cache.JSONSerializer"},
+        "OPTIONS": {"serializer": "toolhub.cache.JSONSerializer", "socket_connect_timeout": 1, "socket_timeout": 2},
         "KEY_PREFIX": "json",  # what an earlier version left there is pickle
     }
     if REDIS_URL
