@@ -19,13 +19,14 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, transaction
 from django.test import Client
 from django.urls import Resolver404, resolve
+from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as effort
 from schemathesis.checks import CHECKS
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method, use_after_free
 
-from tests.cast import make_agent, make_role, make_session, make_tool, make_turn
+from tests.cast import make_agent, make_role, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES
 from toolhub.static_files import ServedFiles
@@ -36,9 +37,44 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def document(client: Client) -> dict[str, Any]:
-    response = client.get("/api/schema/", headers={"Accept": "application/json"})
-    found: dict[str, Any] = response.json()
+    found: dict[str, Any] = client.get("/api/schema/").json()
     return found
+
+
+@pytest.fixture(autouse=True)
+def open_docs(settings: Any) -> None:
+    settings.TOOLHUB_OPEN_API_DOCS = True
+
+
+def test_strangers_get_neither_the_document_nor_its_page(client: Client, settings: Any) -> None:
+    settings.TOOLHUB_OPEN_API_DOCS = False
+
+    document, page = client.get("/api/schema/"), client.get("/api/docs/")
+
+    assert (document.status_code, document.json()["error"]["code"]) == (401, "not_authenticated")
+    assert (page.status_code, page["Location"]) == (302, "/accounts/login/?next=/api/docs/")
+    assert client.get("/api/schema/", headers={"Authorization": "Bearer thub_none"}).status_code == 401
+
+
+def test_whoever_is_signed_in_or_has_a_token_reads_both(client: Client, bob: Membership, settings: Any) -> None:
+    settings.TOOLHUB_OPEN_API_DOCS = False
+    token = {"Authorization": f"Bearer {make_token(bob)}"}
+
+    assert [client.get(path, headers=token).status_code for path in ("/api/schema/", "/api/docs/")] == [200, 200]
+    client.force_login(bob.user)
+    assert [client.get(path).status_code for path in ("/api/schema/", "/api/docs/")] == [200, 200]
+
+
+def test_the_document_is_made_once_and_not_sent_to_who_has_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = client.get("/api/schema/")
+    monkeypatch.setattr(SchemaGenerator, "get_schema", None)
+
+    again = client.get("/api/schema/", headers={"If-None-Match": first["ETag"]})
+    other = client.get("/api/schema/", headers={"If-None-Match": '"other"'})
+
+    assert (first.status_code, first["Content-Type"]) == (200, "application/json")
+    assert (again.status_code, again.content) == (304, b"")
+    assert (other.status_code, other.content) == (200, first.content)
 
 
 def test_the_document_is_openapi_3_1(document: dict[str, Any]) -> None:

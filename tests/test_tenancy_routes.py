@@ -589,7 +589,7 @@ ROUTES: dict[str, Route] = {
     "account_login": Route((Ask(status=302),), is_public=True),
     "account_logout": Route((Ask(), Ask("POST", 302)), is_public=True),
     "account_inactive": Route(is_public=True),
-    "api-schema": Route(is_public=True),
+    "api-schema": Route(is_public=True),  # 401 for strangers, and the same for everybody else
     "api-docs": Route(is_public=True),
     "push_worker": Route(is_public=True),
     "tool_file_list": Route((Ask(), Ask(query=lambda side: {"state": "broken"})), right=Right.CATALOGUE),

@@ -37,6 +37,8 @@ CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 BEHIND_TLS_PROXY = env.boolean("TOOLHUB_BEHIND_TLS_PROXY", False)
 #: Proxies of ours in front, one behind another: the client's address is what the outermost of them saw.
 TOOLHUB_TRUSTED_PROXIES = env.integer("TOOLHUB_TRUSTED_PROXIES", 0, 0, 10) or int(BEHIND_TLS_PROXY)
+#: Whether anybody may read the OpenAPI document and its page, without a login or a token.
+TOOLHUB_OPEN_API_DOCS = env.boolean("TOOLHUB_OPEN_API_DOCS", False)
 
 # -- Secrets: from the environment, else (embedded only) made once and kept in the data folder ------------------------
 

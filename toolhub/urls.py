@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from allauth.account import views as account
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from capabilities.credentials.views import oauth_callback, oauth_client
 from capabilities.push.views import worker_script
 from capabilities.records.feeds import calendar_feed
 from sessions.metrics.views import metrics
+from toolhub.api_document import docs, schema
 from toolhub.health import healthz, readyz
 from toolhub.tenants.members.account_views import account as own_account
 from toolhub.tenants.members.doors import join, join_link, reset, reset_link
@@ -52,8 +52,8 @@ urlpatterns = [
     path("oauth/client.json", oauth_client, name="oauth_client"),
     path("api/v1/", include(api)),
     path("v1/", include("sessions.gateway.api")),
-    path("api/schema/", SpectacularAPIView.as_view(), name="api-schema"),
-    path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("api/schema/", schema, name="api-schema"),
+    path("api/docs/", docs, name="api-docs"),
     path("o/<slug:org>/", include("toolhub.tenants.urls")),
     path("push-worker.js", worker_script, name="push_worker"),
     path("calendar/<str:secret>.ics", calendar_feed, name="calendar_feed"),
