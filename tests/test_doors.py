@@ -271,7 +271,7 @@ def test_the_rules_of_rooms_and_layers_are_broken_by_what_breaks_them() -> None:
 
 def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
     """toolhub.urls sees all; nobody sees it. Settings are read through django.conf."""
-    allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment", *MEANS)
+    allowed = ("toolhub.tenants", "toolhub.celery", "toolhub.environment", "toolhub.refusal", *MEANS)
 
     found = [one for one in imports("capabilities", "sessions") if one.of("toolhub") and not one.of(*allowed)]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Mapping
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from toolhub.static_files import ServedFiles
 
 #: What the views of this file note down.
 noted: list[str] = []
+#: Ends the view that is slow.
+let_go = threading.Event()
 
 
 async def slowly() -> AsyncIterator[str]:
@@ -45,7 +49,13 @@ def plain(request: HttpRequest) -> HttpResponseBase:
     return response
 
 
-urlpatterns = [path("stream", stream), path("plain", plain)]
+def slow(request: HttpRequest) -> HttpResponseBase:
+    noted.append("slow")
+    let_go.wait(30)
+    return HttpResponse("done")
+
+
+urlpatterns = [path("stream", stream), path("plain", plain), path("slow", slow)]
 
 
 class Request:
@@ -130,6 +140,72 @@ def test_open_streams_hold_no_thread_and_end_when_their_reader_leaves(
 
     assert [request.status for request in requests] == [200] * 4
     assert notes == ["closed", *["ended", "closed"] * 3]
+
+
+# -- More than there are threads --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A thread that the first request holds, until `let_go` is set."""
+    monkeypatch.setattr(handler, "THREADS", 1)
+    let_go.clear()
+    yield
+    let_go.set()
+
+
+async def until_it_works() -> None:
+    while not noted:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_nothing_is_worked_on_for_a_client_that_left_while_it_waited(notes: list[str]) -> None:
+    async def ask() -> list[Request]:
+        app = Handler()
+        first = Request(app, "GET", "/slow")
+        await until_it_works()
+        left = [Request(app, "GET", "/slow") for _ in range(5)]
+        stays = Request(app, "GET", "/plain")
+        await asyncio.sleep(0.05)
+        for each in left:
+            await asyncio.wait_for(each.leave(), 10)
+        let_go.set()
+        await asyncio.gather(first.task, stays.task)
+        assert (app.at_work, app.waiting) == (0, 0)
+        return [first, *left, stays]
+
+    requests = asyncio.run(asyncio.wait_for(ask(), 30))
+
+    assert [each.status for each in requests] == [200, 0, 0, 0, 0, 0, 200]
+    assert notes == ["slow", "closed"]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_where_too_many_wait_the_next_is_sent_away_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "MOST_WAITING", 2)
+
+    async def ask() -> list[Request]:
+        app = Handler()
+        first = Request(app, "GET", "/slow")
+        await until_it_works()
+        waiting = [Request(app, "GET", "/plain") for _ in range(2)]
+        await asyncio.sleep(0.05)
+        away = [Request(app, "GET", path) for path in ("/plain", "/api/v1/tools", "/v1/models")]
+        await asyncio.gather(*(each.task for each in away))
+        let_go.set()
+        await asyncio.gather(first.task, *(each.task for each in waiting))
+        last = Request(app, "GET", "/plain")
+        await last.task
+        return [first, *waiting, last, *away]
+
+    requests = asyncio.run(asyncio.wait_for(ask(), 30))
+    taken, away = requests[:4], requests[4:]
+
+    assert [each.status for each in taken] == [200] * 4
+    assert [(each.status, each.headers["retry-after"]) for each in away] == [(503, "2")] * 3
+    assert away[0].headers["content-type"].startswith("text/plain")
+    assert {json.loads(each.body)["error"]["code"] for each in away[1:]} == {"busy"}
 
 
 # -- Files ------------------------------------------------------------------------------------------------------------

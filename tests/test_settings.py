@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,3 +177,34 @@ def test_an_image_is_built_without_secrets(tmp_path: Path) -> None:
 
     assert values(env, "TOOLHUB_ENV") == {"TOOLHUB_ENV": "production"}
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("TOOLHUB_BOOTSTRAP_PASWORD", "TOOLHUB_BOOTSTRAP_PASSWORD"),
+        ("TOOLHUB_LEASE_SECOND", "TOOLHUB_LEASE_SECONDS"),
+        ("TOOLHUB_WORKER_CONCURENCY", "TOOLHUB_WORKER_CONCURRENCY"),
+        ("toolhub_env", "TOOLHUB_ENV"),
+        ("TOOLHUB_FIELD_KEYS_FILES", "TOOLHUB_FIELD_KEYS_FILE"),
+    ],
+)
+def test_a_misspelt_name_ends_the_start_and_names_the_one_that_was_meant(name: str, near: str, tmp_path: Path) -> None:
+    said = refusal({name: "1", "TOOLHUB_DATA_DIR": str(tmp_path)})
+
+    assert f"no setting {name}." in said
+    assert f"mean {near}?" in said
+
+
+def test_a_name_that_is_like_none_ends_the_start_too(tmp_path: Path) -> None:
+    said = refusal({"TOOLHUB_XYZZY_PLUGH": "1", "TOOLHUB_DATA_DIR": str(tmp_path)})
+
+    assert "no setting TOOLHUB_XYZZY_PLUGH" in said
+
+
+def test_every_documented_name_is_taken(tmp_path: Path) -> None:
+    """With a value that is empty, which counts as not set."""
+    names = set(re.findall(r"^\| `(TOOLHUB_\w+)`", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE))
+
+    assert len(names) > 50
+    assert values(dict.fromkeys(names, "") | {"TOOLHUB_DATA_DIR": str(tmp_path)}, "PORT") == {"PORT": 8000}

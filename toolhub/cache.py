@@ -75,9 +75,9 @@ class CountingCache(RedisCache):
         was_there = self._own.delete(key, version)
         return bool(self._shared(lambda: super(CountingCache, self).delete(key, version), was_there))
 
-    def clear(self) -> bool:
+    def clear(self) -> None:
         self._own.clear()
-        return bool(super().clear())
+        super().clear()
 
     def _shared(self, ask: Callable[[], T], own: T) -> T:
         """What Valkey answers; while it is away, what this process has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,8 +18,31 @@ from toolhub.refusal import refuse
 DATABASE_SCHEMES = ("postgres", "postgresql", "sqlite")
 
 
+#: How the names begin that mean this service and nothing else.
+PREFIX = "TOOLHUB_"
+#: Such names that other parts read, or that only some set-ups do.
+READ_ELSEWHERE = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("BUILD", "DATABASE_POOL", "OFFLINE_MODEL_URL", "OFFLINE_WORD_SECONDS", "TRACES", "TOKEN")
+)
+
+
 class Environment:
     """Reads `NAME`, or the file that `NAME_FILE` names, for secrets mounted as files."""
+
+    def __init__(self) -> None:
+        #: Names that were asked for.
+        self.known: set[str] = set()
+
+    def check_names(self) -> None:
+        """Refuse to start where a name begins as ours do and is none: a misspelt one would count for nothing."""
+        known = self.known | READ_ELSEWHERE
+        known |= {f"{name}_FILE" for name in known}
+        for name in sorted(os.environ):
+            if name.upper().startswith(PREFIX) and name not in known:
+                near = get_close_matches(name.upper(), known, n=1, cutoff=0.6)
+                meant = f" Did you mean {near[0]}?" if near else ""
+                refuse(f"there is no setting {name}.{meant} See docs/settings.md, or take it out of the environment.")
 
     def text(self, name: str, default: str, *, at_least: int = 0) -> str:
         value = self._read(name)
@@ -59,6 +83,7 @@ class Environment:
             refuse(sentence)
 
     def _read(self, name: str) -> str:
+        self.known.add(name)
         path = os.environ.get(f"{name}_FILE", "")
         if path:
             try:

@@ -8,8 +8,9 @@ response yields is async.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import IO, TypeVar
@@ -19,15 +20,30 @@ from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.db import close_old_connections
-from django.http import HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
-from toolhub.intake import Receive, Scope, Send
+from toolhub.intake import API, Receive, Scope, Send
 from toolhub.tenants.later import LaterResponse
 
 T = TypeVar("T")
 #: Requests that are worked on at once; more wait for a thread.
 THREADS = 40
+#: Requests that wait for a thread at once; more are sent away.
+MOST_WAITING = 200
+#: Seconds after which a client that was sent away may try again.
+TRY_AGAIN = 2
+#: What a client reads that was sent away, and what a program does.
+BUSY = "This service has too much to do just now. Try again in a moment."
+BUSY_JSON = json.dumps({"error": {"code": "busy", "message": BUSY, "field": None}})
+
+
+class Busy(Exception):
+    """So many requests wait for a thread that this one is not taken."""
+
+
+class Left(Exception):
+    """The client left while its request waited for a thread: nobody wants the answer."""
 
 
 class Handler(ASGIHandler):
@@ -35,6 +51,8 @@ class Handler(ASGIHandler):
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        #: Requests in a thread or on their way to one, and those that wait for one.
+        self.at_work = self.waiting = 0
         super().__init__()
 
     def load_middleware(self, is_async: bool = False) -> None:
@@ -49,25 +67,73 @@ class Handler(ASGIHandler):
             await self.handle(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; a client that leaves ends a stream, and a plain answer is made to its end unsent."""
+        """Answer one request. A client that leaves while it waits for a thread gets none; one that leaves later ends a
+        stream, and a plain answer is made to its end unsent. Where too many wait, the answer is 503."""
         try:
             body = await self.read_body(receive)
         except RequestAborted:
             return
         try:
-            response = await self.in_thread(partial(self.respond, scope, body))
+            response = await self.in_turn(partial(self.respond, scope, body), receive)
             if isinstance(response, LaterResponse):
                 await self.send_later(response, receive, send)
             elif response.streaming:
                 await self.stream(response, receive, send)
             else:
                 await self.send_response(response, send)
+        except Left:
+            return
+        except Busy:
+            await self.send_response(busy(str(scope["path"])), send)
         finally:
             body.close()
 
+    async def in_turn(self, work: Callable[[], T], receive: Receive) -> T:
+        """What `work` returns, run in a thread of the pool. Raises Busy where too many wait for one, and Left where the
+        client leaves before it has begun."""
+        if self.at_work < THREADS:
+            return await self.in_thread(work)
+        if self.waiting >= MOST_WAITING:
+            raise Busy
+        self.waiting += 1
+        self.at_work += 1
+        begun = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def run() -> T:
+            loop.call_soon_threadsafe(begun.set)
+            return work()
+
+        working = self.threads.submit(copy_context().run, run)
+        try:
+            try:
+                await self.begins(begun, working, receive)
+            finally:
+                self.waiting -= 1
+            return await asyncio.wrap_future(working)
+        finally:
+            self.at_work -= 1
+
+    async def begins(self, begun: asyncio.Event, working: Future[T], receive: Receive) -> None:
+        """Wait for a thread. Raises Left, with the work taken back, where the client leaves before."""
+        starting = asyncio.ensure_future(begun.wait())
+        leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait([starting, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            starting.cancel()
+            leaving.cancel()
+            await asyncio.gather(starting, leaving, return_exceptions=True)
+        if not begun.is_set() and working.cancel():
+            raise Left
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, run in a thread of the pool and in a copy of this context."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, copy_context().run, work)
+        self.at_work += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.threads, copy_context().run, work)
+        finally:
+            self.at_work -= 1
 
     def respond(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
         """The response of the views. One that does not stream is closed: nothing but its bytes is left to send."""
@@ -116,3 +182,10 @@ class Handler(ASGIHandler):
             await self.in_thread(response.close)
         if isinstance(results[0], Exception):
             raise results[0]
+
+
+def busy(path: str) -> HttpResponse:
+    """The answer to a request that is not taken: JSON for programs."""
+    is_api = path.startswith(API)
+    kind = "application/json" if is_api else "text/plain; charset=utf-8"
+    return HttpResponse(BUSY_JSON if is_api else BUSY, kind, 503, headers={"Retry-After": str(TRY_AGAIN)})

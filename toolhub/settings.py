@@ -429,6 +429,7 @@ LOGGING = {
     },
 }
 
+env.check_names()
 if PRODUCTION and os.environ.get("TOOLHUB_BUILD") != "1":
     env.refuse_if(DEBUG, "DEBUG must be off in production.")
     env.refuse_if(

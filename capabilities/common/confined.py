@@ -1,12 +1,13 @@
-"""Runs what reads a member's text in a child process with limits on memory, processor time and wall time.
+"""Runs what reads a member's text in a child process with limits on memory and processor time.
 
 A parser can crash (`compile` overflows the stack), ask for all memory, or never come back; a child takes nobody with
-it. At its deadline its whole process group is killed. How many run at once is bounded, for each organisation as well.
+it. What it may take is processor time, so that a text is not too complex because the machine has much to do; its
+caller waits no longer than that asked for. How many run at once is bounded, for each organisation as well.
 
     ConfinedError
     ├── TooComplex       it crashed, or hit a limit
-    │   └── TookTooLong  it was killed at its deadline, or its caller was stopped
-    └── Busy             no child was free in time
+    │   └── TookTooLong  it took its whole processor time, or its caller was stopped
+    └── Busy             no child was free in time, or the one that was had no processor, twice
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Job = Literal[
     "versions",
 ]
 
-#: What one child may take: bytes of memory, seconds of processor time and of wall time, bytes of its answer.
+#: What one child may take: bytes of memory, seconds of processor time, bytes of its answer.
 MEMORY = 512_000_000
 SECONDS = 5.0
 ANSWER_BYTES = 4_000_000
@@ -85,7 +86,7 @@ class TookTooLong(TooComplex):
 
 
 class Busy(ConfinedError):
-    """Too many checks are running at the same time: try again in a moment."""
+    """This host is busy, and too many checks are running at the same time: try again in a moment."""
 
 
 def run_in_context(job: Job, context: ToolContext, **arguments: Any) -> Any:
@@ -107,19 +108,39 @@ def run(
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
-    `seconds` is what the child may take, `wait` what all may take, a wait for a free child included. `most` is in bytes
-    of its answer. While a request to the web server is answered, only so many of one organisation wait at once.
+    `seconds` of processor time are what the child may take, `wait` in seconds what all may take, a wait for a free
+    child included. A query of a database may wait itself, so that its `seconds` are those of a clock. `most` is in
+    bytes of the answer. While a request to the web server is answered, only so many of one organisation wait at once.
     """
     deadline = time.monotonic() + wait
     stopped = stopped or threading.Event()
     places = _places_of_queries if job == "sqlite" else _places
     with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
-        until = min(deadline, time.monotonic() + seconds)
-        return _answer(job, arguments, until, stopped, most)
+        if job == "sqlite":
+            until = min(deadline, time.monotonic() + seconds)
+            return _answer(job, arguments, until - time.monotonic(), until, stopped, most)
+        return _answer_of_two(job, arguments, seconds, deadline, stopped, most)
 
 
-def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threading.Event, most: int) -> Any:
-    cpu = max(1, round(until - time.monotonic() + 0.5))
+def _answer_of_two(
+    job: Job, arguments: Mapping[str, Any], seconds: float, deadline: float, stopped: threading.Event, most: int
+) -> Any:
+    """A child that the machine gave too little processor time, or ended, is tried once more. Raises Busy after that."""
+    halfway = (time.monotonic() + deadline) / 2
+    for until in (halfway, deadline):
+        with suppress(_Starved):
+            return _answer(job, arguments, seconds, until, stopped, most)
+    raise Busy(str(Busy.__doc__))
+
+
+class _Starved(TookTooLong):
+    """A child ended without its processor time having been taken."""
+
+
+def _answer(
+    job: Job, arguments: Mapping[str, Any], seconds: float, until: float, stopped: threading.Event, most: int
+) -> Any:
+    cpu = max(1, round(seconds + 0.5))
     command = [sys.executable, "-I", "-S", str(CHILD), job, str(MEMORY), str(cpu), *FOLDERS]
     # A file and not a pipe: a child that does not read cannot hold the writer.
     with tempfile.TemporaryFile() as file:
@@ -128,7 +149,11 @@ def _answer(job: Job, arguments: Mapping[str, Any], until: float, stopped: threa
         try:
             data, code = output_of(command, most, until, stopped, stdin=file)
         except TimeoutError:
-            raise TookTooLong(str(TookTooLong.__doc__)) from None
+            raise (TookTooLong if stopped.is_set() else _Starved)(str(TookTooLong.__doc__)) from None
+    if code == -signal.SIGXCPU:
+        raise TookTooLong(str(TookTooLong.__doc__))
+    if code == -signal.SIGKILL:  # not by us: by the machine, for want of memory
+        raise _Starved(str(TookTooLong.__doc__))
     if code == 0 and len(data) <= most:
         with suppress(ValueError):
             answer = load_json(data, most_bytes=most, most_values=most // BYTES_OF_VALUE)

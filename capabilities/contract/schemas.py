@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -55,6 +56,108 @@ def complaints(schema_text: str, arguments: Mapping[str, Any]) -> list[str]:
 @lru_cache(maxsize=2048)
 def _validator(schema_text: str) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(json.loads(schema_text), retriever=_refuse_remote)
+
+
+# -- Schemas that need no child process --------------------------------------------------------------------------------
+
+#: Checks that one call may take in this process: those of the schema, all references followed, times the arguments'
+#: values. 20,000 failing ones take a quarter of a second at worst.
+MOST_CHECKS = 20_000
+#: Characters of a pattern, and the sum of what it repeats.
+MAX_PATTERN, MAX_REPEATED = 300, 200
+#: Keywords whose checks cannot be counted beforehand.
+UNCOUNTED = frozenset(
+    {"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "patternProperties"}
+    | {"unevaluatedProperties", "unevaluatedItems"}
+)
+#: Of a pattern: what is not matched in linear time (looking around, references back), and what it repeats.
+_NOT_LINEAR = re.compile(r"\(\?(?!:)|\)\{|\\[1-9kgG]|\\p", re.IGNORECASE)
+_REPEATED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
+
+
+def is_quickly_checked(schema_text: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether these arguments may be checked against this schema from outside in this process: by the schema alone, the
+    time that they take is bounded."""
+    checks = _checks_of(schema_text)
+    return checks is not None and checks * _values_in(arguments, MOST_CHECKS // checks) <= MOST_CHECKS
+
+
+@lru_cache(maxsize=2048)
+def _checks_of(schema_text: str) -> int | None:
+    """Checks of one value at most, of a schema without references that go round, hostile patterns and what else cannot
+    be counted; None for any other."""
+    if len(schema_text) > MAX_CHARS:
+        return None
+    schema = json.loads(schema_text)
+    try:
+        return max(1, _Checks(schema).of(schema))
+    except (_Uncounted, RecursionError):
+        return None
+
+
+class _Uncounted(Exception):
+    """It has something that is not counted."""
+
+
+class _Checks:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        #: Checks by the reference; None while it is followed.
+        self._of_reference: dict[str, int | None] = {}
+
+    def of(self, node: Any) -> int:
+        """Raises _Uncounted. Every name and value counts, whatever it means: more than there are checks."""
+        if isinstance(node, list):
+            return sum(1 + self.of(each) for each in node)
+        if not isinstance(node, dict):
+            return 0
+        if UNCOUNTED & node.keys() or not self._is_linear(node.get("pattern")):
+            raise _Uncounted
+        found = sum(1 + self.of(each) for name, each in node.items() if name not in ("$defs", "definitions"))
+        if isinstance(node.get("$ref"), str):
+            found += self._followed(node["$ref"])
+        if found > MOST_CHECKS:
+            raise _Uncounted
+        return found
+
+    def _followed(self, reference: str) -> int:
+        if reference not in self._of_reference:
+            self._of_reference[reference] = None
+            self._of_reference[reference] = self.of(self._target(reference))
+        found = self._of_reference[reference]
+        if found is None:  # it goes round
+            raise _Uncounted
+        return found
+
+    def _target(self, reference: str) -> Any:
+        if not reference.startswith("#/"):
+            raise _Uncounted
+        node = self._root
+        for part in reference[2:].split("/"):
+            if not isinstance(node, dict):
+                raise _Uncounted
+            node = node.get(part.replace("~1", "/").replace("~0", "~"))
+        if node is None:
+            raise _Uncounted
+        return node
+
+    @staticmethod
+    def _is_linear(pattern: Any) -> bool:
+        if not isinstance(pattern, str):
+            return True
+        repeated = sum(int(found[2] or found[1] or 1) for found in _REPEATED.finditer(pattern))
+        return len(pattern) <= MAX_PATTERN and repeated <= MAX_REPEATED and not _NOT_LINEAR.search(pattern)
+
+
+def _values_in(value: Any, most: int) -> int:
+    """Values of the arguments; a little more than `most` where there are more."""
+    found, waiting = 0, [value]
+    while waiting and found <= most:
+        each = waiting.pop()
+        found += 1
+        if isinstance(each, dict | list):
+            waiting += each.values() if isinstance(each, dict) else each
+    return found
 
 
 def _refuse_remote(uri: str) -> Any:

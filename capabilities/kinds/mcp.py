@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 
-from capabilities.common import confined
+from capabilities.common.argument_checks import complaints_about
+from capabilities.common.confined import ConfinedError
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import (
     CallWaits,
@@ -240,18 +241,11 @@ class _Call:
         return result
 
     def _mistakes(self, schema: Any, data: Any) -> list[str]:
-        """A server writes both: a child process compares them."""
-        given = {"schema_text": json.dumps(schema), "arguments": data}
+        """A server writes both."""
+        organisation_id, stopped = self.context.organisation_id, self.context.stopped
         try:
-            found: list[str] = confined.run(
-                "schema",
-                given,
-                self.context.organisation_id,
-                seconds=min(confined.SECONDS, self.seconds),
-                wait=self.seconds,
-                stopped=self.context.stopped,
-            )
-        except confined.ConfinedError as error:
+            found = complaints_about(json.dumps(schema), data, organisation_id, wait=self.seconds, stopped=stopped)
+        except ConfinedError as error:
             return [f"it could not be compared: {str(error).rstrip('.')}"]
         return [each.removeprefix("arguments: ") for each in found]
 

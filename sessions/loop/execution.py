@@ -22,8 +22,8 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from capabilities.common.confined import ConfinedError
-from capabilities.common.confined import run as run_confined
+from capabilities.common.argument_checks import complaints_about
+from capabilities.common.confined import Busy, ConfinedError
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
@@ -196,6 +196,8 @@ def read_arguments(spec: ToolSpec, call: Call, organisation_id: int) -> dict[str
         return arguments
     try:
         found = _complaints(spec, arguments, organisation_id)
+    except Busy as error:
+        return failure(f"Not run: the arguments could not be checked. {error}", reason="busy")
     except ConfinedError as error:
         return failure(f"The arguments could not be checked: {error}")
     return _malformed("; ".join(found), call) if found else arguments
@@ -226,14 +228,12 @@ def has_own_schema(spec: ToolSpec) -> bool:
 
 
 def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: int) -> list[str]:
-    """What is wrong with the arguments. A schema from outside is read in a child process: it may never end."""
+    """What is wrong with the arguments. Raises ConfinedError."""
     if has_own_schema(spec):
         found = complaints(spec.parameters_text, arguments)
         own = registry.tools[spec.name].complaint
         return [own] if found and own else found
-    wanted = {"schema_text": spec.parameters_text, "arguments": arguments}
-    confined: list[str] = run_confined("schema", wanted, organisation_id, wait=CHECK_SECONDS)
-    return confined
+    return complaints_about(spec.parameters_text, arguments, organisation_id, wait=CHECK_SECONDS)
 
 
 def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.catalogue.tools.writes import Definition
-from capabilities.common import confined
+from capabilities.common.argument_checks import complaints_about
+from capabilities.common.confined import ConfinedError
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolError
 from capabilities.contract.warnings import normalised, normalised_value
@@ -86,7 +87,7 @@ def problems_of(definition: Definition, organisation_id: int) -> list[Problem]:
             parameters=definition.parameters,
             organisation_id=organisation_id,
         )
-    except confined.ConfinedError as error:
+    except ConfinedError as error:
         return [Problem(None, None, str(error))]
 
 
@@ -117,9 +118,8 @@ def run_once(
 
 def complaint_about_arguments(definition: Definition, arguments: Any, organisation_id: int) -> str:
     """Why a call with these arguments does not fit the schema, or empty."""
-    wanted = {"schema_text": json.dumps(definition.parameters), "arguments": arguments}
     try:
-        found = confined.run("schema", wanted, organisation_id)
+        found = complaints_about(json.dumps(definition.parameters), arguments, organisation_id)
     except ToolError as error:
         return str(error)
     return "; ".join(map(str, found))

@@ -33,7 +33,8 @@ def main() -> None:
 
 
 def _limit(memory: int, seconds: int) -> None:
-    """Before anything that a member wrote is read. Neighbours come first for the processor."""
+    """Before anything that a member wrote is read. Neighbours come first for the processor. At the end of its processor
+    time SIGXCPU ends it, which tells that from every other end."""
     os.nice(10)
     for name, most in (
         ("RLIMIT_AS", memory),
@@ -46,7 +47,8 @@ def _limit(memory: int, seconds: int) -> None:
             which = getattr(resource, name)
             hard = resource.getrlimit(which)[1]
             bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(which, (bound, bound))
+            beyond = 1 if name == "RLIMIT_CPU" and bound != hard else 0
+            resource.setrlimit(which, (bound, bound + beyond))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.starter import FirstAdmin, add_new_starters, create_organisation, use_provider_of_environment
+from toolhub.refusal import refuse
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.models import Organisation
+from toolhub.tenants.models import Organisation, User
 from toolhub.tenants.scope import organisation_scope
 
 FIRST_START = """
@@ -51,8 +55,8 @@ class Command(BaseCommand):
                 self._tell_left_behind(organisation, move=options["offline"])
         if Organisation.objects.exists():
             return
-        password = settings.TOOLHUB_BOOTSTRAP_PASSWORD or secrets.token_urlsafe(12)
-        admin = FirstAdmin(settings.TOOLHUB_BOOTSTRAP_EMAIL.lower(), password)
+        email, password = settings.TOOLHUB_BOOTSTRAP_EMAIL.lower(), _password()
+        admin = FirstAdmin(email, password)
         with transaction.atomic():
             membership = create_organisation("Acme", "acme", admin)
             with organisation_scope(membership.organisation):
@@ -67,3 +71,18 @@ class Command(BaseCommand):
         if left:
             address = left[0].model.provider.base_url
             self.stdout.write(LEFT_BEHIND.format(organisation=organisation, count=len(left), address=address))
+
+
+def _password() -> str:
+    """The first administrator's: a random one, unless said. One that members may not choose ends the start."""
+    name = "TOOLHUB_BOOTSTRAP_PASSWORD"
+    said = settings.TOOLHUB_BOOTSTRAP_PASSWORD
+    if not said:
+        if os.environ.get(name, "") or os.environ.get(f"{name}_FILE"):
+            refuse(f"{name} is given and is empty: give a password, or leave it out for a random one.")
+        return secrets.token_urlsafe(12)
+    try:
+        validate_password(said, User(email=settings.TOOLHUB_BOOTSTRAP_EMAIL))
+    except ValidationError as error:
+        refuse(f"{name} is too weak: {' '.join(error.messages)}")
+    return said
