@@ -111,16 +111,17 @@ def _is_deeper(signs: bytes, most: int) -> bool:
 class JsonMessages:
     """The messages of one channel: each is loaded within bounds, and so are all together."""
 
-    def __init__(self, most_values: int, *, most_values_of_one: int = MAX_VALUES) -> None:
-        self._most, self._left, self._of_one = most_values, most_values, most_values_of_one
+    def __init__(self, most_values: int, *, most_values_of_one: int = MAX_VALUES, most_depth: int = MAX_DEPTH) -> None:
+        self._most, self._left = most_values, most_values
+        self._of_one, self._depth = most_values_of_one, most_depth
 
     def load(self, text: str | bytes | bytearray, *, constant: Callable[[str], Any] | None = None) -> Any:
         """The value of the next message. Raises JsonRefused."""
         data = _as_utf8(text)
-        self._left -= check_json(data, most_values=self._of_one)
+        self._left -= check_json(data, most_values=self._of_one, most_depth=self._depth)
         if self._left < 0:
             raise TooMuchJson(f"has with those before it more than {self._most:,} values")
-        return load_json(data, most_values=self._of_one, constant=constant)
+        return load_json(data, most_values=self._of_one, most_depth=self._depth, constant=constant)
 
 
 def _as_utf8(text: str | bytes | bytearray) -> bytes:

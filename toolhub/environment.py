@@ -24,6 +24,17 @@ PREFIX = "TOOLHUB_"
 READ_ELSEWHERE = frozenset(
     f"{PREFIX}{name}"
     for name in ("BUILD", "DATABASE_POOL", "OFFLINE_MODEL_URL", "OFFLINE_WORD_SECONDS", "TRACES", "TOKEN")
+) | frozenset(
+    f"{PREFIX}{name}"  # of the tests
+    for name in (
+        "PUBLISH",
+        "REQUIRE_BROWSER",
+        "REQUIRE_CLIENTS",
+        "REQUIRE_ISOLATION",
+        "SHARED_DATA",
+        "TEST_MCP",
+        "TEST_SEED",
+    )
 )
 
 

@@ -22,8 +22,8 @@ from sessions.loop.models.replies import ReplyReader
 from sessions.loop.models.transport import Endpoint, bounded, sdk, sse_data
 from toolhub.bounded_json import JsonMessages, load_json
 
-#: Values of all events of one streamed answer: of 8 MB that says anything.
-MOST_VALUES = 800_000
+#: Values of one answer, all events of a stream together: of 8 MB that say anything. Some providers answer deep.
+MOST_VALUES, MOST_DEPTH = 800_000, 500
 
 
 class Exchange:
@@ -103,7 +103,8 @@ class Exchange:
     def _read_whole(self) -> None:
         received = b"".join(self._rest)
         try:
-            answer = load_json(received.decode("utf-8", "replace"), constant=float)
+            text = received.decode("utf-8", "replace")
+            answer = load_json(text, most_values=MOST_VALUES, most_depth=MOST_DEPTH, constant=float)
         except ValueError as error:
             raise Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
         raise_error_object(answer)
@@ -113,7 +114,7 @@ class Exchange:
             raise Failed("provider_invalid", "The provider's answer is no reply of a model.", again=True)
 
     def _read_stream(self) -> None:
-        ended, messages = False, JsonMessages(MOST_VALUES)
+        ended, messages = False, JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES, most_depth=MOST_DEPTH)
         for data in sse_data(self._rest):
             if not data.strip():
                 continue

@@ -129,7 +129,7 @@ def test_settings_are_stored_as_their_action_wants_them(
 def test_json_that_is_none_is_said_so(as_alice: Client) -> None:
     form = FORM | {"settings.mode": "deep", "settings.values": "{timeout: 5"}
 
-    assert "This is no JSON" in text_of(as_alice.post(f"{ACME}hooks/new/?action=merge_input", form).content)
+    assert "not valid JSON" in text_of(as_alice.post(f"{ACME}hooks/new/?action=merge_input", form).content)
 
 
 def test_the_list_says_what_each_does_when_and_how_it_went(

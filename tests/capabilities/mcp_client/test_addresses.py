@@ -32,7 +32,7 @@ def test_an_entry_is_what_the_file_says_and_open_to_whom_it_names() -> None:
 @pytest.mark.parametrize(
     ("servers", "sentence"),
     [
-        ("{", "it is not JSON"),
+        ("{", "it is not valid JSON"),
         ("[]", "it must be"),
         ({"a": []}, "a must be an object"),
         ({"a b": {"command": "x"}}, "'a b' is no name"),
