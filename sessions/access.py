@@ -8,11 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet
 from django.http import Http404
 from rest_framework.request import Request
 
-from sessions.models import KEPT, ChatSession, Notice, SessionClient, TurnStatus
+from capabilities.models import offered_to
+from sessions.models import KEPT, ChatSession, Notice, SessionClient, Turn, TurnStatus
 from toolhub.tenants.models import Access, ApiToken, Membership, Right, Scope
 
 # -- Who sees a session ------------------------------------------------------------------------------------------------
@@ -134,8 +135,9 @@ REMOVED = Ending(TurnStatus.CANCELLED, "member_removed", "The member was removed
 INACTIVE = Ending(TurnStatus.CANCELLED, "member_inactive", "The member may not sign in any more.")
 DEMOTED = Ending(TurnStatus.CANCELLED, "member_is_viewer", "The member is a viewer now, and viewers do not chat.")
 
-#: What `turn_ending` reads of a turn, for `values`.
-TURN_FIELDS = (
+#: What `turn_ending` reads of a turn, beside whether its agent is offered to its member.
+_FACTS = (
+    "cancel_requested_at",
     "membership__ended_at",
     "membership__user__is_active",
     "membership__access",
@@ -154,8 +156,19 @@ def member_may_not_chat(prefix: str = "membership__") -> Q:
 
 
 def turn_may_not_go_on() -> Q:
-    """Turns whose member may not chat any more, or whose agent is switched off."""
-    return member_may_not_chat() | Q(agent__is_enabled=False)
+    """Turns whose member may not chat any more, or whose agent is switched off or not offered to the member."""
+    return member_may_not_chat() | Q(agent__is_enabled=False) | ~_is_offered()
+
+
+def _is_offered() -> Q:
+    return offered_to(OuterRef("membership"), "agent")
+
+
+def facts_of_turn(turn_id: UUID) -> Mapping[str, Any]:
+    """What `turn_ending` reads of a turn, and when it was asked to stop. One query."""
+    offered = ExpressionWrapper(_is_offered(), output_field=BooleanField())
+    facts: Mapping[str, Any] = Turn.objects.annotate(is_offered=offered).values(*_FACTS, "is_offered").get(pk=turn_id)
+    return facts
 
 
 def member_ending(member: Membership) -> Ending | None:
@@ -164,10 +177,13 @@ def member_ending(member: Membership) -> Ending | None:
 
 
 def turn_ending(row: Mapping[str, Any]) -> Ending | None:
-    """Why the turn may not go on, by its `TURN_FIELDS`; None while it may."""
+    """Why the turn may not go on, by its `facts_of_turn`; None while it may."""
     ending = _of_member(row["membership__ended_at"], row["membership__user__is_active"], row["membership__access"])
     if ending is None and not row["agent__is_enabled"]:
         return Ending(TurnStatus.FAILED, "agent_disabled", f"The agent {row['agent__name']} is switched off.")
+    if ending is None and not row["is_offered"]:
+        message = f"The agent {row['agent__name']} is not offered to the member any more."
+        return Ending(TurnStatus.FAILED, "agent_not_offered", message)
     return ending
 
 

@@ -145,7 +145,7 @@ class McpDoor:
         if not member.has_access(Access.MEMBER):
             raise Refused(403, "forbidden", "Viewers do not call tools.")
         with organisation_scope(member.organisation_id):
-            address = address_of(scope["path"])
+            address = address_of(scope["path"], member)
         used_for = address.name if address is not None else ""
         client = str((scope.get("client") or ("",))[0])
         record_token_use(token, token_use(user_agent=text_of(headers, b"user-agent"), agent=used_for, address=client))

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from capabilities.contract.permission import ToolKey
-from capabilities.models import Grant, Role, Tool
+from capabilities.models import Agent, Grant, Offer, Role, RoleMembership, Tool
 from capabilities.pipeline.permissions import (
     MemberPermissions,
     permissions_of_each,
@@ -20,6 +20,9 @@ from capabilities.pipeline.permissions import (
     with_grants,
 )
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
+
+#: As the name of an agent: whoever it is not offered to learns no more of it.
+HIDDEN_AGENT = "an agent that is not offered to you"
 
 
 class ToolState(NamedTuple):
@@ -50,13 +53,22 @@ class MemberPowers:
     grants: tuple[GrantState, ...]
     reaches: Mapping[Right, Reach]
     tools: Mapping[int, ToolState]
+    #: By key of each agent, whether it is offered to the member.
+    agents: Mapping[int, bool]
     since: datetime
 
     def beyond(self, other: MemberPowers) -> list[str]:
-        """Names of the tools that this opens now or later, or administers, and `other` does not; sorted.
+        """Names of the tools that this opens now or later, or administers, and `other` does not; sorted. Behind them
+        one name for all agents that are offered here and not there.
 
-        A tool that `other` does not know is none: it is new, and not what anybody was kept from.
+        A tool or agent that `other` does not know is none: it is new, and not what anybody was kept from.
         """
+        return [*self._tools_beyond(other), *([HIDDEN_AGENT] if self._has_agents_beyond(other) else [])]
+
+    def _has_agents_beyond(self, other: MemberPowers) -> bool:
+        return any(offered and other.agents.get(key) is False for key, offered in self.agents.items())
+
+    def _tools_beyond(self, other: MemberPowers) -> list[str]:
         if (self.permissions, self.grants, self.reaches, self.tools) == (
             other.permissions,
             other.grants,
@@ -109,15 +121,20 @@ def _lasts(grant: GrantState, moment: datetime) -> bool:
 
 
 def read_powers(members: Collection[Membership], since: datetime) -> dict[int, MemberPowers]:
-    """By key of the member. Three queries, one more for each member whose delegated rights were not asked for yet."""
+    """By key of the member. Five queries, one more for each member whose delegated rights were not asked for yet."""
     keys = [member.pk for member in members]
     permissions_by_member, grants, tools = permissions_of_each(keys), _grants(keys, since), _tools()
+    roles: dict[int, set[int]] = {key: set() for key in keys}
+    for key, role in RoleMembership.objects.filter(membership__in=keys).values_list("membership_id", "role_id"):
+        roles[key].add(role)
+    agents = _agents()
     return {
         member.pk: MemberPowers(
             with_grants(permissions_by_member[member.pk], (each[:3] for each in grants[member.pk])),
             tuple(grants[member.pk]),
             {right: member.reach(right) for right in sorted(CATEGORY_RIGHTS)},
             tools,
+            _offered(agents, roles[member.pk]),
             since,
         )
         for member in members
@@ -125,9 +142,10 @@ def read_powers(members: Collection[Membership], since: datetime) -> dict[int, M
 
 
 def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
-    """What these roles alone give. Two queries."""
+    """What these roles alone give. Three queries."""
     nowhere = dict.fromkeys(sorted(CATEGORY_RIGHTS), NOWHERE)
-    return MemberPowers(permissions_with_roles(role.pk for role in roles), (), nowhere, _tools(), since)
+    keys = {role.pk for role in roles}
+    return MemberPowers(permissions_with_roles(keys), (), nowhere, _tools(), _offered(_agents(), keys), since)
 
 
 def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState]]:
@@ -149,3 +167,16 @@ def _tools() -> dict[int, ToolState]:
         )
         for key, category_id, name, kind, category, is_enabled, off_by_admin, server_off in rows
     }
+
+
+def _agents() -> dict[int, frozenset[int] | None]:
+    """The roles that each agent is offered to, by its key; None for everybody. One query."""
+    found: dict[int, frozenset[int] | None] = {}
+    for key, offer, role in Agent.objects.order_by("pk").values_list("pk", "offered_to", "agent_rooms__role"):
+        known = found.get(key) or frozenset()
+        found[key] = None if offer == Offer.EVERYBODY else known | ({role} if role else set())
+    return found
+
+
+def _offered(agents: Mapping[int, frozenset[int] | None], roles: Collection[int]) -> dict[int, bool]:
+    return {key: rooms is None or not rooms.isdisjoint(roles) for key, rooms in agents.items()}

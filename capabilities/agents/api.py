@@ -16,6 +16,8 @@ from rest_framework.views import APIView
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
+    MAX_ROLE,
+    MAX_ROOMS,
     MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
     MIN_ROUTING_TOKENS,
@@ -35,13 +37,14 @@ from capabilities.models import (
     ClientApprovals,
     LanguageModel,
     LoadingMode,
+    Offer,
     Provider,
     RoutingMode,
 )
 from capabilities.providers.api import CallsIn, CallsOut
 from capabilities.providers.writes import MAX_ROUNDS
 from toolhub.tenants.api import api_member, checked, paged, unknown
-from toolhub.tenants.models import Right
+from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 
@@ -49,6 +52,9 @@ class AgentOut(CallsOut):
     slug = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField()
+    role = serializers.CharField(help_text="One line on what it does, for people and for other agents.")
+    offered_to = serializers.ChoiceField(choices=Offer.choices)
+    rooms = serializers.SerializerMethodField(help_text="Where it is offered to roles: their short names.")
     model = serializers.CharField(source="model.name")
     provider = serializers.CharField(source="model.provider.slug")
     fallback_model = serializers.SerializerMethodField(
@@ -74,6 +80,9 @@ class AgentOut(CallsOut):
 
     def get_fallback_provider(self, agent: Agent) -> str:
         return agent.fallback_model.provider.slug if agent.fallback_model else ""
+
+    def get_rooms(self, agent: Agent) -> list[str]:
+        return sorted(role.slug for role in agent.rooms.all())
 
     def get_tools(self, agent: Agent) -> list[str]:
         return [line.tool.name for line in agent.agent_tools.all()]
@@ -102,6 +111,23 @@ class AgentIn(CallsIn):
     slug = SlugField(default="", help_text=MADE_FROM_NAME)
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
+    role = serializers.CharField(
+        max_length=MAX_ROLE,
+        allow_blank=True,
+        default="",
+        help_text="One line on what it does, for people and for other agents.",
+    )
+    offered_to = serializers.ChoiceField(
+        Offer.choices,
+        default=Offer.EVERYBODY,
+        help_text="`roles`: the members of the roles that `rooms` names, and nobody without one. Others do not see it.",
+    )
+    rooms = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        max_length=MAX_ROOMS,
+        default=list,
+        help_text="Short names of roles, where it is offered to roles.",
+    )
     prompt = serializers.CharField(max_length=MAX_PROMPT, allow_blank=True, trim_whitespace=False, default="")
     provider = serializers.CharField(max_length=63, help_text="Short name of the provider.")
     model = serializers.CharField(max_length=200, help_text="Name of one of its models.")
@@ -181,22 +207,24 @@ class AgentIn(CallsIn):
     is_enabled = serializers.BooleanField(default=True)
 
 
-def shown_agents() -> QuerySet[Agent]:
+def shown_agents(member: Membership) -> QuerySet[Agent]:
+    """Those that the member sees."""
     own = AgentTool.objects.select_related("tool").order_by("position", "tool__category__name", "tool__name")
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     return (
-        Agent.objects.select_related("model__provider", "fallback_model__provider")
+        Agent.objects.seen_by(member)
+        .select_related("model__provider", "fallback_model__provider")
         .defer("model__provider__api_key", "fallback_model__provider__api_key")
-        .prefetch_related(Prefetch("agent_tools", own), Prefetch("agent_toolkits", toolkits))
+        .prefetch_related(Prefetch("agent_tools", own), Prefetch("agent_toolkits", toolkits), "rooms")
     )
 
 
 class AgentList(APIView):
     @extend_schema(operation_id="agents_list", summary="Agents", parameters=PAGE_PARAMETERS, responses=paged(AgentOut))
     def get(self, request: Request) -> Response:
-        """What a session can talk to."""
-        api_member(request)
-        return Response(page(request, shown_agents(), "slug", lambda row: AgentOut(row).data))
+        """What your sessions can talk to. With the right `agents`, every agent."""
+        member = api_member(request)
+        return Response(page(request, shown_agents(member), "slug", lambda row: AgentOut(row).data))
 
     @with_dry_run("agent")
     @extend_schema(
@@ -211,7 +239,7 @@ class AgentList(APIView):
         body["fallback_model"] = _named_fallback(body.pop("fallback_provider") or provider, body["fallback_model"])
         with refusals():
             agent = create_agent(AgentContent(**_with_tuples(body)), actor=member)
-        return Response(_agent_out(agent.slug), status.HTTP_201_CREATED)
+        return Response(_agent_out(member, agent.slug), status.HTTP_201_CREATED)
 
 
 class AgentDetail(APIView):
@@ -219,14 +247,14 @@ class AgentDetail(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """With its prompt, for who has the right `agents`."""
         member = api_member(request)
-        return Response(_agent_out(slug, sees_prompt=member.has_right(Right.AGENTS)))
+        return Response(_agent_out(member, slug, sees_prompt=member.has_right(Right.AGENTS)))
 
     @with_dry_run("agent")
     @extend_schema(operation_id="agents_update", summary="Change an agent", request=AgentIn, responses=AgentDetailOut)
     def patch(self, request: Request, slug: str) -> Response:
         """What is left out stays. Sessions have it from their next turn on."""
         member = api_member(request, right=Right.AGENTS)
-        agent = get_object_or_404(shown_agents(), slug=slug)
+        agent = get_object_or_404(shown_agents(member), slug=slug)
         body = checked_part(AgentIn, request)
         if "provider" in body or "model" in body:
             provider = body.pop("provider", agent.model.provider.slug)
@@ -237,21 +265,21 @@ class AgentDetail(APIView):
             body["fallback_model"] = _named_fallback(second, body.get("fallback_model", stored.name if stored else ""))
         with refusals():
             update_agent(agent, replace(agent_content(agent), **_with_tuples(body)), actor=member)
-        return Response(_agent_out(agent.slug))
+        return Response(_agent_out(member, agent.slug))
 
     @with_dry_run("agent")
     @extend_schema(operation_id="agents_delete", summary="Remove an agent", responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         """Refused (409 `in_use`) while a session names it: switch it off instead."""
         member = api_member(request, right=Right.AGENTS)
-        agent = get_object_or_404(shown_agents(), slug=slug)
+        agent = get_object_or_404(shown_agents(member), slug=slug)
         with refusals():
             delete_agent(agent, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _agent_out(slug: str, *, sees_prompt: bool = True) -> Any:
-    agent = get_object_or_404(shown_agents(), slug=slug)
+def _agent_out(member: Membership, slug: str, *, sees_prompt: bool = True) -> Any:
+    agent = get_object_or_404(shown_agents(member), slug=slug)
     return AgentDetailOut(agent, context={"sees_prompt": sees_prompt}).data
 
 

@@ -11,6 +11,7 @@ from capabilities.agents.queries import PickedTool, PickedToolkit
 from capabilities.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
+    MAX_ROLE,
     MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
     MIN_ROUTING_TOKENS,
@@ -19,10 +20,11 @@ from capabilities.agents.writes import (
     deferred_tools,
     own_tools,
     pinned_tools,
+    rooms_of,
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
-from capabilities.models import Agent, AgentScope, ClientApprovals, LanguageModel, LoadingMode, RoutingMode
+from capabilities.models import Agent, AgentScope, ClientApprovals, LanguageModel, LoadingMode, Offer, Role, RoutingMode
 from capabilities.providers.forms import CallsForm
 from capabilities.providers.knobs import KNOBS
 from capabilities.providers.queries import models_by_name
@@ -34,6 +36,8 @@ FIELDS = (
     "name",
     "slug",
     "description",
+    "role",
+    "offered_to",
     "prompt",
     "model",
     "fallback_model",
@@ -55,6 +59,30 @@ class AgentForm(CallsForm):
     name = forms.CharField(max_length=100)
     slug = ShortNameField()
     description = forms.CharField(required=False, max_length=2_000, help_text="Shown to people who choose an agent.")
+    role = forms.CharField(
+        required=False,
+        max_length=MAX_ROLE,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="One line on what it does, read by people who choose an agent and by agents that ask one another.",
+    )
+    offered_to = forms.ChoiceField(
+        choices=[
+            (Offer.EVERYBODY, "Everybody in the organisation"),
+            (Offer.ROLES, "The members of the roles below: nobody else sees it or talks to it"),
+        ],
+        initial=Offer.EVERYBODY,
+        required=False,
+        label="Offered to",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    rooms = forms.ModelMultipleChoiceField(
+        queryset=Role.objects.none(),
+        to_field_name="slug",
+        required=False,
+        label="Roles it is offered to",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        error_messages={"invalid_choice": "There is no role %(value)s."},
+    )
     prompt = forms.CharField(
         required=False,
         max_length=MAX_PROMPT,
@@ -168,7 +196,9 @@ class AgentForm(CallsForm):
     def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
         if data is not None:
             data = with_kept(data, "tools", "allowed_toolkits")
-        super().__init__(data, initial={field: getattr(agent, field) for field in FIELDS} if agent else None)
+        stored = {field: getattr(agent, field) for field in FIELDS} | {"rooms": rooms_of(agent)} if agent else None
+        super().__init__(data, initial=stored)
+        self.fields["rooms"].queryset = Role.objects.order_by("name", "slug")  # type: ignore[attr-defined]
         for name in ("model", "fallback_model"):
             self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
         self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
@@ -200,6 +230,10 @@ class AgentForm(CallsForm):
             slug=data["slug"] or self.initial.get("slug", ""),
             name=data["name"],
             description=data["description"],
+            role=data["role"],
+            offered_to=data["offered_to"] or Offer.EVERYBODY,
+            # Who goes back to everybody leaves the ticks of roles as they were.
+            rooms=tuple(role.slug for role in data["rooms"]) if data["offered_to"] == Offer.ROLES else (),
             prompt=data["prompt"].replace("\r\n", "\n"),
             model=data["model"],
             fallback_model=data["fallback_model"],

@@ -11,17 +11,23 @@ from django.http import Http404
 from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
 from capabilities.models import Agent, AgentTool, AgentToolkit, Toolkit
 from capabilities.toolkits.queries import weigh
+from toolhub.tenants.models import Membership
 
 
-def agents_shown() -> Sequence[Agent]:
-    """With how many tools of their own each has, and its toolkits' lines. Two queries."""
+def agents_shown(member: Membership) -> Sequence[Agent]:
+    """Those that the member sees, with how many tools of their own each has, its toolkits' lines and its rooms. Three
+    queries."""
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
-    agents = Agent.objects.for_display().annotate(own_count=Count("agent_tools"))
-    return list(agents.prefetch_related(Prefetch("agent_toolkits", toolkits)))
+    agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
+    agents = agents.order_by("name", "pk")
+    return list(
+        agents.annotate(own_count=Count("agent_tools")).prefetch_related(Prefetch("agent_toolkits", toolkits), "rooms")
+    )
 
 
-def agent_or_404(slug: str) -> Agent:
-    agents = Agent.objects.for_display().select_related("fallback_model__provider")
+def agent_or_404(slug: str, member: Membership) -> Agent:
+    """One that the member sees. One that the member does not see looks like a missing one."""
+    agents = Agent.objects.seen_by(member).select_related("fallback_model__provider")
     agent = agents.defer("model__provider__api_key", "fallback_model__provider__api_key").filter(slug=slug).first()
     if agent is None:
         raise Http404("No such agent.")

@@ -23,7 +23,7 @@ from capabilities.common.pages import preview_status, refused, show_refusal, sho
 from capabilities.common.picker import search_in
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Agent
+from capabilities.models import Agent, Offer
 from capabilities.providers.resolve import resolve_model
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
@@ -37,7 +37,7 @@ MAX_EXAMPLE = 2_000
 @signed_in
 def agent_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
-    agents = agents_shown()
+    agents = agents_shown(member)
     context = {
         "agents": agents,
         "on_count": sum(agent.is_enabled for agent in agents),
@@ -50,12 +50,13 @@ def agent_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request)
-    agent = agent_or_404(slug)
+    agent = agent_or_404(slug, member)
     context = {
         "agent": agent,
         "start": start_of(agent, member, request.GET.get("message", "")[:MAX_EXAMPLE]),
         "model": resolve_model(agent.model, agent),
         "toolkits": toolkits_of_agent(agent),
+        "rooms": agent.rooms.order_by("name") if agent.offered_to == Offer.ROLES else (),
         "may_change": member.has_right(Right.AGENTS),
     }
     return render(request, "capabilities/agents/agent_detail.html", context)
@@ -82,7 +83,7 @@ def agent_create(request: MemberRequest, org: str) -> HttpResponse:
 def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     """A first POST that changes what the agent offers shows what that means; one with the stamp of that saves it."""
     member = member_or_404(request, right=Right.AGENTS)
-    agent = agent_or_404(slug)
+    agent = agent_or_404(slug, member)
     form = AgentForm(request.POST or None, agent=agent)
     if "find" in request.POST or not form.is_valid():
         return agent_page(request, form, agent, {})
@@ -93,7 +94,7 @@ def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
             _offered(content),
             stamp=lambda: agent_stamp(agent),
             impact_of=lambda: impact_of_agent(agent, content, actor=member),
-            save=lambda stamp: update_agent(agent_or_404(slug), content, actor=member, stamp=stamp),
+            save=lambda stamp: update_agent(agent_or_404(slug, member), content, actor=member, stamp=stamp),
         )
     except ChangeRefused as error:
         show_refusal(form, error)
@@ -148,7 +149,7 @@ def agent_page(
 @signed_in
 def agent_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request, right=Right.AGENTS)
-    agent = agent_or_404(slug)
+    agent = agent_or_404(slug, member)
     try:
         delete_agent(agent, actor=member)
     except ChangeRefused as error:

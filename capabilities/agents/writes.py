@@ -15,6 +15,7 @@ from capabilities.common.short_names import free_short_name
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
     Agent,
+    AgentRoom,
     AgentScope,
     AgentTool,
     AgentToolkit,
@@ -22,6 +23,8 @@ from capabilities.models import (
     ClientApprovals,
     LanguageModel,
     LoadingMode,
+    Offer,
+    Role,
     RoutingMode,
     Tool,
     Toolkit,
@@ -37,6 +40,8 @@ TOGETHER = ("tools", "starts_with_core", "scope", "allowed_toolkits", "initial_t
 #: More than any provider takes in one request.
 MAX_OWN_TOOLS = 1_000
 MAX_TOOLKITS = 500
+MAX_ROLE = 200
+MAX_ROOMS = 100
 MAX_PROMPT = 100_000
 #: Tokens of definitions that routing may fill.
 MIN_ROUTING_TOKENS = 100
@@ -57,7 +62,12 @@ class AgentContent:
     name: str
     model: LanguageModel
     description: str = ""
+    #: One line on what it does, for people and for other agents.
+    role: str = ""
     prompt: str = ""
+    offered_to: str = Offer.EVERYBODY
+    #: Short names of the roles whose members it is offered to.
+    rooms: tuple[str, ...] | None = None
     starts_with_core: bool = True
     tools: tuple[str, ...] | None = None
     deferred_tools: tuple[str, ...] | None = None
@@ -87,7 +97,9 @@ COLUMNS = (
         "model",
         "fallback_model",
         "description",
+        "role",
         "prompt",
+        "offered_to",
         "starts_with_core",
         "loading_mode",
         "scope",
@@ -113,6 +125,7 @@ def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
     _write(agent, content)
     _write_tools(agent, content)
     _write_toolkits(agent, content)
+    _write_rooms(agent, content)
     _check_together(agent)
     record("agent.create", agent, actor=actor, after=_told(agent))
     touch_registry(agent.organisation_id)
@@ -131,6 +144,7 @@ def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stam
     _write(agent, content)
     _write_tools(agent, content)
     _write_toolkits(agent, content)
+    _write_rooms(agent, content)
     after = _told(agent)
     if any(before[name] != after[name] for name in TOGETHER):
         _check_together(agent)
@@ -153,7 +167,7 @@ def delete_agent(agent: Agent, *, actor: Membership) -> None:
 
 
 def agent_stamp(agent: Agent) -> str:
-    """What tells the agent as it is stored from what it was or will be. Three queries."""
+    """What tells the agent as it is stored from what it was or will be. Four queries."""
     stored = Agent.objects.select_related("model").filter(pk=agent.pk).first()
     return sha256_hex(canonical_json(_told(stored) if stored is not None else None))
 
@@ -212,7 +226,10 @@ def _write(agent: Agent, content: AgentContent) -> None:
         raise ChangeRefused("max_rounds", f"Give a whole number from 1 to {MAX_ROUNDS}, or nothing.")
     if content.fallback_model == content.model:
         raise ChangeRefused("fallback_model", "Choose another model than the first, or none.")
+    if len(content.role) > MAX_ROLE or not content.role.isprintable():
+        raise ChangeRefused("role", f"Write one line of at most {MAX_ROLE} characters.")
     for field, value, choices in (
+        ("offered_to", content.offered_to, Offer),
         ("loading_mode", content.loading_mode, LoadingMode),
         ("scope", content.scope, AgentScope),
         ("routing_mode", content.routing_mode, RoutingMode),
@@ -315,6 +332,33 @@ def _write_toolkits(agent: Agent, content: AgentContent) -> None:
         )
 
 
+def rooms_of(agent: Agent) -> list[str]:
+    """Short names of the roles whose members the agent is offered to, by name. One query."""
+    return list(AgentRoom.objects.filter(agent=agent).order_by("role__slug").values_list("role__slug", flat=True))
+
+
+def _write_rooms(agent: Agent, content: AgentContent) -> None:
+    """An agent that is offered to everybody has no rooms."""
+    wanted = rooms_of(agent) if content.rooms is None else sorted(set(content.rooms))
+    if agent.offered_to == Offer.EVERYBODY:
+        if content.rooms:
+            raise ChangeRefused("rooms", "Rooms count for an agent that is offered to roles: set offered_to to roles.")
+        wanted = []
+    if len(wanted) > MAX_ROOMS:
+        raise ChangeRefused("rooms", f"An agent is offered to at most {MAX_ROOMS} roles.")
+    roles = dict(Role.objects.filter(slug__in=wanted).values_list("slug", "pk"))
+    for slug in wanted:
+        if slug not in roles:
+            raise not_there("rooms", "role", slug)
+    AgentRoom.objects.filter(agent=agent).exclude(role__in=list(roles.values())).delete()
+    stored = set(rooms_of(agent))
+    AgentRoom.objects.bulk_create(
+        AgentRoom(organisation_id=agent.organisation_id, agent=agent, role_id=roles[slug])
+        for slug in wanted
+        if slug not in stored
+    )
+
+
 def _known_toolkits(allowed: Sequence[str], initial: Sequence[str]) -> dict[str, int]:
     """Keys by name. Raises ChangeRefused for a name that is there twice, or of no toolkit."""
     for field, names in (("allowed_toolkits", allowed), ("initial_toolkits", initial)):
@@ -353,6 +397,9 @@ def _told(agent: Agent) -> dict[str, Any]:
         "slug": agent.slug,
         "name": agent.name,
         "description": agent.description,
+        "role": agent.role,
+        "offered_to": str(agent.offered_to),
+        "rooms": rooms_of(agent),
         "prompt": agent.prompt,
         "model": str(agent.model),
         "fallback_model": str(agent.fallback_model) if agent.fallback_model else "",

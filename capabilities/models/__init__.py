@@ -4,14 +4,18 @@ from capabilities.models.agents import (
     AUTO,
     DIALECT_SETTINGS,
     Agent,
+    AgentRoom,
     AgentScope,
     AgentTool,
     ClientApprovals,
     Dialect,
     LanguageModel,
     LoadingMode,
+    Offer,
     Provider,
     RoutingMode,
+    is_offered,
+    offered_to,
 )
 from capabilities.models.approvals import ApprovalRule, AskWhen
 from capabilities.models.calendar import CalendarEvent, CalendarFeed
@@ -81,6 +85,7 @@ __all__ = [
     "UNDECIDED",
     "Agent",
     "AgentNote",
+    "AgentRoom",
     "AgentScope",
     "AgentTool",
     "AgentToolkit",
@@ -122,6 +127,7 @@ __all__ = [
     "ModelPrice",
     "NamedList",
     "OAuthSignIn",
+    "Offer",
     "Person",
     "Place",
     "Policy",
@@ -160,5 +166,7 @@ __all__ = [
     "ToolkitTool",
     "Transport",
     "VersionStatus",
+    "is_offered",
     "kept_back",
+    "offered_to",
 ]

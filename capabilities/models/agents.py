@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import models
+from django.db.models import Exists, OuterRef, Q
 
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
+from capabilities.models.permissions import Role
 from toolhub.tenants.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
-from toolhub.tenants.models import slug_validator
+from toolhub.tenants.models import AdminRight, Membership, Right, slug_validator
 
 if TYPE_CHECKING:
+    from django.db.models.expressions import Combinable
+
     from capabilities.models.services import ConnectionTest
 
 
@@ -154,7 +158,27 @@ class ClientApprovals(models.TextChoices):
     HIDE = "hide", "Leave these tools out"
 
 
+class Offer(models.TextChoices):
+    """To whom an agent is offered. Nobody else sees it, talks to it or has another agent call it."""
+
+    EVERYBODY = "everybody", "Everybody"
+    #: The members of the roles that its rooms name; without a room: nobody.
+    ROLES = "roles", "Members of roles"
+
+
 class AgentManager(TenantManager["Agent"]):
+    def offered_to(self, member: Membership | Combinable | int) -> TenantQuerySet[Agent]:
+        """Those that the member may talk to, if they are switched on."""
+        return self.get_queryset().filter(offered_to(member))
+
+    def seen_by(self, member: Membership, *rights: Right) -> TenantQuerySet[Agent]:
+        """Those that are offered to the member; all for whoever administers agents, or holds one of these rights, whose
+        pages name agents. No query of its own."""
+        if member.ended_at is None and member.holds_by_access(Right.AGENTS):
+            return self.get_queryset()
+        delegated = AdminRight.objects.filter(membership=member, right__in=(Right.AGENTS, *rights))
+        return self.get_queryset().filter(offered_to(member) | Q(Exists(delegated)))
+
     def for_display(self) -> TenantQuerySet[Agent]:
         """By name, with model and provider at hand; keys stay where they are."""
         agents = self.get_queryset().select_related("model__provider").defer("model__provider__api_key")
@@ -167,6 +191,11 @@ class Agent(CallKnobs, PublicModel):
     slug = models.CharField(max_length=63, validators=[slug_validator])
     name = models.CharField(max_length=100)
     description = models.TextField(blank=True)
+    #: One line on what it does, for people and for agents that choose whom to ask.
+    role = models.CharField(max_length=200, blank=True, default="")
+    offered_to = models.CharField(max_length=16, choices=Offer, default=Offer.EVERYBODY)
+    #: The roles whose members it is offered to, where it is offered to roles.
+    rooms = models.ManyToManyField(Role, through="capabilities.AgentRoom", related_name="+")
     prompt = models.TextField(blank=True)
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="agents")
     #: Takes over where `model` is overloaded, out of credit or gone.
@@ -213,3 +242,32 @@ class AgentTool(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.agent}: {self.tool}"
+
+
+class AgentRoom(TenantModel):
+    """The agent is offered to the members of a role."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_rooms")
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="agent_rooms")
+
+    class Meta(TenantModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["agent", "role"], name="agent_room_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.role}"
+
+
+def offered_to(member: Membership | Combinable | int, agent: str = "") -> Q:
+    """Rows whose agent is offered to the member: the one rule, for every door and for turns that are open.
+
+    `agent` is the field that holds the agent; "" where the rows are agents. `member` may be a key, or an expression:
+    the column of an outer row, or the parameter of a statement.
+    """
+    rooms = AgentRoom.objects.filter(agent=OuterRef(agent or "pk"), role__role_memberships__membership=member)
+    to_everybody = {f"{agent}__offered_to" if agent else "offered_to": Offer.EVERYBODY}
+    return Q(**to_everybody) | Q(Exists(rooms))
+
+
+def is_offered(agent: Agent, member: Membership) -> bool:
+    """Whether the member may talk to the agent, if it is switched on. One query, none for one that is for everybody."""
+    return agent.offered_to == Offer.EVERYBODY or Agent.objects.offered_to(member).filter(pk=agent.pk).exists()

@@ -32,7 +32,7 @@ from capabilities.toolkits.writes import (
     update_toolkit,
 )
 from toolhub.tenants.api import api_member, checked, paged
-from toolhub.tenants.models import Right
+from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page
 
 #: Each may hold a thousand tools.
@@ -111,8 +111,7 @@ class ToolkitList(APIView):
     )
     def get(self, request: Request) -> Response:
         """What agents may be allowed to load."""
-        api_member(request)
-        rows = whole_toolkits()
+        rows = whole_toolkits(api_member(request))
         return Response(page(request, rows, "name", _shown, complete=complete, at_once=TOOLKITS_AT_ONCE))
 
     @with_dry_run("toolkit")
@@ -125,15 +124,14 @@ class ToolkitList(APIView):
         content = _content(checked(ToolkitIn, request))
         with refusals():
             toolkit = create_toolkit(content, actor=member)
-        return Response(_toolkit_out(toolkit.name), status.HTTP_201_CREATED)
+        return Response(_toolkit_out(member, toolkit.name), status.HTTP_201_CREATED)
 
 
 class ToolkitDetail(APIView):
     @extend_schema(operation_id="toolkits_read", summary="One toolkit", responses=ToolkitOut)
     def get(self, request: Request, name: str) -> Response:
         """Its tools and categories, and the agents that may load it."""
-        api_member(request)
-        return Response(_toolkit_out(name))
+        return Response(_toolkit_out(api_member(request), name))
 
     @with_dry_run("toolkit")
     @extend_schema(operation_id="toolkits_update", summary="Change a toolkit", request=ToolkitIn, responses=ToolkitOut)
@@ -144,7 +142,7 @@ class ToolkitDetail(APIView):
         body = checked_part(ToolkitIn, request)
         with refusals():
             update_toolkit(toolkit, _content(body, content_of(toolkit)), actor=member)
-        return Response(_toolkit_out(toolkit.name))
+        return Response(_toolkit_out(member, toolkit.name))
 
     @with_dry_run("toolkit")
     @extend_schema(operation_id="toolkits_delete", summary="Remove a toolkit", responses={204: None})
@@ -167,8 +165,8 @@ def _shown(toolkit: Toolkit) -> Any:
     return ToolkitOut(toolkit).data
 
 
-def _toolkit_out(name: str) -> Any:
-    toolkit = get_object_or_404(whole_toolkits(), name=name)
+def _toolkit_out(member: Membership, name: str) -> Any:
+    toolkit = get_object_or_404(whole_toolkits(member), name=name)
     complete([toolkit])
     return _shown(toolkit)
 

@@ -12,13 +12,15 @@ from django.http import Http404
 from capabilities.catalogue.tools.queries import shown_tools
 from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLS
-from capabilities.models import AgentToolkit, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool
+from capabilities.models import Agent, AgentToolkit, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool
 from capabilities.services.writes import acts_as_member, acts_as_organisation
+from toolhub.tenants.models import Membership, Right
 
 
-def shown_toolkits() -> QuerySet[Toolkit]:
-    """With the agents' lines. `weigh` gives them their numbers."""
-    users = AgentToolkit.objects.select_related("agent").order_by("agent__name", "agent_id")
+def shown_toolkits(member: Membership) -> QuerySet[Toolkit]:
+    """With the lines of agents that the member sees. `weigh` gives them their numbers."""
+    seen = Agent.objects.seen_by(member, Right.TOOLKITS).order_by().values("pk")
+    users = AgentToolkit.objects.filter(agent__in=seen).select_related("agent").order_by("agent__name", "agent_id")
     return Toolkit.objects.prefetch_related(Prefetch("agent_toolkits", users))
 
 
@@ -64,26 +66,26 @@ def note_scopes(toolkits: Collection[Toolkit]) -> None:
         toolkit.scope = {0: "organisation", 1: "member"}.get(ranks.get(toolkit.pk, 2), "")  # type: ignore[attr-defined]
 
 
-def whole_toolkits() -> QuerySet[Toolkit]:
+def whole_toolkits(member: Membership) -> QuerySet[Toolkit]:
     """As the API tells them: with the lines of tools and categories too."""
     tools = ToolkitTool.objects.select_related("tool").order_by("position", "tool__name")
     tools = tools.only("organisation", "toolkit", "position", "timeout", "max_result_chars", "knobs", "tool__name")
     categories = ToolkitCategory.objects.select_related("category").order_by("category__name")
-    return shown_toolkits().prefetch_related(
+    return shown_toolkits(member).prefetch_related(
         Prefetch("toolkit_tools", tools), Prefetch("toolkit_categories", categories)
     )
 
 
-def toolkits_by_name() -> Sequence[Toolkit]:
+def toolkits_by_name(member: Membership) -> Sequence[Toolkit]:
     """Three queries."""
-    found = list(shown_toolkits().order_by("name"))
+    found = list(shown_toolkits(member).order_by("name"))
     weigh(found)
     return found
 
 
-def toolkit_or_404(name: str) -> Toolkit:
-    """With the agents that may load it. Three queries."""
-    toolkit = shown_toolkits().filter(name=name).first()
+def toolkit_or_404(name: str, member: Membership) -> Toolkit:
+    """With the agents that may load it and that the member sees. Three queries."""
+    toolkit = shown_toolkits(member).filter(name=name).first()
     if toolkit is None:
         raise Http404("No such toolkit.")
     weigh([toolkit])
@@ -99,9 +101,9 @@ class ToolkitPage:
     categories: Sequence[Category]
 
 
-def toolkit_page_or_404(name: str) -> ToolkitPage:
+def toolkit_page_or_404(name: str, member: Membership) -> ToolkitPage:
     """Seven queries."""
-    toolkit = toolkit_or_404(name)
+    toolkit = toolkit_or_404(name, member)
     note_scopes([toolkit])
     lines = ToolkitTool.objects.filter(toolkit=toolkit).order_by("position", "tool__name")
     categories = _counted(Category.objects.filter(toolkit_categories__toolkit=toolkit))

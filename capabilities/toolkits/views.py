@@ -38,7 +38,7 @@ from toolhub.tenants.pages import signed_in
 @signed_in
 def toolkit_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
-    context = {"toolkits": toolkits_by_name(), "may_change": member.has_right(Right.TOOLKITS)}
+    context = {"toolkits": toolkits_by_name(member), "may_change": member.has_right(Right.TOOLKITS)}
     return render(request, "capabilities/toolkits/toolkit_list.html", context)
 
 
@@ -47,7 +47,7 @@ def toolkit_list(request: MemberRequest, org: str) -> HttpResponse:
 def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
     """What is in it, what of that works, and which agents may load it."""
     member = member_or_404(request)
-    page = toolkit_page_or_404(name)
+    page = toolkit_page_or_404(name, member)
     for line in page.lines:
         _mark(line.tool)
     context = {
@@ -97,7 +97,7 @@ def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
 def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     """The same for what is in a toolkit. One that no agent may load is saved at once: nobody feels it."""
     member = member_or_404(request, right=Right.TOOLKITS)
-    toolkit = toolkit_or_404(name)
+    toolkit = toolkit_or_404(name, member)
     form = ToolkitForm(request.POST if request.method == "POST" else None, toolkit=toolkit)
     if "find" in request.POST or not form.is_valid():
         return toolkit_page(request, form, toolkit, {})
@@ -108,7 +108,7 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
             _held(content),
             stamp=lambda: toolkit_stamp(toolkit),
             impact_of=lambda: impact_of_toolkit(toolkit, content, actor=member),
-            save=lambda stamp: update_toolkit(toolkit_or_404(name), content, actor=member, stamp=stamp),
+            save=lambda stamp: update_toolkit(toolkit_or_404(name, member), content, actor=member, stamp=stamp),
         )
     except ChangeRefused as error:
         show_refusal(form, error)
@@ -178,7 +178,7 @@ def with_own_values(picker: Picker) -> Picker:
 @signed_in
 def toolkit_delete(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.TOOLKITS)
-    toolkit = toolkit_or_404(name)
+    toolkit = toolkit_or_404(name, member)
     try:
         delete_toolkit(toolkit, actor=member)
     except ChangeRefused as error:

@@ -23,7 +23,7 @@ from sessions.budgets.amounts import amount_shown
 from sessions.models import UNENDED, Budget, BudgetPeriod, BudgetScope, ChatSession, Measure, Turn, TurnStatus, Window
 from sessions.turns.budget_states import BudgetState, has_one_period, terms_of, turns_at_once
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.models import Membership, Organisation, Right
 
 #: Members that a field suggests.
 SUGGESTED = 200
@@ -298,7 +298,7 @@ def _owners(member: Membership, parts: Collection[tuple[str, str]]) -> dict[tupl
         keys.setdefault(kind, []).append(value)
     rows: dict[str, QuerySet[Any]] = {
         "member": Membership.objects.select_related("user"),
-        "agent": Agent.objects.defer("prompt"),
+        "agent": Agent.objects.seen_by(member, Right.BUDGETS).defer("prompt"),
         "session": ChatSession.objects.filter(visible_to(member)).defer("tool_order", "last_prompt"),
     }
     for kind, wanted in keys.items():
@@ -323,8 +323,10 @@ class Binding:
 def budgets_binding(member: Membership) -> list[Binding]:
     """The enabled budgets that this member's turns count on, by name. Six queries at most."""
     roles = RoleMembership.objects.filter(membership=member).values("role")
+    seen = Agent.objects.seen_by(member, Right.BUDGETS).order_by().values("pk")
     meant = (
-        Q(scope__in=(BudgetScope.ORGANISATION, BudgetScope.AGENT))
+        Q(scope=BudgetScope.ORGANISATION)
+        | Q(Q(agent=None) | Q(agent__in=seen), scope=BudgetScope.AGENT)
         | Q(scope=BudgetScope.ROLE, role__in=roles)
         | Q(Q(membership=None) | Q(membership=member), scope=BudgetScope.MEMBER)
         | Q(Q(session=None) | Q(session__membership=member), scope=BudgetScope.SESSION)

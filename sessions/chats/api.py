@@ -126,8 +126,9 @@ def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
     return own[0]
 
 
-def agent_to_ask(slug: str, **more: Any) -> Agent:
-    agent = Agent.objects.filter(slug=slug, **more).first()
+def agent_to_ask(member: Membership, slug: str, **more: Any) -> Agent:
+    """Raises the refusal `unknown` for one that is not there or not offered to the member."""
+    agent = Agent.objects.offered_to(member).filter(slug=slug, **more).first()
     if agent is None:
         raise unknown("agent", "There is no such agent; GET /api/v1/agents lists them.")
     return agent
@@ -182,7 +183,9 @@ class SessionList(APIView):
         """Begin a conversation with an agent."""
         member = api_member(request, at_least=Access.MEMBER)
         wanted = checked(SessionIn, request)
-        session = open_session(member, agent_to_ask(wanted["agent"], is_enabled=True), title=wanted.get("title", ""))
+        session = open_session(
+            member, agent_to_ask(member, wanted["agent"], is_enabled=True), title=wanted.get("title", "")
+        )
         location = reverse("api-session", args=[session.pk])
         return Response(SessionOut(session).data, status.HTTP_201_CREATED, headers={"Location": location})
 
@@ -270,7 +273,7 @@ class SessionTurns(APIView):
                 session,
                 wanted["message"],
                 member=member,
-                agent=agent_to_ask(wanted["agent"]) if "agent" in wanted else None,
+                agent=agent_to_ask(member, wanted["agent"]) if "agent" in wanted else None,
                 idempotency_key=idempotency_key(request),
                 without_tools=wanted["without_tools"],
             )
@@ -297,7 +300,7 @@ class SessionTools(APIView):
         member = api_member(request)
         session = session_or_404(member, session_id)
         only_parameters(request, "agent", "message")
-        agent = agent_of(session, request.query_params.get("agent"))
+        agent = agent_of(member, session, request.query_params.get("agent"))
         return _active_tools(member, session, agent, _message_of(request))
 
 
@@ -313,7 +316,7 @@ class AgentTools(APIView):
         why each tool is or is not among them."""
         member = api_member(request)
         only_parameters(request, "message")
-        agent = agent_or_404(slug)
+        agent = agent_or_404(slug, member)
         return _active_tools(member, new_session(member, agent), agent, _message_of(request))
 
 

@@ -12,6 +12,7 @@ from capabilities.models import Agent
 from sessions.chats.queries import MAX_SEARCH, agents_to_talk_to
 from sessions.turns.accepting import MAX_MESSAGE
 from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.models import Membership
 
 
 class WhoseAddress(ListAddress):
@@ -47,9 +48,9 @@ class NewSessionForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent.", "required": "Choose an agent."},
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, member: Membership, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["agent"].queryset = agents_to_talk_to()  # type: ignore[attr-defined]
+        self.fields["agent"].queryset = agents_to_talk_to(member)  # type: ignore[attr-defined]
 
 
 class SessionForm(forms.Form):
@@ -86,11 +87,13 @@ class MessageForm(forms.Form):
     without_tools = forms.BooleanField(required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
-    def __init__(self, *args: Any, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, member: Membership, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
         """`agents`: those to choose from, as (slug, name), where they are read already."""
         super().__init__(*args, **kwargs)
         field: Any = self.fields["agent"]
-        field.queryset = agents_to_talk_to()
+        field.queryset = agents_to_talk_to(member)
         field.choices = agents or [(agent.slug, str(agent)) for agent in field.queryset]
         self.initial.setdefault("key", uuid.uuid4())
 

@@ -230,9 +230,10 @@ def sessions_page(
     return Keyset(rows, ("-active_at", "-pk")).page(after, before, limit=limit)
 
 
-def agents_to_talk_to() -> QuerySet[Agent]:
-    """In the order they were made: the first one is what a newcomer meets."""
-    return Agent.objects.filter(is_enabled=True).order_by("pk")
+def agents_to_talk_to(member: Membership | Combinable) -> QuerySet[Agent]:
+    """Those that are switched on and offered to the member, in the order they were made: the first one is what a
+    newcomer meets. `member` may be a parameter of a statement."""
+    return Agent.objects.offered_to(member).filter(is_enabled=True).order_by("pk")
 
 
 def by_last_call(member: Membership) -> Combinable:

@@ -59,7 +59,7 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
     context = {
         "numbers": catalogue_numbers(),
         "page": sessions_page(member, limit=6),
-        "form": NewSessionForm(),
+        "form": NewSessionForm(member=member),
         "can_chat": member.has_access(Access.MEMBER),
         "may_use_nothing": may_use_nothing(member),
     }
@@ -92,11 +92,12 @@ def session_list(request: MemberRequest, org: str) -> HttpResponse:
     """The member's sessions (`?whose=all`: everybody's, with the right `sessions`); POST opens one."""
     if request.method == "POST":
         return _create_session(request, member_or_404(request, at_least=Access.MEMBER))
-    return _session_list(request, member_or_404(request), NewSessionForm())
+    member = member_or_404(request)
+    return _session_list(request, member, NewSessionForm(member=member))
 
 
 def _create_session(request: MemberRequest, member: Membership) -> HttpResponse:
-    form = NewSessionForm(request.POST)
+    form = NewSessionForm(request.POST, member=member)
     if not form.is_valid():
         return _session_list(request, member, form, status=422)
     session = open_session(member, form.cleaned_data["agent"])
@@ -150,7 +151,7 @@ def _session_page(
             "client_token": client_token(session),
             "removed_at": session.active_at + timedelta(days=settings.TOOLHUB_THROWAWAY_DAYS),
             "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
-            "form": form or MessageForm(initial={"agent": speaks}, agents=beside.agents),
+            "form": form or MessageForm(member=member, initial={"agent": speaks}, agents=beside.agents),
         }
         | rights_in(member, session)
         | _notices(session)
@@ -231,7 +232,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     session = session_or_404(member, session_id)
     if not may_write(member, session):
         raise PermissionDenied("Only its member writes into a session: its turns act with that member's rights.")
-    form = MessageForm(request.POST)
+    form = MessageForm(request.POST, member=member)
     if not form.is_valid():
         return _refused_message(request, member, session, form)
     try:
@@ -252,7 +253,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     context = {
         "session": session,
         "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
-        "form": MessageForm(initial={"agent": accepted.turn.agent.slug}),
+        "form": MessageForm(member=member, initial={"agent": accepted.turn.agent.slug}),
     } | rights_in(member, session)
     return render(request, "sessions/chats/_message_taken.html", context)
 

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef
 
 from capabilities.models import AgentToolkit, Toolkit
 from sessions.chats.queries import agents_to_talk_to
+from toolhub.tenants.models import Membership
 
 #: Before the name of a toolkit, in addresses of MCP servers and of this page.
 TOOLKIT = "toolkit/"
@@ -29,14 +30,15 @@ class Target:
         return self.address.removeprefix(TOOLKIT)
 
 
-def agent_targets() -> list[Target]:
-    """The agents that are switched on, in the order they were made. One query."""
-    return [Target(slug, name) for slug, name in agents_to_talk_to().values_list("slug", "name")]
+def agent_targets(member: Membership) -> list[Target]:
+    """The agents that the member may talk to, in the order they were made. One query."""
+    return [Target(slug, name) for slug, name in agents_to_talk_to(member).values_list("slug", "name")]
 
 
-def toolkit_targets() -> list[Target]:
-    """The toolkits that an agent may load which is switched on, by name. What of one a member gets depends on what the
-    member may use. One query."""
-    lines = AgentToolkit.objects.filter(toolkit=OuterRef("pk"), agent__is_enabled=True)
+def toolkit_targets(member: Membership) -> list[Target]:
+    """The toolkits that an agent may load which the member may talk to, by name. What of one a member gets depends on
+    what the member may use. One query."""
+    agents = agents_to_talk_to(member).order_by().values("pk")
+    lines = AgentToolkit.objects.filter(toolkit=OuterRef("pk"), agent__in=agents)
     names = Toolkit.objects.filter(Exists(lines)).order_by("name").values_list("name", flat=True)
     return [Target(f"{TOOLKIT}{name}", name) for name in names]

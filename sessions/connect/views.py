@@ -24,8 +24,8 @@ def connect(request: MemberRequest, org: str) -> HttpResponse:
     """One client's blocks, for one agent or toolkit. A token that is made here stands in them this once."""
     member = member_or_404(request, at_least=Access.MEMBER if request.method == "POST" else Access.VIEWER)
     client = client_asked_for(request.GET)
-    toolkits = toolkit_targets() if client.protocol is Protocol.MCP else []
-    target_form = TargetForm(request.GET, client, agent_targets(), toolkits)
+    toolkits = toolkit_targets(member) if client.protocol is Protocol.MCP else []
+    target_form = TargetForm(request.GET, client, agent_targets(member), toolkits)
     target = target_form.target
     form = ClientTokenForm(request.POST or None, initial={"name": client.name})
     secret = ""

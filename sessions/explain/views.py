@@ -111,7 +111,7 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
     """Why each tool is sent or not, for oneself; with the right `roles` for any member."""
     reader = member_or_404(request)
     form = ExplainForm(request.GET, auto_id="explain-%s")
-    agents = list(_agents())
+    agents = list(_agents(reader))
     subject = _subject(form, reader, agents) if form.is_valid() else None
     found = explain(subject, form.asked()) if subject is not None else None
     hidden = _hidden(subject, found)
@@ -140,7 +140,7 @@ def explain_fix(request: MemberRequest, org: str) -> HttpResponse:
     """Make one of the changes that a tool's line offers, and go back to where it was offered."""
     reader = member_or_404(request, at_least=Access.MEMBER)
     form = ExplainForm(request.POST)
-    subject = _subject(form, reader, list(_agents())) if form.is_valid() else None
+    subject = _subject(form, reader, list(_agents(reader))) if form.is_valid() else None
     if subject is None:
         raise Http404("There is no such member, agent or session.")
     wanted = {name: request.POST.get(name, "")[:200].replace("\x00", "") for name in ("tool", "code", "target")}
@@ -152,8 +152,8 @@ def explain_fix(request: MemberRequest, org: str) -> HttpResponse:
     return redirect(f"{reverse('explain', args=[org])}?{urlencode(form.kept | place)}")
 
 
-def _agents() -> Any:
-    rows = Agent.objects.select_related("model__provider").defer("model__provider__api_key", "prompt")
+def _agents(reader: Membership) -> Any:
+    rows = Agent.objects.seen_by(reader).select_related("model__provider").defer("model__provider__api_key", "prompt")
     return rows.order_by("-is_enabled", "pk")
 
 

@@ -95,7 +95,7 @@ def subject_of(
         raise ChangeRefused("session", f"This is no session of {found}: choose one of theirs.", code="unknown")
     if chat is not None and agent in ("", chat.agent, chat.agent.slug):
         return Subject(found, chat.agent, chat)
-    return Subject(found, agent if isinstance(agent, Agent) else _agent(agent), chat)
+    return Subject(found, agent if isinstance(agent, Agent) else _agent(reader, agent), chat)
 
 
 def _session(reader: Membership, session: UUID) -> ChatSession:
@@ -121,8 +121,8 @@ def _member(reader: Membership, named: UUID | str | None, chat: ChatSession | No
     return found
 
 
-def _agent(slug: str) -> Agent:
-    agents = Agent.objects.filter(slug=slug) if slug else agents_to_talk_to()
+def _agent(reader: Membership, slug: str) -> Agent:
+    agents = Agent.objects.seen_by(reader).filter(slug=slug) if slug else agents_to_talk_to(reader)
     found = agents.select_related("model__provider").defer("model__provider__api_key").first()
     if found is None:
         raise not_there("agent", "agent", slug) if slug else ChangeRefused("agent", "There is no agent yet.")

@@ -62,13 +62,13 @@ class Models(OpenAIView):
     def get(self, request: Request) -> Response:
         """The agents of the organisation, as models. Who may only look may not talk to one."""
         member = api_member(request, at_least=Access.MEMBER)
-        return Response({"object": "list", "data": [model_of(agent, member) for agent in agents_to_talk_to()]})
+        return Response({"object": "list", "data": [model_of(agent, member) for agent in agents_to_talk_to(member)]})
 
 
 class Model(OpenAIView):
     def get(self, request: Request, name: str) -> Response:
         member = api_member(request, at_least=Access.MEMBER)
-        return Response(model_of(agent_called(name), member))
+        return Response(model_of(agent_called(member, name), member))
 
 
 def model_of(agent: Agent, member: Membership) -> dict[str, Any]:

@@ -39,6 +39,7 @@ STATUSES = {
     "member_inactive": 401,
     "member_is_viewer": 403,
     "agent_disabled": 404,
+    "agent_not_offered": 404,
     "provider_rate_limit": 429,
     "cancelled": 409,
     "deadline": 504,

@@ -74,7 +74,7 @@ class Caller:
 
 _CALLED = Select(
     lambda: (
-        agents_to_talk_to()
+        agents_to_talk_to(param(ChatSession, "membership", "member"))
         .select_related("model__provider")
         .defer("model__provider__api_key")
         .filter(slug=param(Agent, "slug", "name"))
@@ -82,9 +82,10 @@ _CALLED = Select(
 )
 
 
-def agent_called(name: str) -> Agent:
-    """The agent that clients call a model. Raises Invalid, the same for one that is off, or another organisation's."""
-    agent: Agent | None = next(iter(_CALLED.instances(name=name[:200])), None)
+def agent_called(member: Membership, name: str) -> Agent:
+    """The agent that clients call a model. Raises Invalid, the same for one that is off, not offered to the member, or
+    another organisation's."""
+    agent: Agent | None = next(iter(_CALLED.instances(name=name[:200], member=member.pk)), None)
     if agent is None:
         raise Invalid(
             "There is no such model here, or you may not use it. GET /v1/models lists yours.",
@@ -100,7 +101,7 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
 
     Raises Invalid, and Conflict and NoRoom as `accepting.accept`.
     """
-    agent = agent_called(wanted.agent)
+    agent = agent_called(caller.member, wanted.agent)
     if known := _same_request(caller):
         return Accepted(known, created=False)
     with transaction.atomic():

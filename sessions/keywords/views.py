@@ -39,10 +39,11 @@ def keyword_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     form = TryForm(request.GET, auto_id="try-%s")
     tried = _tried(form, member) if form.is_valid() and form.cleaned_data["message"].strip() else None
+    agents = Agent.objects.seen_by(member).order_by("-is_enabled", "pk")
     context: dict[str, Any] = {
         "form": form,
         "tried": tried,
-        "agents": list(Agent.objects.order_by("-is_enabled", "pk").only("organisation_id", "slug", "name")),
+        "agents": list(agents.only("organisation_id", "slug", "name")),
         "sees_all": member.has_right(Right.ROLES),
         "modes": form.fields["mode"].choices,  # type: ignore[attr-defined]
     }

@@ -143,7 +143,7 @@ class SessionToolkits(APIView):
         member = api_member(request)
         only_parameters(request, "agent", "cursor", "limit")
         session = session_or_404(member, session_id)
-        agent = agent_of(session, request.query_params.get("agent"))
+        agent = agent_of(member, session, request.query_params.get("agent"))
         categories = _categories_for(member, session, agent)
         part = _part(request)
         try:
@@ -178,7 +178,7 @@ class SessionToolkits(APIView):
         stands in the way."""
         member, session = _to_change(request, session_id)
         wanted = checked(LoadIn, request)
-        place = LoadTarget(session, agent_of(session, wanted.pop("agent", None)))
+        place = LoadTarget(session, agent_of(member, session, wanted.pop("agent", None)))
         result = load_for(place, actor=member, **wanted)
         if result.status == "unknown":
             raise unknown(next(iter(wanted)), sentence_of(result))
@@ -205,7 +205,7 @@ class SessionToolkit(APIView):
         kind = request.query_params.get("kind", "")
         if kind not in ("", *KINDS):
             raise ValidationError({"kind": f"It is one of {', '.join(KINDS)}."})
-        place = LoadTarget(session, agent_of(session, request.query_params.get("agent")))
+        place = LoadTarget(session, agent_of(member, session, request.query_params.get("agent")))
         if not name.isprintable():
             raise Http404
         result = loading.unload(place, name, by=By(member), kind=kind)
@@ -237,11 +237,11 @@ def _to_change(request: Request, session_id: UUID) -> tuple[Membership, ChatSess
     return member, session
 
 
-def agent_of(session: ChatSession, slug: str | None) -> Agent:
-    """With its model and provider at hand; the session's first where none is named."""
+def agent_of(member: Membership, session: ChatSession, slug: str | None) -> Agent:
+    """One that the member sees, with its model and provider at hand; the session's first where none is named."""
     if slug is None or slug == session.agent.slug:
         return session.agent
-    agents = Agent.objects.select_related("model__provider").defer("model__provider__api_key")
+    agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
     agent = agents.filter(slug=slug).first() if slug.isprintable() else None
     if agent is None:
         raise unknown("agent", "There is no such agent; GET /api/v1/agents lists them.")

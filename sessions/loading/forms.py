@@ -9,6 +9,7 @@ from django import forms
 from capabilities.models import Agent
 from sessions.loading.writes import KINDS
 from sessions.models import ChatSession
+from toolhub.tenants.models import Membership
 
 
 class PlaceForm(forms.Form):
@@ -21,9 +22,9 @@ class PlaceForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent."},
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, member: Membership, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        agents = Agent.objects.select_related("model__provider").defer("model__provider__api_key")
+        agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
         self.fields["agent"].queryset = agents  # type: ignore[attr-defined]
 
     def agent_of(self, session: ChatSession) -> Agent:

@@ -231,7 +231,7 @@ def around(session: ChatSession, agent: Agent, member: Membership) -> Around:
     """One query, for the page that already takes eleven."""
     kind = {name: Value(name, output_field=CharField()) for name in ("agent", "used", "category", "load")}
     empty = Value("", output_field=CharField())
-    agents = Agent.objects.filter(is_enabled=True).order_by()
+    agents = Agent.objects.offered_to(member).filter(is_enabled=True).order_by()
     used = Turn.objects.filter(session=session).order_by().distinct()
     by_hand = LoadedToolkit.objects.filter(session=session, unloaded_at=None, source=LoadSource.PERSON).order_by()
     user = [f"loaded_by__user__{name}" for name in ("email", "first_name", "last_name")]

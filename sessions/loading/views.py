@@ -32,14 +32,14 @@ def session_toolkits(request: MemberRequest, org: str, session_id: UUID) -> Http
     member = member_or_404(request)
     session = session_or_404(member, session_id)
     q = request.GET.get("q", "").strip()[:64]
-    return _panel(request, member, session, agent_or_404(session, request.GET.get("agent", "")), q=q)
+    return _panel(request, member, session, agent_or_404(member, session, request.GET.get("agent", "")), q=q)
 
 
 @require_POST
 @signed_in
 def session_load(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     member, session = _to_change(request, session_id)
-    form = LoadForm(request.POST)
+    form = LoadForm(request.POST, member=member)
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
     place = LoadTarget(session, form.agent_of(session))
@@ -51,7 +51,7 @@ def session_load(request: MemberRequest, org: str, session_id: UUID) -> HttpResp
 @signed_in
 def session_unload(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     member, session = _to_change(request, session_id)
-    form = UnloadForm(request.POST)
+    form = UnloadForm(request.POST, member=member)
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
     place = LoadTarget(session, form.agent_of(session))
@@ -64,7 +64,7 @@ def session_unload(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
 def session_share(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     """Switch whether the session's agents share what they load."""
     member, session = _to_change(request, session_id)
-    form = ShareForm(request.POST)
+    form = ShareForm(request.POST, member=member)
     if not form.is_valid():
         return _panel(request, member, session, session.agent, problem=form.problem)
     shares = form.cleaned_data["shares"] == "1"
@@ -84,11 +84,11 @@ def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     return render(request, template, context)
 
 
-def agent_or_404(session: ChatSession, slug: str) -> Agent:
-    """With its model and provider at hand. One query, none for the session's first."""
+def agent_or_404(member: Membership, session: ChatSession, slug: str) -> Agent:
+    """One that the member sees, with its model and provider at hand. One query, none for the session's first."""
     if slug in ("", session.agent.slug):
         return session.agent
-    agents = Agent.objects.select_related("model__provider").defer("model__provider__api_key")
+    agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
     agent = agents.filter(slug=slug).first() if slug.isprintable() else None
     if agent is None:
         raise Http404("No such agent.")

@@ -98,9 +98,10 @@ def order_of(turn: Turn, arguments: Mapping[str, Any]) -> Order | Outcome:
         return execution.failure("Say what the agent shall do.")
     if delegated_turns(root_of(turn)) >= settings.TOOLHUB_CHILDREN_PER_TURN:
         return _used_up()
-    agent = Agent.objects.filter(slug=arguments["agent"], is_enabled=True).first()
+    agents = Agent.objects.offered_to(turn.membership_id).filter(is_enabled=True)
+    agent = agents.filter(slug=arguments["agent"]).first()
     if agent is None:
-        return execution.failure(f"There is no such agent. There are: {_agents_there_are()}.")
+        return execution.failure(f"There is no such agent. There are: {_listed(agents)}.")
     return Order(turn, agent, message, tools_to_pass_on(turn))
 
 
@@ -194,9 +195,10 @@ def _insert_child(step: Step, order: Order) -> Turn:
     return child
 
 
-def _agents_there_are() -> str:
-    slugs = Agent.objects.filter(is_enabled=True).order_by("pk").values_list("slug", flat=True)
-    return ", ".join(slugs[:NAMED]) or "none"
+def _listed(agents: QuerySet[Agent]) -> str:
+    """The first agents by short name, each with its line on what it does. One query."""
+    lines = agents.order_by("pk").values_list("slug", "role")[:NAMED]
+    return "; ".join(f"{slug} ({role})" if role else slug for slug, role in lines) or "none"
 
 
 # -- Take back --------------------------------------------------------------------------------------------------------

@@ -66,15 +66,16 @@ class Caller:
         return f"{self.site}/o/{self.member.organisation.slug}/{path}"
 
 
-def address_of(path: str) -> Address | None:
-    """What the path names in the organisation in scope; None where it names nothing that can be talked to. One query.
+def address_of(path: str, member: Membership) -> Address | None:
+    """What the path names for the member, in the organisation in scope; None where it names nothing that the member may
+    talk to. One query.
 
     A toolkit is there as far as an agent may load it: as the one of these agents that was made first.
     """
     match = _PATH.match(path)
     if match is None:
         return None
-    agents = agents_to_talk_to().select_related("model__provider", "fallback_model__provider")
+    agents = agents_to_talk_to(member).select_related("model__provider", "fallback_model__provider")
     toolkit = match["toolkit"] or ""
     named = agents.filter(agent_toolkits__toolkit__name=toolkit) if toolkit else agents.filter(slug=match["agent"])
     agent = named.first()

@@ -166,7 +166,7 @@ def usable(token_ids: Collection[int]) -> dict[int, int]:
 def list_of(caller: Caller) -> tuple[int, str] | None:
     """The registry version, and a digest of the caller's list at it; None where its address names nothing any more.
     Queries of `offered_to`, and two."""
-    address = address_of(PREFIX + caller.address.name)
+    address = address_of(PREFIX + caller.address.name, caller.member)
     if address is None:
         return None
     version = usable([caller.token.pk]).get(caller.token.pk)

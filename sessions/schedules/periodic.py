@@ -100,8 +100,9 @@ def tell_reminder(reminder_id: int) -> Notice | None:
 
 
 def _reminders_session(member: Membership) -> ChatSession | None:
-    """A session for a member who has none, with the first agent, one that is switched on before one that is off."""
-    agent = Agent.objects.order_by("-is_enabled", "pk").first()
+    """A session for a member who has none, with the first agent that is offered to the member, one that is switched on
+    before one that is off."""
+    agent = Agent.objects.offered_to(member).order_by("-is_enabled", "pk").first()
     return open_session(member, agent, title="Reminders") if agent is not None else None
 
 

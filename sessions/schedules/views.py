@@ -66,9 +66,9 @@ class ScheduleForm(forms.Form):
         help_text="Such as UTC or Europe/Berlin.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, member: Membership, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["agent"].queryset = agents_to_talk_to()  # type: ignore[attr-defined]
+        self.fields["agent"].queryset = agents_to_talk_to(member)  # type: ignore[attr-defined]
 
     def content(self) -> ScheduleContent:
         data = self.cleaned_data
@@ -81,7 +81,7 @@ def schedule_list(request: MemberRequest, org: str) -> HttpResponse:
     """The member's schedules (`?whose=all`: everybody's, with the right `sessions`) and a form for a new one."""
     is_post = request.method == "POST"
     member = member_or_404(request, at_least=Access.MEMBER if is_post else Access.VIEWER)
-    form = ScheduleForm(request.POST if is_post else None)
+    form = ScheduleForm(request.POST if is_post else None, member=member)
     if is_post and form.is_valid():
         try:
             schedule = add_schedule(form.content(), member=member)
@@ -114,7 +114,7 @@ def schedule_update(request: MemberRequest, org: str, schedule_id: UUID) -> Http
     member = member_or_404(request, at_least=Access.MEMBER)
     schedule = schedule_or_404(member, schedule_id)
     check_may_edit(member, schedule)
-    form = ScheduleForm(request.POST if request.method == "POST" else None, initial=_initial(schedule))
+    form = ScheduleForm(request.POST if request.method == "POST" else None, initial=_initial(schedule), member=member)
     if form.is_valid():
         try:
             change_schedule(schedule, form.content(), actor=member)

@@ -94,7 +94,7 @@ def _create(content: ScheduleContent, member: Membership) -> Schedule:
             cron=content.cron.strip(),
             timezone=content.timezone,
             message=storable(content.message),
-            agent=_agent(content.agent),
+            agent=_agent(member, content.agent),
             next_at=_next(content.cron, content.timezone),
         )
     except ToolError as error:
@@ -107,7 +107,8 @@ def change_schedule(schedule: Schedule, content: ScheduleContent, *, actor: Memb
     check_may_edit(actor, schedule)
     _check(content)
     before = _content_of(schedule)
-    schedule.agent = _agent(content.agent)
+    if content.agent != schedule.agent.slug:
+        schedule.agent = _agent(schedule.membership, content.agent)
     schedule.name, schedule.message = storable(content.name.strip()), storable(content.message)
     moved = (schedule.cron, schedule.timezone) != (content.cron.strip(), content.timezone)
     schedule.cron, schedule.timezone = content.cron.strip(), content.timezone
@@ -181,14 +182,15 @@ def _check(content: ScheduleContent) -> None:
             raise ChangeRefused(field, f"Use at most {most:,} characters.")
 
 
-def _agent(slug: str) -> Agent:
-    """The agent of that name, or the first one that is switched on, as a newcomer meets it."""
+def _agent(member: Membership, slug: str) -> Agent:
+    """The agent of that name, or the first one that is switched on, as a newcomer meets it; of those that are offered
+    to the schedule's member."""
     if slug:
-        found = Agent.objects.filter(slug=slug).first()
+        found = Agent.objects.offered_to(member).filter(slug=slug).first()
         if found is None:
             raise not_there("agent", "agent", slug)
         return found
-    first = Agent.objects.filter(is_enabled=True).order_by("pk").first()
+    first = Agent.objects.offered_to(member).filter(is_enabled=True).order_by("pk").first()
     if first is None:
         raise ChangeRefused("agent", "There is no agent that is switched on.", code="conflict")
     return first

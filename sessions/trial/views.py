@@ -32,7 +32,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
     address = CatalogueFilter(request.GET)
     chosen = address.values()
-    agent = agent_or_404(chosen["agent"]) if chosen["agent"] else None
+    agent = agent_or_404(chosen["agent"], member) if chosen["agent"] else None
     order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
     page = tools_page(
         q=chosen["q"],

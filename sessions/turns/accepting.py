@@ -21,7 +21,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Now
 
 from capabilities.common.text import storable
-from capabilities.models import Agent, ClientApprovals
+from capabilities.models import Agent, ClientApprovals, is_offered
 from sessions.access import takes_calls_alone
 from sessions.models import (
     KEPT,
@@ -108,9 +108,9 @@ def accept(
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
-    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `child_session`,
-    `client_session`, and `deleted`; NoRoom where too many turns of the member or of the organisation wait already, a
-    budget that stops turns has nothing left, or as many turns run as may at once.
+    Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `agent_not_offered`,
+    `child_session`, `client_session`, and `deleted`; NoRoom where too many turns of the member or of the organisation
+    wait already, a budget that stops turns has nothing left, or as many turns run as may at once.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -133,7 +133,8 @@ def accept(
         raise Conflict("client_session", "Calls of an MCP client stand in this session: write in one of your own.")
     for _ in range(ACCEPT_TRIES):
         full = None
-        if agent.is_enabled:
+        refusal = _why_not(agent, member)
+        if refusal is None:
             try:
                 with transaction.atomic():
                     return Accepted(_insert(new, asks), created=True)
@@ -148,11 +149,20 @@ def accept(
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
                 return Accepted(_same_request(known, new, asks), created=False)
-        if not agent.is_enabled:
-            raise Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
+        if refusal is not None:
+            raise refusal
         if full is not None:
             raise full
     raise Conflict("busy", "Too many messages at once for this session: try again.")
+
+
+def _why_not(agent: Agent, member: Membership) -> Conflict | None:
+    """One query for an agent that is offered to roles."""
+    if not agent.is_enabled:
+        return Conflict("agent_disabled", f"The agent {agent.name} is switched off.")
+    if not is_offered(agent, member):
+        return Conflict("agent_not_offered", f"The agent {agent.name} is not offered to you any more: choose another.")
+    return None
 
 
 def is_unattended(door: str, agent: Agent) -> bool:

@@ -29,14 +29,12 @@ from django.db.models import (
 )
 
 from capabilities.common.moments import from_now as from_now
-from sessions.access import TURN_FIELDS, turn_may_not_go_on
+from sessions.access import turn_may_not_go_on
 from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns.bell import announce
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.statements import Insert, Update, param
 
-#: What tells how a turn ends that may start nothing new.
-STOP_FIELDS = ("cancel_requested_at", *TURN_FIELDS)
 #: What a fence tells of the turn behind it.
 COUNTERS = (
     "last_event",
@@ -115,8 +113,8 @@ class Claim:
 def owned() -> QuerySet[Any, Any]:
     """The turn of a claim, while the claim owns it, for a statement that is bound with `turn` and `epoch`.
 
-    It says whether the turn's member may not chat any more, or its agent is switched off, and the registry version of
-    its organisation.
+    It says whether the turn's member may not chat any more, or its agent is switched off or not offered to the member,
+    and the registry version of its organisation.
     """
     organisation = Organisation.objects.filter(pk=OuterRef("organisation_id"))
     return Turn.objects.filter(

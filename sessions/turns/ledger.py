@@ -34,7 +34,7 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from capabilities.common.text import storable
-from sessions.access import Ending, may_stop, turn_ending
+from sessions.access import Ending, facts_of_turn, may_stop, turn_ending
 from sessions.models import (
     UNENDED,
     CallWait,
@@ -56,7 +56,6 @@ from sessions.turns.fencing import (
     HELD,
     NEXT_EVENT,
     NEXT_STEP,
-    STOP_FIELDS,
     CancelRequested,
     Claim,
     Conflict,
@@ -630,8 +629,7 @@ def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> No
 
 def ending_of(turn_id: UUID) -> Ending:
     """How a stopped turn ends. One query."""
-    row = Turn.objects.values(*STOP_FIELDS).get(pk=turn_id)
-    return turn_ending(row) or Ending(TurnStatus.CANCELLED, "cancelled", "Stopped.")
+    return turn_ending(facts_of_turn(turn_id)) or Ending(TurnStatus.CANCELLED, "cancelled", "Stopped.")
 
 
 def cancel(turn: Turn, *, actor: Membership) -> None:

@@ -14,7 +14,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Now
 
-from sessions.access import TURN_FIELDS, Ending, turn_ending, turn_may_not_go_on
+from sessions.access import Ending, facts_of_turn, turn_ending, turn_may_not_go_on
 from sessions.models import (
     OPEN_STATUSES,
     UNENDED,
@@ -51,7 +51,8 @@ def reap() -> None:
 
 
 def _stop_disallowed() -> None:
-    """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off."""
+    """Stop the open turns of members who were removed, demoted or locked out, and of agents that were switched off or
+    are not offered to the turn's member any more."""
     found = Turn.objects.filter(UNENDED, turn_may_not_go_on(), status__in=OPEN_STATUSES, cancel_requested_at=None)
     found = found.exclude(pk__in=stops_backoff.paused()).order_by("created_at", "pk")
     each_item(stops_backoff, list(found.values_list("pk", "organisation_id")[:AT_ONCE]), stop_disallowed)
@@ -61,7 +62,7 @@ def _stop_disallowed() -> None:
 def stop_disallowed(turn_id: UUID) -> None:
     """Stop one turn that may not go on, with its audit row; one that may is left alone."""
     turn = Turn.objects.select_related("parent_step").get(pk=turn_id)
-    ending = turn_ending(Turn.objects.values(*TURN_FIELDS).get(pk=turn_id))
+    ending = turn_ending(facts_of_turn(turn_id))
     if ending is None:
         return
     if turn.parent_step is not None:

@@ -119,7 +119,7 @@ def test_agents_with_many_tools_send_those_that_a_message_needs(admin: Membershi
 def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(admin: Membership) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     with organisation_scope(admin.organisation):
-        agent = agents_to_talk_to().first()
+        agent = agents_to_talk_to(admin).first()
         assert agent is not None
         start = start_of(agent, admin)
     wires = [json.loads(each.spec.wire) for each in start.sent]
@@ -143,7 +143,7 @@ def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(adm
 @pytest.mark.parametrize("message", ["Hello", "Good morning", "Thanks, that was all", "How are you?"])
 def test_cx_14_small_talk_with_the_first_agent_sends_the_search_at_most(admin: Membership, message: str) -> None:
     with organisation_scope(admin.organisation):
-        agent = agents_to_talk_to().first()
+        agent = agents_to_talk_to(admin).first()
         assert agent is not None
         selection = starting_selection(admin, agent, message)
 
@@ -169,7 +169,8 @@ def test_what_the_readme_and_an_empty_chat_propose_is_served_by_what_routing_sen
 ) -> None:
     with organisation_scope(admin.organisation):
         sent = {
-            slug: starting_selection(admin, agent_or_404(slug), message) for slug in ("everyday", "starter", "admin")
+            slug: starting_selection(admin, agent_or_404(slug, admin), message)
+            for slug in ("everyday", "starter", "admin")
         }
     wires = [json.loads(each.wire) for each in sent["everyday"].tools]
 
@@ -191,13 +192,13 @@ def test_an_organisation_with_a_starter_keeps_it_and_gets_the_new_agent_beside_i
 
         add_new_starters(admin.organisation)
 
-        assert list(agents_to_talk_to().values_list("slug", flat=True)[:1]) == ["starter"]
+        assert list(agents_to_talk_to(admin).values_list("slug", flat=True)[:1]) == ["starter"]
         assert Agent.objects.filter(slug="everyday", model=Agent.objects.get(slug="starter").model).count() == 1
 
 
 def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
     with organisation_scope(admin.organisation):
-        agent = agent_or_404("assistant")
+        agent = agent_or_404("assistant", admin)
         start = start_of(agent, admin)
         toolkits = {toolkit.name: content_of(toolkit) for toolkit in Toolkit.objects.all()}
         lines = AgentToolkit.objects.filter(agent=agent).order_by("position")

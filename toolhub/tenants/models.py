@@ -156,9 +156,13 @@ class Membership(PublicModel):
         """Where this member holds one admin right. One query for the first delegated one that is asked for."""
         if self.ended_at is not None:
             return NOWHERE
-        if self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS):
+        if self.holds_by_access(right):
             return EVERYWHERE
         return Reach(frozenset(category for name, category in self._delegated if name == right))
+
+    def holds_by_access(self, right: Right) -> bool:
+        """Whether the level of access alone holds the right, without any that was delegated. No query."""
+        return self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS)
 
     @property
     def approves_code(self) -> bool:

@@ -125,7 +125,7 @@ class ToolList(APIView):
     )
     def get(self, request: Request) -> Response:
         """The organisation's tools."""
-        api_member(request)
+        member = api_member(request)
         only_parameters(request, "cursor", "limit", "q", "category", "agent", "sort")
         wanted = {name: str(value).replace("\x00", "") for name, value in request.query_params.items()}
         q, sort = wanted.get("q", "")[:MAX_QUERY], wanted.get("sort", "name")
@@ -135,7 +135,7 @@ class ToolList(APIView):
         if "category" in wanted:
             rows = rows.filter(category=_or_unknown("category", Category.objects.filter(name=wanted["category"][:64])))
         if "agent" in wanted:
-            agents = Agent.objects.filter(slug=wanted["agent"][:64])
+            agents = Agent.objects.seen_by(member).filter(slug=wanted["agent"][:64])
             rows = rows.filter(pk__in=brought_by(_or_unknown("agent", agents)))
         order = by_tokens() if sort == "tokens" else None
         limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)

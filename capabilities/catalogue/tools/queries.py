@@ -29,6 +29,7 @@ from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.tool_index import search_names
 from capabilities.services.writes import is_ready, tool_scope
 from toolhub.tenants.keyset import PAGE, Page
+from toolhub.tenants.models import Membership
 
 #: Versions of a tool that its page lists, newest first.
 VERSIONS_SHOWN = 50
@@ -135,8 +136,8 @@ class ToolPage:
     agents: Sequence[Agent]
 
 
-def tool_page_or_404(name: str) -> ToolPage:
-    """Three queries."""
+def tool_page_or_404(name: str, member: Membership) -> ToolPage:
+    """With the agents that the member sees. Three queries."""
     tools = Tool.objects.select_related(
         "category",
         "current_version__created_by__user",
@@ -156,16 +157,16 @@ def tool_page_or_404(name: str) -> ToolPage:
         .defer("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
         .order_by("-number")[:VERSIONS_SHOWN]
     )
-    return ToolPage(tool, list(versions), list(_agents_with(tool)))
+    return ToolPage(tool, list(versions), list(_agents_with(tool, member)))
 
 
-def _agents_with(tool: Tool) -> QuerySet[Agent]:
-    """Agents that bring the tool, as their own or with its core category."""
+def _agents_with(tool: Tool, member: Membership) -> QuerySet[Agent]:
+    """Agents that the member sees and that bring the tool, as their own or with its core category."""
     own = Exists(AgentTool.objects.filter(agent=OuterRef("pk"), tool=tool))
     brings = Q(is_own=True)
     if tool.category.is_core:
         brings |= Q(starts_with_core=True)
-    return Agent.objects.annotate(is_own=own).filter(brings).order_by("name", "pk")
+    return Agent.objects.seen_by(member).annotate(is_own=own).filter(brings).order_by("name", "pk")
 
 
 def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:

@@ -50,7 +50,7 @@ def _tool_page(
     request: MemberRequest, member: Membership, name: str, instructions: InstructionsForm | None = None
 ) -> HttpResponse:
     """With the form of instructions as it was sent, where that was wrong."""
-    page = tool_page_or_404(name)
+    page = tool_page_or_404(name, member)
     version = page.tool.current_version
     mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
     form = instructions or InstructionsForm(initial={"instructions": version.instructions if version else ""})

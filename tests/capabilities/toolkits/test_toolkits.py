@@ -324,7 +324,7 @@ def test_tokens_count_each_tool_once_and_nothing_that_no_toolkit_may_hold(
     Tool.objects.filter(name="spawn_agent").update(category=Tool.objects.get(name="docker").category)
     counted = Tool.objects.filter(name__in=("docker", "aws_lambda", "github", "fetch"))
 
-    ops, empty = toolkit_or_404("ops"), toolkit_or_404("empty")
+    ops, empty = toolkit_or_404("ops", alice), toolkit_or_404("empty", alice)
 
     wanted = sum(counted.values_list("current_version__tokens", flat=True))
     assert (ops.tool_count, ops.tokens) == (4, wanted)  # type: ignore[attr-defined]

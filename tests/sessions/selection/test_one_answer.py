@@ -121,7 +121,7 @@ def build(bob: Membership, provider: ScriptedOpenAI, case: dict[str, Any]) -> Ag
             RoleRule.objects.create(organisation=organisation, role=role, tool=tools[name], effect=effect)
     for name, effect in case["grants"].items():
         Grant.objects.create(organisation=organisation, membership=bob, tool=tools[name], effect=effect)
-    return agent_or_404(agent.slug)
+    return agent_or_404(agent.slug, bob)
 
 
 def sent_by_a_turn(session: ChatSession, provider: ScriptedOpenAI) -> tuple[int, int]:

@@ -433,14 +433,14 @@ def test_what_explain_says_of_a_tool_that_was_left_out_is_so(
     session: ChatSession, alice: Membership, code: str
 ) -> None:
     with organisation_scope(session.organisation):
-        subject = Subject(session.membership, agent_or_404(session.agent.slug), None)
+        subject = Subject(session.membership, agent_or_404(session.agent.slug, alice), None)
         asked = Asked(tool="git_log", message="Good morning")
         (before,) = explain(subject, asked).tools
         write = next(each.write for each in before.changes if each.code == code)
         assert write is not None
         write(alice)
 
-        subject = Subject(session.membership, agent_or_404(session.agent.slug), None)
+        subject = Subject(session.membership, agent_or_404(session.agent.slug, alice), None)
         (after,) = explain(subject, asked).tools
 
     assert (before.reasons.is_sent, after.reasons.is_sent) == (False, True)

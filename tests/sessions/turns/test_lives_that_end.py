@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.models import Agent
+from capabilities.models import Agent, Offer
 from sessions.loop.run import claimed_turn
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.schedules import periodic
@@ -49,7 +49,17 @@ def agent_switched_off(member: Membership, admin: Membership) -> None:
 
 
 MEMBER_CHANGES = [(removed, "member_removed"), (made_viewer, "member_is_viewer"), (locked_out, "member_inactive")]
-CHANGES = [*MEMBER_CHANGES, (agent_switched_off, "agent_disabled")]
+
+
+def agent_taken_away(member: Membership, admin: Membership) -> None:
+    with organisation_scope(member.organisation_id):
+        Agent.objects.filter(pk__in=ChatSession.objects.filter(membership=member).values("agent")).update(
+            offered_to=Offer.ROLES
+        )
+
+
+AGENT_CODES = {"agent_disabled", "agent_not_offered"}
+CHANGES = [*MEMBER_CHANGES, (agent_switched_off, "agent_disabled"), (agent_taken_away, "agent_not_offered")]
 over = pytest.mark.parametrize(("change", "code"), CHANGES)
 
 
@@ -59,7 +69,7 @@ def ended(turn: Turn) -> tuple[str, str]:
 
 
 def how(code: str) -> TurnStatus:
-    return TurnStatus.FAILED if code == "agent_disabled" else TurnStatus.CANCELLED
+    return TurnStatus.FAILED if code in AGENT_CODES else TurnStatus.CANCELLED
 
 
 def audit(session: ChatSession, action: str) -> list[tuple[str, str, Any]]:
