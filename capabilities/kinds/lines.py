@@ -13,9 +13,14 @@ from capabilities.registry import registry
 
 #: Characters of a line, and of one argument in it.
 MAX_LINE = 300
-#: `{name}` stands for an argument, `{{` and `}}` for the braces themselves. Nothing else of Python's format language: a
-#: line of a tenant's tool may neither look into a value nor blow it up.
-_PLACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+#: Arguments that a refusal lists.
+NAMED = 12
+#: `{name}` stands for an argument, and so does `${input.name}`, as tools written for other systems say it; `{{` and
+#: `}}` stand for the braces themselves. Nothing else of either format language: a line of a tenant's tool may neither
+#: look into a value nor blow it up.
+_PLACES = re.compile(r"\{\{|\}\}|\$\{input\.([^{}]*)\}|\{([^{}]*)\}")
+#: Keywords of a schema that may bring arguments which its own `properties` do not name.
+_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})
 
 
 def display(name: str, spec: ToolSpec | None, arguments: Mapping[str, Any]) -> str:
@@ -33,13 +38,34 @@ def filled_line(line: str, arguments: Mapping[str, Any]) -> str:
     """The line with the arguments in their places; empty where one is missing."""
 
     def put(place: re.Match[str]) -> str:
-        return place[0][0] if place[1] is None else _shown(arguments[place[1].strip()])
+        name = _named(place)
+        return place[0][0] if name is None else _shown(arguments[name])
 
     try:
         filled = _PLACES.sub(put, line)
     except KeyError:
         return ""
     return " ".join(in_reading_order(filled).split())[:MAX_LINE]
+
+
+def why_never_filled(line: str, parameters: Mapping[str, Any]) -> str:
+    """What is wrong with a line that names something else than arguments of this schema; "" where it can be filled."""
+    properties = parameters.get("properties")
+    known = list(properties) if isinstance(properties, dict) else []
+    if _ELSEWHERE & parameters.keys():
+        return ""
+    for place in _PLACES.finditer(line):
+        name = _named(place)
+        if name is not None and name not in known:
+            there_are = f"Its arguments are: {', '.join(known[:NAMED])}." if known else "It takes no argument."
+            return f"{place[0][:80]} stands for no argument of the tool. {there_are}"
+    return ""
+
+
+def _named(place: re.Match[str]) -> str | None:
+    """The argument that stands in this place; None where it is a brace."""
+    name: str | None = place[1] if place[1] is not None else place[2]
+    return None if name is None else name.strip()
 
 
 def _shown(value: Any) -> str:

@@ -20,6 +20,7 @@ from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
 from capabilities.kinds import CHECKS
+from capabilities.kinds.lines import why_never_filled
 from capabilities.models import (
     Agent,
     Category,
@@ -93,6 +94,9 @@ class Definition:
             raise ToolRefused("parameters", str(error)) from error
         if len(self.human_format) > MAX_HUMAN_FORMAT:
             raise ToolRefused("human_format", f"Keep the line under {MAX_HUMAN_FORMAT} characters.")
+        unfilled = why_never_filled(self.human_format, self.parameters)
+        if unfilled:
+            raise ToolRefused("human_format", unfilled)
         for name in ("description", "parameters", "instructions", "implementation", "human_format"):
             if not is_whole(getattr(self, name)):
                 raise ToolRefused(name, "The text holds half a character, or one that databases refuse (U+0000).")
