@@ -14,6 +14,9 @@ from capabilities.contract.wire import canonical_json, sha256_hex
 
 #: The tool with which an agent asks the member a question: its answer comes from a person.
 ASK_USER = "ask_user"
+#: Built-in tools that ask for something which is an administrator's: somebody is asked of each call, whatever rules and
+#: runtime settings say, and of a member's call who is no admin another person.
+ASKS_ADMINISTRATORS = frozenset({"cortex_restart", "cortex_update"})
 #: When somebody is asked: a rule's `when`.
 NEVER, FIRST_IN_SESSION, ALWAYS = "never", "first_in_session", "always"
 #: Hours until nobody can answer any more, and the most that a rule may say.
@@ -97,6 +100,11 @@ class AskRule:
 def is_question(spec: ToolSpec) -> bool:
     """Whether a call of the tool is a question to the member."""
     return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
+
+
+def asks_administrators(spec: ToolSpec) -> bool:
+    """Whether each call of the tool is a request to the administrators of the service."""
+    return spec.kind == BUILTIN and spec.name in ASKS_ADMINISTRATORS
 
 
 def rules_of(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule]:

@@ -9,10 +9,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from capabilities.contract.asking import ALWAYS, FIRST_IN_SESSION, NEVER, USUAL_HOURS, AskRule
+from capabilities.contract.asking import (
+    ALWAYS,
+    FIRST_IN_SESSION,
+    NEVER,
+    USUAL_HOURS,
+    AskRule,
+    asks_administrators,
+)
+from capabilities.contract.spec import ToolSpec
 
 #: What the knob `ask` of an envelope says, as a rule's `when`.
 KNOB = {"off": NEVER, "first_time": FIRST_IN_SESSION, "always": ALWAYS}
+
+
+#: As the source of a decision: the tool says so, for everybody.
+ASKED_BY_TOOL = "the tool itself"
 
 
 class Verb(IntEnum):
@@ -75,10 +87,13 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return first if terms == first.terms else replace(first, terms=terms)
 
 
-def decision_on(tool: str, rules: Iterable[AskRule], ask: str) -> Decision | None:
-    """What the rules that count for a call, and the knob `ask` of its tool, say of it together; None where neither
-    says anything. A knob's word that is none of ours asks each time."""
-    said = []
+def decision_on(spec: ToolSpec, rules: Iterable[AskRule], ask: str) -> Decision | None:
+    """What the rules that count for a call, the knob `ask` of its tool, and the tool itself say of it together; None
+    where none says anything. A knob's word that is none of ours asks each time."""
+    said, tool = [], spec.name
+    if asks_administrators(spec):
+        why = f"{tool} asks the administrators of the service: nothing is done by the call itself."
+        said.append(_asking(ALWAYS, ASKED_BY_TOOL, why, Terms()))
     for rule in rules:
         why = rule.message or f"The approval rule {rule.name} asks before {tool} runs."
         terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)

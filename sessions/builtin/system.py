@@ -10,16 +10,18 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
 from django.db.models.functions import Now
+from django.utils import timezone
 from pydantic import Field
 
+from capabilities.contract.asking import ASKS_ADMINISTRATORS
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.shell_commands import shell_refusal
 from capabilities.registry import CategorySpec, ServiceSpec, tool
 from capabilities.sandbox.shell import ShellUnavailable, run_shell, why_unavailable
 from sessions.access import visible_sessions
-from sessions.models import OPEN_STATUSES, UNENDED, Turn, TurnEvent, TurnStatus
+from sessions.models import OPEN_STATUSES, UNENDED, Approval, ApprovalStatus, Turn, TurnEvent, TurnStatus
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
 
 CATEGORY = CategorySpec(
     name="system",
@@ -39,6 +41,10 @@ CATEGORY = CategorySpec(
         "run command",
     ),
 )
+#: When this process began.
+RUNNING_SINCE = timezone.now()
+#: Requests for a restart or an update that are told of.
+REQUESTS = 5
 #: Sessions whose events are read, those active last.
 SESSIONS_READ = 100
 
@@ -58,12 +64,20 @@ SERVICES = (
 
 @tool(category="system", effect="read", human_format="Asking how the service stands")
 def cortex_status(context: ToolContext) -> dict[str, Any]:
-    """Tell how this service stands: its version, its parts, and the turns of this organisation under way."""
+    """Tell how this service stands: its version, since when it runs, its parts, the turns of this organisation under
+    way, and what became of requests for a restart or an update."""
     held = Q(status=TurnStatus.RUNNING, lease_until__gte=Now())
     turns = Turn.objects.filter(UNENDED, status__in=OPEN_STATUSES).aggregate(
         waiting=Count("pk", filter=~held), running=Count("pk", filter=held)
     )
-    return {"version": _version(), "database": "up", "redis": _redis(), "turns": turns}
+    return {
+        "version": _version(),
+        "running_since": RUNNING_SINCE.isoformat(timespec="seconds"),
+        "database": "up",
+        "redis": _redis(),
+        "turns": turns,
+        "requests": _requests(context),
+    }
 
 
 @tool(category="system", effect="read", human_format="Reading the last {lines} events")
@@ -93,14 +107,16 @@ def cortex_logs(
 
 @tool(category="system", effect="write", on_crash="retry", human_format="Asking for a restart")
 def cortex_restart(context: ToolContext, reason: Annotated[str, Field(min_length=1, max_length=500)]) -> dict[str, Any]:
-    """Ask the administrators to restart this service. It only asks: nothing is restarted by this."""
-    return _ask(context, "service.ask_restart", reason)
+    """Ask the administrators to restart this service. It waits until one of them answers. It only asks: whoever runs
+    the service restarts it."""
+    return _agreed(context, "service.agree_restart", reason)
 
 
 @tool(category="system", effect="write", on_crash="retry", human_format="Asking for an update")
 def cortex_update(context: ToolContext, reason: Annotated[str, Field(min_length=1, max_length=500)]) -> dict[str, Any]:
-    """Ask the administrators to update this service. It only asks: nothing is updated by this."""
-    return _ask(context, "service.ask_update", reason)
+    """Ask the administrators to update this service. It waits until one of them answers. It only asks: whoever runs
+    the service updates it."""
+    return _agreed(context, "service.agree_update", reason)
 
 
 @tool(category="system", effect="external", service="sandbox", in_untrusted="ask", human_format="Running {command}")
@@ -138,11 +154,36 @@ def _check_sandbox() -> None:
         raise ToolError(why, nothing_came=True)
 
 
-def _ask(context: ToolContext, action: str, reason: str) -> dict[str, Any]:
+def _agreed(context: ToolContext, action: str, reason: str) -> dict[str, Any]:
+    """A call comes here when its approval was given, and never without one. One transaction."""
     member = Membership.objects.select_related("user").get(pk=context.membership_id)
+    if not Approval.objects.filter(step=context.step_id, status=ApprovalStatus.APPROVED).exists():
+        raise ToolError("Nobody has approved it: ask for it in a conversation.", nothing_came=True)
     with transaction.atomic():
         record(action, member, actor=member, after={"reason": reason, "call": context.idempotency_key})
-    return {"status": "asked", "detail": "The request is in the audit for the administrators; nothing has changed yet."}
+    detail = "An administrator agreed, and it is on record. Nothing has changed yet: cortex_status says when it has."
+    return {"status": "agreed", "detail": detail}
+
+
+def _requests(context: ToolContext) -> list[dict[str, Any]]:
+    """The latest requests for a restart or an update: the member's own, or everybody's for who answers them. At most
+    two queries."""
+    member = Membership.objects.get(pk=context.membership_id)
+    asked = Approval.objects.filter(tool__name__in=ASKS_ADMINISTRATORS).select_related("tool").order_by("-pk")
+    if not member.reach(Right.APPROVALS).covers(CATEGORY.name):
+        asked = asked.filter(requester=member)
+    return [_request(each) for each in asked[:REQUESTS]]
+
+
+def _request(asked: Approval) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "what": asked.tool.name.removeprefix("cortex_"),
+        "asked_at": asked.created_at.isoformat(timespec="seconds"),
+        "status": asked.status,
+    }
+    if asked.status == ApprovalStatus.APPROVED and asked.decided_at is not None:
+        found["restarted_since"] = asked.decided_at < RUNNING_SINCE
+    return found
 
 
 def _version() -> str:

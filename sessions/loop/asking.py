@@ -7,13 +7,23 @@ the call is still the one that was shown, and only once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
 from capabilities.approval_rules.queries import ask_rules, asked_call
-from capabilities.contract.asking import ASK_USER, MAX_HOURS, MAX_SHOWN, NEVER, digest_of, is_question, rules_of
+from capabilities.contract.asking import (
+    ASK_USER,
+    MAX_HOURS,
+    MAX_SHOWN,
+    NEVER,
+    asks_administrators,
+    digest_of,
+    is_question,
+    rules_of,
+)
 from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import canonical_json
@@ -24,6 +34,7 @@ from sessions.loop.execution import Outcome
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, StepStatus
 from sessions.turns import asked
 from sessions.turns.fencing import Claim
+from toolhub.tenants.models import Access
 
 if TYPE_CHECKING:
     from sessions.loop.preparing import Prepared
@@ -40,7 +51,9 @@ def decide_asking(prepared: Prepared) -> Decision | None:
     turn, spec = prepared.turn, prepared.spec
     rules = ask_rules(turn.organisation_id, turn.registry_version)
     call = asked_call(spec, prepared.arguments, turn.membership_id, turn.agent_id)
-    decision = decision_on(spec.name, rules_of(rules, call), spec.envelope.ask)
+    decision = decision_on(spec, rules_of(rules, call), spec.envelope.ask)
+    if decision is not None and asks_administrators(spec) and not turn.membership.has_access(Access.ADMIN):
+        return replace(decision, terms=replace(decision.terms, needs_other_person=True))
     if decision is None or decision.verb != Verb.ASK or not decision.terms.allows_consent:
         return decision
     if not has_consent(prepared, decision.terms):
@@ -51,6 +64,8 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
     is refused where another person must approve it. The queries of `ask_rules`."""
+    if asks_administrators(spec):
+        return f"Not run: {spec.name} asks a person. Ask an agent for it in a chat."
     rules = rules_of(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
     rule = next((each for each in rules if each.when != NEVER and each.needs_other_person), None)
     if rule is None:

@@ -41,7 +41,7 @@ class _Asked:
             return "it asks the user a question, and nobody answers this client"
         call = asked_call(spec, {}, self._session.membership_id, self._agent.pk, lambda: self._roles)
         knob = in_force(spec, self._layers).envelope.ask
-        decisions = [decision_on(spec.name, [rule] if rule else [], knob) for rule in rules_met(self._rules, call)]
+        decisions = [decision_on(spec, [rule] if rule else [], knob) for rule in rules_met(self._rules, call)]
         sources = [each.source for each in decisions if each is not None and self._asks(spec, each)]
         if len(sources) < len(decisions):
             return ""

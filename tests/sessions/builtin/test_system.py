@@ -5,7 +5,7 @@ import pytest
 from capabilities.pipeline.specs import current_specs
 from capabilities.registry import registry
 from sessions.loop import execution
-from sessions.models import ChatSession, TurnEvent
+from sessions.models import ChatSession, StepStatus, TurnEvent
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.builtin.conftest import Use
 from toolhub.tenants.models import AuditEntry, Membership
@@ -36,13 +36,12 @@ def test_logs_show_a_member_the_own_turns_only(session: ChatSession, use: Use) -
     assert [event["turn"] for event in use("cortex_logs", of=hers)["events"]] == [str(hers.pk)]
 
 
-@pytest.mark.parametrize(("name", "action"), [("cortex_restart", "ask_restart"), ("cortex_update", "ask_update")])
-def test_restart_and_update_only_ask(session: ChatSession, use: Use, name: str, action: str) -> None:
-    assert use(name, reason="It is slow.")["status"] == "asked"
+@pytest.mark.parametrize("name", ["cortex_restart", "cortex_update"])
+def test_restart_and_update_do_nothing_without_an_approval(session: ChatSession, use: Use, name: str) -> None:
+    assert use(name, reason="It is slow.")["status"] == StepStatus.FAILED
 
     with organisation_scope(session.organisation_id):
-        entry = AuditEntry.objects.get(action=f"service.{action}")
-    assert entry.after["reason"] == "It is slow."
+        assert not AuditEntry.objects.filter(action__startswith="service.").exists()
 
 
 def test_what_this_installation_does_not_have_says_so_and_does_not_run(session: ChatSession) -> None:

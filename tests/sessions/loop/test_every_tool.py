@@ -292,8 +292,8 @@ def conversations(world: Surroundings) -> dict[str, list[Call]]:
             ("ask_user", {"question": "Which shop?"}, "The one at the corner."),
             ("cortex_status", {}, '"database": "up"'),
             ("cortex_logs", {}, '"event": "tool_done"'),
-            ("cortex_restart", {"reason": "It is slow."}, '"status": "asked"'),
-            ("cortex_update", {"reason": "It is old."}, '"status": "asked"'),
+            ("cortex_restart", {"reason": "It is slow."}, '"status": "agreed"'),
+            ("cortex_update", {"reason": "It is old."}, '"status": "agreed"'),
         ],
         "documents": [
             ("document_list", {}, '"path": "handbook.md"'),
@@ -404,7 +404,7 @@ def answer_all(session: ChatSession) -> None:
 def effects(alice: Membership, bob: Membership, world: Surroundings) -> dict[str, Any]:
     """What the calls left behind that none of their results shows."""
     with organisation_scope(alice.organisation):
-        asked_for = AuditEntry.objects.filter(action__startswith="service.ask_")
+        asked_for = AuditEntry.objects.filter(action__startswith="service.agree_")
         return {
             "http_post": [(asked.method, asked.json) for asked in world.web.asked if asked.method != "GET"],
             "email_send": [(mail.recipients, mail.data.split(b"\r\n\r\n")[1].strip()) for mail in world.mail.mails],
