@@ -30,6 +30,7 @@ from capabilities.sandbox import (
     run_python,
     takes_context,
 )
+from capabilities.sandbox.shell import WORKSPACE
 from toolhub.tenants.models import Organisation
 
 #: What of the call's time the code may take; the rest is for reading its result.
@@ -100,11 +101,15 @@ def failure_text(result: SandboxResult) -> str:
 
 
 def context_of(spec: ToolSpec, version: ToolVersion, context: ToolContext) -> dict[str, Any]:
-    """What the code is told of the call it runs for: data alone, nothing that opens anything. One query."""
+    """What the code is told of the call it runs for: data alone, nothing that opens anything. One query.
+
+    `workspace` is the organisation's folder under the name that it has for commands; file tools take paths in it.
+    """
     organisation = Organisation.objects.values_list("slug", flat=True).get(pk=context.organisation_id)
     return {
         "agent": context.agent,
         "organisation": organisation,
+        "workspace": WORKSPACE,
         "session": None if context.session_id is None else str(context.session_id),
         "tool": spec.name,
         "version": version.number,

@@ -19,6 +19,7 @@ from capabilities.kinds import CHECKS, RUNNERS, python
 from capabilities.kinds.lines import display
 from capabilities.models import HelperModule, HelperVersion, ToolKind, ToolVersion, VersionStatus
 from capabilities.sandbox import http, isolation, takes_context
+from capabilities.sandbox.shell import WORKSPACE
 from tests.capabilities.egress.servers import Server, say, serve
 from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation
@@ -119,7 +120,8 @@ class TestContext:
         with scope(acme.pk), django_assert_num_queries(1):
             found = call(self.CODE, organisation_id=acme.pk)
 
-        assert set(found) == {"agent", "organisation", "session", "tool", "version", "status", "now"}
+        assert set(found) == {"agent", "organisation", "workspace", "session", "tool", "version", "status", "now"}
+        assert found["workspace"] == WORKSPACE
         assert (found["agent"], found["organisation"], found["tool"]) == ("clerk", acme.slug, "adder")
         assert (found["version"], found["status"], found["session"]) == (3, "approved", None)
         assert found["now"].endswith("+09:00")
