@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection, migrations
+from django.db import connection
+from django.db.migrations import RunPython, RunSQL, SeparateDatabaseAndState
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
 
 from sessions.models import Step, StepKind, StepStatus
 from sessions.models.turns import VerdictSet
 from tests.cast import make_agent, make_session, make_turn
+from tests.data_loss import takes_away
 from tests.old_migrations import old_executor, old_loader
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.index_operations import DropForeignKeyIndexes
@@ -19,8 +22,6 @@ from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 OWN = ("tenants", "capabilities", "toolhub_sessions")
-TAKES_AWAY = (migrations.DeleteModel, migrations.RemoveField)
-
 
 #: What was moved before its old place was taken away, and the test that nothing is lost on the way.
 MOVED = {"toolhub_sessions.0015_step_without_verdicts": "test_verdicts_move_to_their_rows_and_back"}
@@ -30,11 +31,57 @@ def test_zk_36_no_migration_drops_data() -> None:
     loader = MigrationLoader(None)
     ours = [each for (app, _), each in loader.disk_migrations.items() if app in OWN]
 
-    dropping = [f"{each.app_label}.{each.name}" for each in ours if any_of(each.operations)]
+    dropping = [f"{each.app_label}.{each.name}" for each in ours if takes_away(each.operations)]
 
     assert len(ours) >= len(OWN)
     assert {*dropping} == {*MOVED}
     assert {*MOVED.values()} <= {*globals()}
+
+
+DROP_TASKS = "DROP TABLE capabilities_task"
+
+
+def forget_tasks(apps: Any, schema_editor: Any) -> None:
+    apps.get_model("capabilities", "Task").objects.filter(title="").delete()
+
+
+def through_another(apps: Any, schema_editor: Any) -> None:
+    forget_tasks(apps, schema_editor)
+
+
+def by_sql(apps: Any, schema_editor: Any) -> None:
+    schema_editor.execute(DROP_TASKS)
+
+
+def renames(apps: Any, schema_editor: Any) -> None:
+    apps.get_model("capabilities", "Task").objects.filter(title="").update(title="-")
+    schema_editor.execute("DROP INDEX some_index")
+
+
+class TakesColumn(Operation):
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        schema_editor.remove_field(None, None)
+
+
+@pytest.mark.parametrize(
+    ("operation", "takes"),
+    [
+        (RunSQL("DELETE FROM capabilities_task"), True),
+        (RunSQL(["SELECT 1", ("delete  from capabilities_task WHERE id = %s", [1])]), True),
+        (RunSQL("ALTER TABLE capabilities_task DROP COLUMN title"), True),
+        (RunSQL("truncate capabilities_task"), True),
+        (RunSQL("DROP INDEX some_index; DROP TRIGGER IF EXISTS t", reverse_sql=DROP_TASKS), False),
+        (RunPython(forget_tasks), True),
+        (RunPython(through_another), True),
+        (RunPython(by_sql), True),
+        (RunPython(renames, reverse_code=forget_tasks), False),
+        (TakesColumn(), True),
+        (SeparateDatabaseAndState(database_operations=[RunSQL(DROP_TASKS)]), True),
+        (SeparateDatabaseAndState(state_operations=[RunSQL(DROP_TASKS)]), False),
+    ],
+)
+def test_zk_36_an_operation_that_takes_data_away_is_seen_however_it_does_it(operation: Operation, takes: bool) -> None:
+    assert bool(takes_away([operation])) is takes
 
 
 @pytest.mark.long
@@ -66,10 +113,6 @@ def test_verdicts_move_to_their_rows_and_back(alice: Membership) -> None:
     with organisation_scope(alice.organisation):
         assert [each.verdicts for each in Step.objects.order_by("index")] == [verdicts, verdicts]
         assert VerdictSet.objects.count() == 1
-
-
-def any_of(operations: Sequence[object]) -> bool:
-    return any(isinstance(operation, TAKES_AWAY) for operation in operations)
 
 
 def on_the_organisation_alone(table: str) -> list[str]:
