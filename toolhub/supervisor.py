@@ -228,6 +228,8 @@ class Plan:
     worker_concurrency: int
     #: The program of a Valkey of our own.
     valkey_binary: str
+    #: What `sync_tools` is told of the folder that it keeps in step; nothing without one.
+    tool_folder: Sequence[str] = ()
 
 
 def read_plan() -> Plan:
@@ -300,6 +302,8 @@ class Supervisor:
             # It logs to standard error; Celery tells on standard output that it was asked to end.
             Part("the worker", worker_command(self.plan.worker_concurrency), broker_env, stdout=subprocess.DEVNULL),
         ]
+        if self.plan.tool_folder:
+            self.parts.append(Part("the watch of the tool folder", watch_command(self.plan.tool_folder), broker_env))
         if offline_model:
             self.parts.append(Part("the offline model", offline_model, self.env))
 
@@ -364,6 +368,11 @@ def worker_command(concurrency: int) -> list[str]:
         *("--pool", "threads", "--concurrency", str(concurrency), "--loglevel", "WARNING"),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     ]
+
+
+def watch_command(folder: Sequence[str]) -> list[str]:
+    """It tells on standard output what became of each file, and ends where the folder cannot be watched."""
+    return [sys.executable, "manage.py", "sync_tools", *folder, "--watch"]
 
 
 def valkey_command(folder: Path, path: Path, binary: str = "") -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from capabilities.catalogue.tools.writes import install_builtin
@@ -53,8 +54,11 @@ class Command(BaseCommand):
                 add_new_starters(organisation)
                 use_provider_of_environment(organisation)
                 self._tell_left_behind(organisation, move=options["offline"])
-        if Organisation.objects.exists():
-            return
+        if not Organisation.objects.exists():
+            self._make_first()
+        self._apply_agents_file()
+
+    def _make_first(self) -> None:
         email, password = settings.TOOLHUB_BOOTSTRAP_EMAIL.lower(), _password()
         admin = FirstAdmin(email, password)
         with transaction.atomic():
@@ -62,6 +66,18 @@ class Command(BaseCommand):
             with organisation_scope(membership.organisation):
                 _, token = issue_token(membership, "First token", actor=None, secret=settings.TOOLHUB_BOOTSTRAP_TOKEN)
         self.stdout.write(FIRST_START.format(email=admin.email, password=password, token=token))
+
+    def _apply_agents_file(self) -> None:
+        """What is wrong with the file is said, and nothing of it is applied: the service starts as it was."""
+        if not settings.TOOLHUB_AGENTS_FILE:
+            return
+        whose, by = settings.TOOLHUB_AGENTS_FILE_ORGANISATION, settings.TOOLHUB_AGENTS_FILE_BY
+        try:
+            call_command(
+                "apply_agents", settings.TOOLHUB_AGENTS_FILE, organisation=whose, by=by, stdout=self.stdout._out
+            )
+        except CommandError as error:
+            self.stderr.write(str(error))
 
     def _tell_left_behind(self, organisation: Organisation, *, move: bool) -> None:
         if move:
