@@ -42,9 +42,14 @@ class ToolSet(TenantModel):
     #: What its tools tell the model beside, as it stands in the prompt.
     instructions = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    #: When a sweep found that no step names it; None again as soon as it is used.
+    unused_since = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "key"], name="tool_set_once"),)
+        indexes = (
+            models.Index(fields=["unused_since"], condition=Q(unused_since__isnull=False), name="tool_sets_unused"),
+        )
 
     def __str__(self) -> str:
         return f"{len(self.version_ids)} tools, {self.tokens} tokens"
@@ -63,9 +68,14 @@ class VerdictSet(TenantModel):
     #: In the order of the stages: [{"tool", "stage", "kept", "reason"}].
     verdicts = models.JSONField()
     created_at = models.DateTimeField(auto_now_add=True)
+    #: When a sweep found that no step names it; None again as soon as it is used.
+    unused_since = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "key"], name="verdict_set_once"),)
+        indexes = (
+            models.Index(fields=["unused_since"], condition=Q(unused_since__isnull=False), name="verdict_sets_unused"),
+        )
 
     def __str__(self) -> str:
         return f"{len(self.verdicts)} verdicts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,10 @@ from capabilities.pipeline.stages import Selection, Verdict
 from sessions.models import ToolSet, VerdictSet, name_of
 from sessions.selection.schema_cache import Found, note
 
-#: Rows of tool sets are never changed, and stay as long as their organisation.
+#: Seconds that a row is remembered without a look at the database. What is removed was out of use for far longer
+#: (`unused_sets`).
+REMEMBERED_SECONDS = 3600.0
+#: Rows of tool sets are never changed, but for the mark of one that is out of use.
 _kept: Memory[ToolSet] = Memory(256)
 #: Characters of a set with tools of a client that a process keeps: those of one client could fill its memory else.
 MOST_KEPT = 100_000
@@ -42,7 +46,7 @@ def keep_tool_set(
     if sum(map(len, of_client)) > MOST_KEPT:
         tool_set = stored()
     else:
-        tool_set = _kept.get((organisation_id, key), stored)
+        tool_set = _kept.get((organisation_id, key, _hour()), stored)
         _wires.get((organisation_id, tool_set.pk), lambda: tool_set.wire)
     note(organisation_id, found)
     return tool_set
@@ -83,10 +87,11 @@ def _stored(
 ) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
     wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client, *selection.searched]) + "]"
-    tool_set, is_new = ToolSet.objects.get_or_create(
-        organisation_id=organisation_id,
-        key=key,
-        defaults={
+    tool_set, is_new = _in_use(
+        ToolSet,
+        organisation_id,
+        key,
+        {
             "sha256": sha256_hex(wire),
             "wire": wire,
             "tokens": selection.tokens + sum(count_tokens(text, selection.encoding) for text in of_client),
@@ -100,6 +105,20 @@ def _stored(
     return tool_set, Found.NOWHERE if is_new else Found.STORED
 
 
+def _in_use(table: Any, organisation_id: int, key: str, values: Mapping[str, Any]) -> tuple[Any, bool]:
+    """The row with this key, unmarked, and whether it is new: one that was removed after the look is stored anew. One
+    query for a row that is there and not marked."""
+    while True:
+        row, is_new = table.objects.get_or_create(organisation_id=organisation_id, key=key, defaults=dict(values))
+        if row.unused_since is None or table.objects.filter(pk=row.pk).update(unused_since=None):
+            return row, is_new
+
+
+def _hour() -> int:
+    """The same for REMEMBERED_SECONDS at most."""
+    return int(time.monotonic() // REMEMBERED_SECONDS)
+
+
 #: Rows of verdicts are never changed either.
 _verdicts: Memory[VerdictSet] = Memory(64)
 
@@ -110,8 +129,7 @@ def keep_verdicts(verdicts: Sequence[Verdict], organisation_id: int) -> VerdictS
     key = sha256_hex(canonical_json(told))
 
     def stored() -> VerdictSet:
-        return VerdictSet.objects.get_or_create(organisation_id=organisation_id, key=key, defaults={"verdicts": told})[
-            0
-        ]
+        verdict_set: VerdictSet = _in_use(VerdictSet, organisation_id, key, {"verdicts": told})[0]
+        return verdict_set
 
-    return _verdicts.get((organisation_id, key), stored)
+    return _verdicts.get((organisation_id, key, _hour()), stored)

@@ -38,6 +38,7 @@ from sessions.models import UNENDED, CallWait, TrialRun, Turn, TurnStatus
 from sessions.rollups.sweep import roll_up
 from sessions.schedules import periodic
 from sessions.selection import schema_cache
+from sessions.selection.unused_sets import remove_unused_sets
 from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
@@ -222,7 +223,7 @@ class Housekeeper:
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
         servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
-        ends = (self._revoker.sweep, roll_up, hide_throwaways, remove_deleted, schema_cache.pass_on)
+        ends = (self._revoker.sweep, roll_up, hide_throwaways, remove_deleted, remove_unused_sets, schema_cache.pass_on)
         each_step((reaping.reap, *clock, *calls, *servers, *ends))
 
     def call_workers(self) -> None:
