@@ -33,6 +33,7 @@ FILES = {
     "tests/test_query_plans.py": 3,
     "tests/sessions/loop/test_delegation.py": 38,
     "tests/sessions/selection/test_selection.py": 25,
+    "tests/sessions/selection/test_unused_sets.py": 9,
     "tests/sessions/schedules/test_periodic.py": 20,
     "tests/capabilities/access/test_requests.py": 40,
     "tests/sessions/loading/test_loading_at_once.py": 6,

@@ -153,6 +153,33 @@ def test_a_part_that_ends_is_started_again_with_a_notice(
     assert up.interrupt() == 0
 
 
+def test_tx_22_a_tool_folder_that_a_setting_names_is_watched_as_long_as_the_service_runs(
+    start: Start, empty_database: Path | None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    tool = '"""Says it loud."""\n\n\ndef run(text: str) -> str:\n    return text.upper()\n'
+    (folder / "shout.py").write_text(tool)
+    up = start(
+        tmp_path / "data",
+        database=empty_database,
+        TOOLHUB_TOOL_FOLDER=str(folder),
+        TOOLHUB_TOOL_FOLDER_APPROVED_BY="admin@example.com",
+    )
+    up.wait_ready()
+    wait_for(lambda: "+ shout.py" in up.output, START_SECONDS)
+
+    (folder / "broken.py").write_text("def run(:")
+    wait_for(lambda: "! broken.py" in up.output, START_SECONDS)
+    os.kill(up.child("sync_tools"), signal.SIGKILL)
+    wait_for(lambda: "the watch of the tool folder was ended by SIGKILL; starting it again" in up.output, 30.0)
+    wait_for(lambda: any("sync_tools" in command_line(pid) for pid in children_of(up.process.pid)), 60.0)
+
+    parts = children_of(up.process.pid)
+    assert up.interrupt() == 0
+    assert [pid for pid in parts if alive(pid)] == []
+
+
 def test_a_second_start_with_the_same_data_folder_says_so(
     start: Start, tmp_path: Path, empty_database: Path | None
 ) -> None:

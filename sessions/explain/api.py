@@ -81,6 +81,9 @@ class ExplanationOut(serializers.Serializer[Any]):
     tool_limit = serializers.IntegerField()
     routing = serializers.CharField(help_text="An agent's `routing_mode`, `off` where messages change nothing.")
     all_tokens = serializers.IntegerField(help_text="Of all that would be sent if the message left nothing out.")
+    is_offered = serializers.BooleanField(
+        help_text="Whether the agent is offered to the member. If not, nothing is sent, whatever the tools say."
+    )
 
 
 def parameter(name: str, kind: type, description: str, **more: Any) -> OpenApiParameter:
@@ -140,6 +143,7 @@ class Explain(APIView):
                 "tool_limit": found.tool_limit,
                 "routing": found.routing,
                 "all_tokens": found.all_tokens,
+                "is_offered": found.is_offered,
             }
         )
 

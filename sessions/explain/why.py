@@ -8,7 +8,7 @@ from uuid import UUID
 
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.rights import require
-from capabilities.models import Agent, RoutingMode
+from capabilities.models import Agent, RoutingMode, is_offered
 from capabilities.pipeline.routing import is_routed
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
@@ -54,10 +54,13 @@ class Explanation:
     #: How messages decide what is sent, one of RoutingMode; and tokens of all tools, had the message left none out.
     routing: str
     all_tokens: int
+    #: Whether the agent is offered to the member: if not, nothing at all is sent.
+    is_offered: bool = True
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
-    """Nine queries at most, whatever there is. The caller has asked `subject_of` whether it may be told."""
+    """Nine queries at most, whatever there is, and one for an agent that is offered to roles. The caller has asked
+    `subject_of` whether it may be told."""
     page = reasons_page(subject.member, subject.agent, subject.session, asked)
     changes = Remedies(page.inputs, subject.member, in_session=subject.session is not None)
     return Explanation(
@@ -70,6 +73,7 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         page.inputs.situation.model.tool_limit,
         str(subject.agent.routing_mode if is_routed(subject.agent) else RoutingMode.OFF),
         page.inputs.selection.all_tokens,
+        is_offered(subject.agent, subject.member),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from capabilities.access.roles.writes import assign_role
 from capabilities.agents.writes import agent_content, update_agent
@@ -15,6 +16,8 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import Agent, AgentRoom, Offer, Role, RoleMembership, is_offered
 from sessions.chats.queries import agents_to_talk_to
+from sessions.explain.reasons import Asked
+from sessions.explain.why import Subject, explain
 from sessions.loop.delegation import order_of
 from sessions.loop.execution import Outcome
 from sessions.mcp_server.callers import address_of
@@ -175,3 +178,15 @@ def test_mr_28_rooms_are_written_with_their_audit_row_and_checked(legal: Agent, 
         with pytest.raises(ChangeRefused) as refused:
             update_agent(legal, replace(content, **wrong), actor=alice)
         assert (refused.value.field, refused.value.code) == (field, code)
+
+
+def test_mr_28_explain_says_that_an_agent_is_not_offered(
+    legal: Agent, alice: Membership, bob: Membership, client: Client
+) -> None:
+    found = explain(Subject(bob, legal, None), Asked())
+    client.force_login(alice.user)
+    page = client.get(f"/o/acme/explain/?agent=legal&member={bob.public_id}").content.decode()
+    enter(bob)
+
+    assert (found.is_offered, explain(Subject(bob, legal, None), Asked()).is_offered) == (False, True)
+    assert "is not offered to" in page

@@ -145,7 +145,7 @@ def test_a_malformed_value_says_whose_value_counts() -> None:
         ("zs_13", "safe_bins", ()),
     ],
 )
-def test_zs_08_to_zs_13_the_numbers_of_the_shell(line: str, name: str, expected: Any) -> None:
+def test_zs_08_zs_09_zs_10_zs_11_zs_12_zs_13_the_numbers_of_the_shell(line: str, name: str, expected: Any) -> None:
     assert value(SHELL, name) == expected
 
 

@@ -112,7 +112,7 @@ def test_the_status_says_whether_what_was_agreed_has_happened(
 def test_a_member_reads_of_own_requests_alone_and_who_answers_of_all(
     chat: ChatSession, alice: Membership, provider: ScriptedOpenAI
 ) -> None:
-    asks(provider, "cortex_update", reason="It is old.")
+    provider.enqueue(Say(calls=[call("cortex_update", {"reason": "It is old."})]))
     run(chat)
     dora = make_member(chat.organisation, "dora", Access.MEMBER)
     make_role(chat.organisation, dora)

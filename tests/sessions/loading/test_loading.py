@@ -169,7 +169,9 @@ def deny(member: Membership, *names: str) -> None:
             Grant.objects.create(organisation=member.organisation, membership=member, tool=tool, effect=Effect.DENY)
 
 
-def test_mr_07_mr_08_a_toolkit_comes_and_goes_by_its_name(session: ChatSession, provider: ScriptedOpenAI) -> None:
+def test_mr_01_mr_02_mr_07_mr_08_a_toolkit_comes_and_goes_by_its_name(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
     ask(session, provider, load("clock"))
     with_clock = carried_next(session, provider)
     ask(session, provider, unload("clock"))

@@ -127,7 +127,7 @@ def test_cx_26_mr_38_what_was_loaded_stays_where_messages_decide_what_is_sent(
     assert statuses(third) == [(name, StepStatus.DONE) for name in DEVOPS]
 
 
-def test_mr_36_mr_37_mr_38_the_conversation_where_a_load_comes_with_the_next_message(
+def test_mr_03_mr_36_mr_37_mr_38_the_conversation_where_a_load_comes_with_the_next_message(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     research(session, provider)

@@ -86,7 +86,7 @@ def sent_by(form: Any) -> dict[str, str]:
     return found
 
 
-def test_tx38_a_tool_is_added_from_scratch(as_alice: Client, acme: Organisation) -> None:
+def test_tx_38_a_tool_is_added_from_scratch(as_alice: Client, acme: Organisation) -> None:
     make_category(acme)
     answer = as_alice.post(NEW, fields(ID, VERBOSE, EMPTY))
 
