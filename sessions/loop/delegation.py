@@ -198,7 +198,7 @@ def _insert_child(step: Step, order: Order) -> Turn:
 def _listed(agents: QuerySet[Agent]) -> str:
     """The first agents by short name, each with its line on what it does. One query."""
     lines = agents.order_by("pk").values_list("slug", "role")[:NAMED]
-    return "; ".join(f"{slug} ({role})" if role else slug for slug, role in lines) or "none"
+    return ", ".join(f"{slug} ({role})" if role else slug for slug, role in lines) or "none"
 
 
 # -- Take back --------------------------------------------------------------------------------------------------------
