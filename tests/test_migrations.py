@@ -12,7 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
 from sessions.models import Step, StepKind, StepStatus
-from sessions.models.turns import VerdictSet
+from sessions.models.sets import VerdictSet
 from tests.cast import make_agent, make_session, make_turn
 from tests.data_loss import takes_away
 from tests.old_migrations import old_executor, old_loader

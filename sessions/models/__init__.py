@@ -28,6 +28,7 @@ from sessions.models.files import StepFile
 from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
+from sessions.models.sets import ToolSet, VerdictSet
 from sessions.models.totals import BUCKETS, ModelTotal, ToolTotal, TurnTotal
 from sessions.models.trials import OPEN_TRIALS, TrialRun, TrialStatus
 from sessions.models.turns import (
@@ -40,11 +41,9 @@ from sessions.models.turns import (
     Step,
     StepKind,
     StepStatus,
-    ToolSet,
     Turn,
     TurnEvent,
     TurnStatus,
-    VerdictSet,
 )
 
 __all__ = [

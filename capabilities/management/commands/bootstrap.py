@@ -73,9 +73,7 @@ class Command(BaseCommand):
             return
         whose, by = settings.TOOLHUB_AGENTS_FILE_ORGANISATION, settings.TOOLHUB_AGENTS_FILE_BY
         try:
-            call_command(
-                "apply_agents", settings.TOOLHUB_AGENTS_FILE, organisation=whose, by=by, stdout=self.stdout._out
-            )
+            call_command("apply_agents", settings.TOOLHUB_AGENTS_FILE, organisation=whose, by=by, stdout=self.stdout)
         except CommandError as error:
             self.stderr.write(str(error))
 
