@@ -1,5 +1,7 @@
 # One image for web, worker, set-up and the offline model; docker-compose.yml says which command runs.
-FROM python:3.12-slim AS packages
+# `name@sha256:...` pins it (docs/settings.md).
+ARG PYTHON_IMAGE=python:3.12-slim
+FROM ${PYTHON_IMAGE} AS packages
 # 1 adds what sends traces (docs/metrics.md).
 ARG OTEL=
 COPY requirements/run.txt requirements/otel.txt /tmp/
@@ -7,9 +9,9 @@ RUN python -m venv /opt/venv \
  && python -m pip install --no-cache-dir --quiet --disable-pip-version-check uv==0.13.9 \
  && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --compile-bytecode -r /tmp/run.txt ${OTEL:+-r /tmp/otel.txt}
 
-FROM python:3.12-slim
+FROM ${PYTHON_IMAGE}
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends git \
+ && apt-get install -y -qq --no-install-recommends bubblewrap git \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 toolhub \
  && useradd --uid 10001 --gid toolhub --home-dir /data --shell /usr/sbin/nologin toolhub \

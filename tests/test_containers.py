@@ -92,7 +92,26 @@ def test_the_image_runs_as_a_user_without_rights_and_checks_its_health() -> None
     assert [rest.rpartition("CMD ")[2] for word, rest in last_stage if word == "HEALTHCHECK"] == [
         '["python", "toolhub/probe.py"]'
     ]
-    assert all(re.search(r":3\.1[1-4]-slim\b", rest) for word, rest in dockerfile() if word == "FROM")
+    assert {rest.split()[0] for word, rest in dockerfile() if word == "FROM"} == {"${PYTHON_IMAGE}"}
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.1[1-4]-slim", dockerfile()[0][1])
+
+
+def test_every_container_has_bounds_and_its_tmp_too() -> None:
+    for name, service in services().items():
+        bounds = ("mem_limit", "pids_limit")
+        assert [bound for bound in bounds if not service.get(bound)] == [], name
+        assert [each for each in service.get("tmpfs", []) if ":size=" not in each] == [], name
+    shares = {name: service.get("cpu_shares", 1024) for name, service in services().items()}
+    assert shares["worker"] < shares["web"] < shares["postgres"]
+
+
+def test_the_image_of_each_container_can_be_pinned() -> None:
+    pinned = {name: f"{name}@sha256:{'0' * 64}" for name in ("POSTGRES_IMAGE", "VALKEY_IMAGE", "PYTHON_IMAGE")}
+    found = compose(DOT_ENV | pinned)["services"]
+
+    assert found["postgres"]["image"] == pinned["POSTGRES_IMAGE"]
+    assert found["valkey"]["image"] == pinned["VALKEY_IMAGE"]
+    assert found["web"]["build"]["args"]["PYTHON_IMAGE"] == pinned["PYTHON_IMAGE"]
 
 
 def test_the_image_installs_the_hashed_lock_with_the_same_uv_as_make() -> None:
@@ -155,7 +174,7 @@ def test_what_compose_passes_on_are_settings() -> None:
 
 def test_the_file_for_the_sandbox_opens_namespaces_for_web_and_worker_and_nothing_else() -> None:
     more = yaml.safe_load((ROOT / "docker-compose.sandbox.yml").read_text())["services"]
-    opened = [f"{name}=unconfined" for name in ("seccomp", "apparmor", "systempaths")]
+    opened = ["seccomp=./docker-compose.sandbox.seccomp.json", "apparmor=unconfined", "systempaths=unconfined"]
 
     assert {name: set(each) for name, each in more.items()} == {"web": {"security_opt"}, "worker": {"security_opt"}}
     for name, each in more.items():

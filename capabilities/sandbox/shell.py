@@ -9,7 +9,6 @@ hold too much memory together, write too much, or take too long.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import stat
@@ -17,14 +16,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from django.conf import settings
 
-from capabilities.sandbox import bubblewrap
+from capabilities.sandbox import bubblewrap, launch
+from capabilities.sandbox.launch import opened
 
 #: What one command may take: processes at once, bytes of memory in all, of one process's address space, of one file,
 #: of /tmp, of its output; open files.
@@ -39,8 +39,6 @@ OPEN_FILES = 256
 DISK_LEFT = 500_000_000
 #: Folders below one another whose files are made the sandbox's user's; the service writes nothing deeper.
 DEEPEST = 32
-#: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
-FIRST_USER = 1_879_048_192
 #: Seconds between looks of the watch.
 LOOK_EVERY = 0.1
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
@@ -51,8 +49,6 @@ WORKSPACE = "/workspace"
 
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ShellUnavailable(Exception):
@@ -142,32 +138,34 @@ def _run(
         raise ShellUnavailable(f"{bubblewrap.MISSING}.")
     bounds = _Bounds(seconds, time.monotonic() + seconds, stopped)
     workspace.mkdir(parents=True, exist_ok=True)
-    user = FIRST_USER + organisation_id if os.geteuid() == 0 else None
-    with contextlib.ExitStack() as held:
-        # Opened here: the sandbox's user need not be let into the folders above it.
-        program = held.enter_context(_opened(bwrap, os.O_PATH))
-        place = str(workspace.resolve())
-        prepare = [_limits(os.geteuid() if user is None else user)]
-        if user is not None:
-            try:
-                _give(workspace, user, bounds)
-            except _Over as over:
-                return ShellResult("", -1, str(over))
-            source, place = place, held.enter_context(_mount_point())
-            prepare = [partial(_mount, source.encode(), place.encode()), partial(_become, user), *prepare]
-        arguments = held.enter_context(_arguments_file(_arguments(place)))
-        output = held.enter_context(tempfile.TemporaryFile())
-        process = subprocess.Popen(
-            # The arguments come by a file: a command line can be read by every process of the machine.
-            [f"/proc/self/fd/{program}", "--args", str(arguments), "--", "/bin/sh", "-c", command],
+    user = launch.user_of(organisation_id)
+    if user is not None:
+        try:
+            _give(workspace, user, bounds)
+        except _Over as over:
+            return ShellResult("", -1, str(over))
+    try:
+        return _launched(bwrap, command, workspace, user, bounds)
+    except launch.CannotLaunch as why:
+        raise ShellUnavailable(f"Commands cannot run here: {why}.") from why
+
+
+def _launched(bwrap: str, command: str, workspace: Path, user: int | None, bounds: _Bounds) -> ShellResult:
+    """Raises CannotLaunch."""
+    with (
+        tempfile.TemporaryFile() as output,
+        launch.launched(
+            bwrap,
+            _arguments(str(workspace.resolve())),
+            ["/bin/sh", "-c", command],
+            user=user,
+            then=_limits(os.geteuid() if user is None else user),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={},
-            pass_fds=[program, arguments],
             start_new_session=True,
-            preexec_fn=partial(_each, prepare),
-        )
+        ) as process,
+    ):
         ended = ""
         try:
             _watch(process, output.fileno(), workspace, bounds)
@@ -181,26 +179,9 @@ def _run(
     return ShellResult(text, process.returncode, ended, is_cut=len(data) > OUTPUT_BYTES)
 
 
-@contextlib.contextmanager
-def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, flags, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _mount_point() -> Iterator[str]:
-    """An empty folder that everybody may pass through; what is mounted there, only the sandbox sees."""
-    with tempfile.TemporaryDirectory(prefix="toolhub-shell-") as folder:
-        os.chmod(folder, 0o711)  # noqa: S103 -- it is empty
-        yield folder
-
-
 def _give(workspace: Path, user: int, bounds: _Bounds) -> None:
     """Make the folder and everything in it the user's: links themselves, and not what they lead to. Raises _Over."""
-    with _opened(str(workspace), FOLDER & ~os.O_NOFOLLOW) as folder:
+    with opened(str(workspace), FOLDER & ~os.O_NOFOLLOW) as folder:
         _give_below(folder, user, DEEPEST, bounds)
         os.chown(folder, user, user)
 
@@ -216,35 +197,8 @@ def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
                 if status.st_uid != user:
                     os.chown(entry.name, user, user, dir_fd=folder, follow_symlinks=False)
                 if depth > 1 and stat.S_ISDIR(status.st_mode):
-                    with _opened(entry.name, FOLDER, folder) as below:
+                    with opened(entry.name, FOLDER, folder) as below:
                         _give_below(below, user, depth - 1, bounds)
-
-
-# -- In the child, before the sandbox begins: system calls, and nothing that could wait for another thread -----------
-
-
-def _each(steps: Sequence[Callable[[], None]]) -> None:
-    os.nice(10)
-    for step in steps:
-        step()
-
-
-def _mount(source: bytes, place: bytes) -> None:
-    """Show the workspace at a place that the sandbox's user can reach, to this process alone."""
-    _must(_libc.unshare(CLONE_NEWNS))
-    _must(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
-    _must(_libc.mount(source, place, None, MS_BIND, None))
-
-
-def _become(user: int) -> None:
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
-
-
-def _must(result: int) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), "A system call was refused")
 
 
 def _tasks_of(user: int) -> int:
@@ -297,15 +251,6 @@ def _arguments(workspace: str) -> Sequence[str]:
     for name, value in {"PATH": PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}.items():  # noqa: S108
         found += ["--setenv", name, value]
     return [*found, "--remount-ro", "/", "--chdir", WORKSPACE]
-
-
-@contextlib.contextmanager
-def _arguments_file(arguments: Sequence[str]) -> Iterator[int]:
-    """A file with these arguments, open at its beginning."""
-    with tempfile.TemporaryFile() as file:
-        file.write(b"".join(each.encode() + b"\0" for each in arguments))
-        file.seek(0)
-        yield file.fileno()
 
 
 def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bounds: _Bounds) -> None:

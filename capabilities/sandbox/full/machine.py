@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -40,9 +41,18 @@ class Missing(Exception):
     """Something that the sandbox needs is not on this machine; the message names it."""
 
 
+@dataclass(frozen=True)
+class Sandbox:
+    """How a zygote is started: bubblewrap's path and arguments, and the command inside."""
+
+    bwrap: str
+    arguments: tuple[str, ...]
+    command: tuple[str, ...]
+
+
 @cache
-def command() -> tuple[str, ...]:
-    """The command line that starts a zygote. Raises Missing. Starts Python once, the first time."""
+def sandbox() -> Sandbox:
+    """How a zygote is started here. Raises Missing. Starts Python once, the first time."""
     if sys.platform != "linux":
         raise Missing("it needs Linux")
     bwrap = bubblewrap.program()
@@ -51,7 +61,6 @@ def command() -> tuple[str, ...]:
     python = os.path.realpath(sys.executable)
     library = Path(os.path.realpath(sysconfig.get_path("stdlib")))
     arguments = [
-        bwrap,
         # Namespaces: users, processes, network, messages, host name, control groups; no further ones of users inside.
         *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534"),
         *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--clearenv"),
@@ -73,7 +82,7 @@ def command() -> tuple[str, ...]:
     for device in DEVICES:
         arguments += ["--dev-bind", device, device]
     arguments += ["--dir", "/tmp", "--ro-bind", str(ZYGOTE), INSIDE, "--chdir", "/", "--remount-ro", "/"]  # noqa: S108
-    return (*arguments, "--", python, "-I", "-S", "-B", INSIDE)
+    return Sandbox(bwrap, tuple(arguments), (python, "-I", "-S", "-B", INSIDE))
 
 
 def _libraries(python: str, library: Path) -> list[str]:

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from capabilities.sandbox.full.machine import Missing, command
+from capabilities.sandbox.full.machine import Missing, sandbox
+from capabilities.sandbox.launch import CannotLaunch, launched, user_of
 
 #: Seconds that a start may take, and after which one that nobody uses is ended.
 START_SECONDS = 15.0
@@ -27,7 +28,7 @@ MOST = 16
 class Zygote:
     """One running zygote. Made by `zygote_of`."""
 
-    def __init__(self) -> None:
+    def __init__(self, organisation_id: int) -> None:
         """Start it. Raises Missing, with what bubblewrap says, where this machine cannot."""
         self.is_retired = False
         self.used_at = time.monotonic()
@@ -35,28 +36,39 @@ class Zygote:
         self._number = 0
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, tempfile.TemporaryFile() as said:
-            self.process = subprocess.Popen(
-                command(),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=said.fileno(),
-                env={},
-                process_group=0,
-                cwd="/",
-            )
+        with theirs, tempfile.TemporaryFile() as errors:
+            try:
+                self._start(organisation_id, theirs, errors.fileno())
+            except CannotLaunch as why:
+                self._control.close()
+                raise Missing(str(why)) from why
+            if not self._is_ready:
+                self.end()
+                errors.seek(0)
+                words = errors.read(1_000).decode("utf-8", "replace").strip().splitlines()
+                raise Missing(words[-1] if words else "the sandbox did not start")
+        self._control.settimeout(1.0)
+
+    def _start(self, organisation_id: int, theirs: socket.socket, errors: int) -> None:
+        """Start the process, and wait until it is ready or has ended. Raises Missing, CannotLaunch."""
+        needs = sandbox()
+        with launched(
+            needs.bwrap,
+            needs.arguments,
+            needs.command,
+            user=user_of(organisation_id),
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            process_group=0,
+            cwd="/",
+        ) as self.process:
             theirs.close()
             self._control.settimeout(START_SECONDS)
             try:
-                ready = self._control.recv(16)
+                self._is_ready = self._control.recv(16) == b"ready"
             except OSError:
-                ready = b""
-            if ready != b"ready":
-                self.end()
-                said.seek(0)
-                words = said.read(1_000).decode("utf-8", "replace").strip().splitlines()
-                raise Missing(words[-1] if words else "the sandbox did not start")
-        self._control.settimeout(1.0)
+                self._is_ready = False
 
     def start_call(self) -> tuple[int, socket.socket]:
         """The number of a new call, and the socket to it. Raises OSError where the zygote is gone."""
@@ -141,7 +153,7 @@ def zygote_of(organisation_id: int) -> Zygote:
             found = mine.of.get(organisation_id)
             if found is not None and found.is_alive:
                 return found
-        made = mine.starter.submit(Zygote).result()
+        made = mine.starter.submit(Zygote, organisation_id).result()
         with mine.lock:
             old = mine.of.get(organisation_id)
             mine.of[organisation_id] = made

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 from django.conf import settings
 from pydantic_monty import Monty
+from pydantic_monty._binary import find_monty_binary
+
+from capabilities.sandbox.launch import NICE
 
 #: Seconds that one piece of code may keep its process busy before the process is ended, whatever its limits say.
 REQUEST_SECONDS = 130.0
@@ -35,6 +40,7 @@ def pool() -> Monty:
     with _lock:
         if pid not in _pools:
             made = Monty(
+                binary_path=_behind_all_else(),
                 min_processes=1,
                 max_processes=settings.TOOLHUB_PYTHON_PROCESSES,
                 checkout_timeout=5.0,
@@ -45,6 +51,22 @@ def pool() -> Monty:
             made.__enter__()
             _pools[pid] = made
         return _pools[pid]
+
+
+def _behind_all_else() -> Path:
+    """A program of the data folder that runs the interpreter at a low priority: the pool starts its processes itself.
+
+    Raises OSError where the interpreter is not installed, or the folder cannot be written.
+    """
+    program = settings.DATA_DIR / "sandbox" / "monty"
+    text = f'#!/bin/sh\nexec nice -n {NICE} {shlex.quote(find_monty_binary())} "$@"\n'
+    if not program.exists() or program.read_text() != text:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        made = program.with_name(f"monty.{os.getpid()}")
+        made.write_text(text)
+        made.chmod(0o755)
+        made.replace(program)
+    return Path(program)
 
 
 def forget_locks() -> None:

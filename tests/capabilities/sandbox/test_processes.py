@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from capabilities.sandbox import HostError, HostFunctions, isolation
+from capabilities.sandbox import HostError, HostFunctions, isolation, launch
 from capabilities.sandbox.full import machine, zygotes
 from capabilities.sandbox.monty.pool import pool
 from tests.capabilities.sandbox.running import ACME, GLOBEX, ran
@@ -205,6 +206,21 @@ class TestFull:
         assert not os.path.exists(f"/proc/{zygote}")
 
 
+def test_monty_stands_behind_everything_else_that_wants_the_processor() -> None:
+    assert ran(ONE).value == 1
+
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in interpreters()} == {launch.NICE}
+
+
+def test_full_python_stands_behind_everything_else_as_a_user_of_its_own(full_python: None) -> None:
+    for organisation_id in (ACME, GLOBEX):
+        assert ran(ONE, runtime="full", organisation_id=organisation_id).value == 1
+        pid = zygotes.status(organisation_id)["pid"]
+        assert os.getpriority(os.PRIO_PROCESS, pid) == launch.NICE
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert status.partition("Uid:")[2].split()[0] == str(launch.user_of(organisation_id) or os.geteuid())
+
+
 class TestIsolation:
     """S47: where the machine cannot isolate code, it does not run, and it says why."""
 
@@ -220,14 +236,15 @@ class TestIsolation:
         assert (isolation().monty, isolation().full) == (True, False)
         assert "TOOLHUB_FULL_PYTHON" in isolation().full_reason
 
-    def test_a_machine_without_namespaces_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        script = ("/bin/sh", "-c", "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
-        monkeypatch.setattr(zygotes, "command", lambda: script)
+    def test_a_machine_where_bubblewrap_gives_up_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = machine.sandbox()
+        refused = replace(here, arguments=("--ro-bind", "/nowhere", "/nowhere", *here.arguments))
+        monkeypatch.setattr(zygotes, "sandbox", lambda: refused)
 
         found = isolation()
 
         assert not found.full
-        assert "No permissions to create new namespace" in found.full_reason
+        assert "find source path /nowhere" in found.full_reason
         error = ran(ONE, runtime="full").error
         assert error is not None
         assert (error.kind, error.message) == ("Unavailable", found.full_reason)
@@ -243,17 +260,31 @@ class TestIsolation:
     def test_an_isolation_with_a_hole_refuses(
         self, without: list[str], extra: list[str], what: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        words = list(machine.command())
+        here = machine.sandbox()
+        words = list(here.arguments)
         if without:
             at = words.index(without[0])
             del words[at : at + len(without)]
         at = words.index("--dir")
-        monkeypatch.setattr(zygotes, "command", lambda: (*words[:at], *extra, *words[at:]))
+        changed = replace(here, arguments=(*words[:at], *extra, *words[at:]))
+        monkeypatch.setattr(zygotes, "sandbox", lambda: changed)
 
         found = isolation()
 
         assert not found.full
         assert what in found.full_reason
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the sandbox as another user")
+    def test_full_python_never_runs_as_root_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(user: int) -> None:
+            raise PermissionError(user)
+
+        monkeypatch.setattr(launch, "_become", refused)
+
+        found = isolation()
+
+        assert not found.full
+        assert "user of its own" in found.full_reason
 
     def test_an_interpreter_that_does_not_start_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def missing() -> Any:

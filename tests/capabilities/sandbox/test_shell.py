@@ -45,6 +45,10 @@ def test_a_command_works_in_the_workspace(workspace: Path) -> None:
     assert (workspace / "count").read_text() == "2\n"
 
 
+def test_a_command_stands_behind_everything_else_that_wants_the_processor(workspace: Path) -> None:
+    assert run(workspace, "nice").output == "10\n"
+
+
 ESCAPES = {
     "files of the machine": "cat /etc/passwd || cat /etc/shadow",
     "homes": "ls /home /root",
