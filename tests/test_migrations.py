@@ -11,15 +11,10 @@ from django.db.migrations import RunPython, RunSQL, SeparateDatabaseAndState
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from sessions.models import Step, StepKind, StepStatus
-from sessions.models.sets import VerdictSet
-from tests.cast import make_agent, make_session, make_turn
 from tests.data_loss import takes_away
-from tests.old_migrations import old_executor, old_loader
+from tests.old_migrations import old_loader
 from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.index_operations import DropForeignKeyIndexes
-from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
 
 OWN = ("tenants", "capabilities", "toolhub_sessions")
 
@@ -82,37 +77,6 @@ class TakesColumn(Operation):
 )
 def test_zk_36_an_operation_that_takes_data_away_is_seen_however_it_does_it(operation: Operation, takes: bool) -> None:
     assert bool(takes_away([operation])) is takes
-
-
-@pytest.mark.long
-@pytest.mark.django_db(transaction=True)
-def test_verdicts_move_to_their_rows_and_back(alice: Membership) -> None:
-    turn = make_turn(make_session(alice, make_agent(alice.organisation)))
-    verdicts = [{"tool": "clock", "stage": "limit", "kept": False, "reason": "no room"}]
-    with organisation_scope(alice.organisation):
-        shared = VerdictSet.objects.create(organisation=alice.organisation, key="a" * 64, verdicts=verdicts)
-        for index in (1, 2):
-            Step.objects.create(
-                organisation=alice.organisation,
-                turn=turn,
-                index=index,
-                epoch=1,
-                kind=StepKind.MODEL,
-                status=StepStatus.DONE,
-                verdict_set=shared,
-            )
-    before = ("toolhub_sessions", "0013_indexes")
-    try:
-        executor = old_executor()
-        old = executor.migrate([before]).apps.get_model("toolhub_sessions", "Step")
-        assert [each.verdicts for each in old.objects.order_by("index")] == [verdicts, verdicts]
-    finally:
-        executor = old_executor()
-        executor.migrate(executor.loader.graph.leaf_nodes("toolhub_sessions"))
-
-    with organisation_scope(alice.organisation):
-        assert [each.verdicts for each in Step.objects.order_by("index")] == [verdicts, verdicts]
-        assert VerdictSet.objects.count() == 1
 
 
 def on_the_organisation_alone(table: str) -> list[str]:

@@ -636,7 +636,7 @@ def test_what_a_session_loads_is_what_its_model_says(world: Sessions, in_acme: o
     run_state_machine_as_test(
         seed(SEED)(machine),
         settings=hypothesis_settings(
-            max_examples=20,
+            max_examples=10,
             stateful_step_count=20,
             deadline=None,
             database=None,

@@ -376,7 +376,7 @@ def test_the_ledger_does_what_its_model_says(bob: Membership) -> None:
     run_state_machine_as_test(
         machine,
         settings=hypothesis_settings(
-            max_examples=150,
+            max_examples=60,
             stateful_step_count=30,
             deadline=None,
             database=None,

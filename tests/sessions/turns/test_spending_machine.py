@@ -226,7 +226,7 @@ def test_budgets_hold_whatever_happens(bob: Membership, alice: Membership) -> No
         run_state_machine_as_test(
             machine,
             settings=hypothesis_settings(
-                max_examples=60,
+                max_examples=20,
                 stateful_step_count=30,
                 deadline=None,
                 database=None,
