@@ -2,6 +2,7 @@
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const kept = window.toolhubKept;
   document.documentElement.classList.add("has-script");
 
   // -- Theme, keys ----------------------------------------------------------------------------------------------
@@ -148,15 +149,20 @@
         const last = Math.max(0, ...$$("[data-seq]", turns).map((turn) => Number(turn.dataset.seq)));
         const query = new URLSearchParams({ after: last, newest: notices.dataset.newest });
         const answer = await fetch(`${notices.dataset.news}?${query}`, { headers: { "HX-Request": "true" } });
+        if (kept.isLogin(answer.headers.get("HX-Redirect") || answer.url)) { kept.signedOut(); return; }
+        if (answer.status >= 500) { kept.unreachable(); return; }
+        kept.reachable();
         if (answer.status !== 200 || answer.redirected) return;
         const part = document.createElement("template");
         part.innerHTML = await answer.text();
         const fresh = $$(".turn-live", part.content).filter(unknown);
-        notices.replaceWith($("#notices", part.content));
+        const newer = $("#notices", part.content);
+        if (!newer) return;
+        notices.replaceWith(newer);
         for (const turn of fresh) { turns.append(turn); htmx.process(turn); }
         if (fresh.length) active = performance.now();
         follow();
-      } catch { /* the next time */ } finally { asking = false; }
+      } catch { kept.unreachable(); } finally { asking = false; }
     };
     setInterval(() => {
       const now = performance.now();
@@ -204,7 +210,7 @@
   // Enter sends, Shift+Enter begins a line; the field grows with its text.
   document.addEventListener("keydown", (event) => {
     const field = event.target;
-    if (!field.matches?.("#composer textarea") || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!field.matches?.("#composer textarea") || !kept.isEnter(event) || event.shiftKey) return;
     event.preventDefault();
     if (field.value.trim()) field.form.requestSubmit();
   });
@@ -219,7 +225,7 @@
     if (picker && !event.target.closest(".pick-search")) htmx.trigger($("[data-pick-search]", picker), "find");
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !event.target.matches?.("[data-pick-search]")) return;
+    if (!kept.isEnter(event) || !event.target.matches?.("[data-pick-search]")) return;
     event.preventDefault();
     htmx.trigger(event.target, "find");
   });
@@ -259,7 +265,7 @@
   document.addEventListener("input", (event) => { if (event.target.matches("[data-narrow]")) narrow(event.target); });
   // Enter in there searches on, if there is more than what is shown, and never saves the form around it.
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !event.target.matches?.("[data-narrow]")) return;
+    if (!kept.isEnter(event) || !event.target.matches?.("[data-narrow]")) return;
     event.preventDefault();
     if (event.target.dataset.narrowMore) $(event.target.dataset.narrowMore)?.click();
   });

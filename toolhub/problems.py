@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
+from django.views.csrf import csrf_failure
 
 from sessions.gateway.errors import error_body
 from toolhub.tenants.audit.denials import note_denial
@@ -23,6 +24,13 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     if request.path_info.startswith(API):
         return _json(request, 403, "forbidden", "You may not do this.")
     return defaults.permission_denied(request, exception)
+
+
+def form_expired(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Of a form whose token is an old one: its page can fetch another by itself, as the header says."""
+    response = csrf_failure(request, reason)
+    response.headers["X-Form-Expired"] = "1"
+    return response
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -329,6 +329,7 @@ if BEHIND_TLS_PROXY:
     SECURE_SSL_REDIRECT = True
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
+CSRF_FAILURE_VIEW = "toolhub.problems.form_expired"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 #: The matrix of roles without script: a field for each cell.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
