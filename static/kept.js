@@ -143,14 +143,15 @@
     const length = field.value.length > most ? [...field.value].length : 0;
     const text = length > most ? `This has ${number.format(length)} characters, and at most ${number.format(most)} are taken.` : "";
     field.setCustomValidity(text);
-    let note = field.nextElementSibling?.matches?.("[data-too-long]") ? field.nextElementSibling : null;
+    const box = field.closest(".composer-box") || field;
+    let note = box.nextElementSibling?.matches?.("[data-too-long]") ? box.nextElementSibling : null;
     if (!text) { note?.remove(); return; }
     if (!note) {
       note = document.createElement("p");
       note.className = "field-error";
       note.dataset.tooLong = "";
       note.setAttribute("role", "alert");
-      field.after(note);
+      box.after(note);
     }
     note.textContent = text;
   };
