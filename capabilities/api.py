@@ -39,7 +39,7 @@ from capabilities.catalogue.python_tools.api import (
     PythonToolTestRun,
     PythonToolTests,
 )
-from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList
+from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolRefusalDetail, ToolRefusals
 from capabilities.catalogue.versions.api import (
     ToolQuarantine,
     ToolVersionDecide,
@@ -94,6 +94,8 @@ urlpatterns: list[URLPattern] = [
     path("tools", ToolList.as_view(), name="api-tools"),
     path("tools/bulk", ToolBulk.as_view(), name="api-tools-bulk"),
     path("tools/<str:name>", ToolDetail.as_view(), name="api-tool"),
+    path("tools/<str:name>/refusals", ToolRefusals.as_view(), name="api-tool-refusals"),
+    path("tools/<str:name>/refusals/<uuid:refusal_id>", ToolRefusalDetail.as_view(), name="api-tool-refusal"),
     path("tools/<str:name>/quarantine", ToolQuarantine.as_view(), name="api-tool-quarantine"),
     path("tools/<str:name>/versions", ToolVersions.as_view(), name="api-tool-versions"),
     path("tools/<str:name>/versions/<int:number>", ToolVersionDetail.as_view(), name="api-tool-version"),

@@ -17,7 +17,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
-        from capabilities.servers.queries import servers_told  # noqa: PLC0415 -- app ready
+        from capabilities.servers.queries import refused_told, servers_told  # noqa: PLC0415 -- app ready
         from capabilities.sharing import imported_toolkits, toolkit_files  # noqa: PLC0415 -- app ready
         from capabilities.sharing.queries import toolkit_review  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
@@ -31,6 +31,7 @@ class CapabilitiesConfig(AppConfig):
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)
         register_waiting("server_list", servers_told)
+        register_waiting("tool_list", refused_told)
         register_categories(category_names)
         register_end(forget_accounts)
         register_reader(ImportSource.DEFINITIONS, definitions.read)

@@ -61,6 +61,7 @@ urlpatterns = [
     path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
+    re_path(TOOL + r"refusals/(?P<refusal_id>[0-9a-f-]{36})/again/\Z", tools.tool_try_again, name="tool_try_again"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
     path("python-tools/new/", python_tools.tool_python_create, name="tool_python_create"),

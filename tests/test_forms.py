@@ -127,6 +127,7 @@ FORMS: dict[str, Form] = {
     "POST tool_version_rollback": Form(shows="Version 1 of word_python is in force again"),
     "POST tool_retire": Form({"reason": "Fresh."}, "is out of use"),
     "POST tool_keep_back": Form({"reason": "Fresh."}, "is kept back, from the next call on"),
+    "POST tool_try_again": Form(shows="again, with the next call"),
     "POST tool_release": Form(shows="is used again, from the next call on"),
     "POST tool_agents_switch allowed": Form(shows="Agents may make tools now"),
     "POST tool_python_create do=submit": Form(PYTHON_TOOL, "waits for approval by somebody else"),

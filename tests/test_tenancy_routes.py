@@ -69,6 +69,7 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolRefusal,
     ToolTestCase,
     ToolVersion,
     VersionStatus,
@@ -224,6 +225,8 @@ class OrganisationRows:
     #: A Python tool that the colleague wrote: version 1 was in force, 2 is, 3 waits.
     python_tool: str = "no_python_tool"
     test_id: UUID = field(default_factory=uuid4)
+    #: That a model's provider refuses the Python tool.
+    refusal_id: UUID = field(default_factory=uuid4)
     #: A tool of the server that is kept back, and offered as it was accepted.
     kept_back_tool: str = "no_kept_back_tool"
     #: A module that the Python tool imports, with versions of the same states; and one that nothing imports.
@@ -725,6 +728,8 @@ ROUTES: dict[str, Route] = {
     "api-python-tool-tests": Route(
         (Ask(), Ask("POST", 201, body=lambda side: {"name": "fresh"})), {"name": "python_tool"}, Right.CATALOGUE
     ),
+    "api-tool-refusals": Route(args={"name": "python_tool"}),
+    "api-tool-refusal": Route((Ask("DELETE", 204),), {"name": "python_tool"}, Right.CATALOGUE),
     "api-python-tool-tests-run": Route(
         (Ask("POST", body=lambda side: {"version": 2}),), {"name": "python_tool"}, Right.CATALOGUE
     ),
@@ -1148,6 +1153,7 @@ ROUTES: dict[str, Route] = {
         Right.CATALOGUE,
     ),
     "tool_test_delete": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
+    "tool_try_again": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
     "tool_agents_switch": Route((Ask("POST", 302, body=lambda side: {"allowed": "1"}),), right=Right.APPROVE_CODE),
     "tool_retire": Route((Ask("POST", 302),), {"name": "python_tool"}, Right.CATALOGUE),
     "tool_keep_back": Route(
@@ -1793,6 +1799,11 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         module, idle_module = (make_module(colleague, f"{word}_{each}", word) for each in ("module", "idle"))
         python_tool = make_python_tool(category, colleague, word, {module.name: 1})
         test_case = ToolTestCase.objects.create(**own, tool=python_tool, name=word, arguments={"a": word}, outcome=word)
+        assert python_tool.current_version is not None
+        refusal = ToolRefusal.objects.create(
+            **own, tool=python_tool, model=model_row, version=python_tool.current_version, sha256="0" * 64,
+            origin=word, words=word, refused_at=timezone.now(),
+        )  # fmt: skip
         file = StepFile.objects.create(
             **own,
             step=Step.objects.get(turn=done),
@@ -1839,6 +1850,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         module=module.name,
         idle_module=idle_module.name,
         test_id=test_case.public_id,
+        refusal_id=refusal.public_id,
         hook_id=hook.public_id,
         rule_id=rule.public_id,
         approval_id=asked.public_id,

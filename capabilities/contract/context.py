@@ -128,6 +128,8 @@ class ToolContext:
     stopped: threading.Event = field(default_factory=threading.Event)
     #: Set by a tool that found text from outside where its declaration promises none, such as in an earlier session.
     untrusted: threading.Event = field(default_factory=threading.Event)
+    #: Names of tools that the call's answer says come with the next model call: only this service's own tools write it.
+    promised: set[str] = field(default_factory=set)
     #: The key of the agent that calls; None for a run by hand.
     agent_id: int | None = None
     #: The knobs in force for the call.

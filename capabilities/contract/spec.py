@@ -56,11 +56,18 @@ class ToolSpec:
     overrides: Overrides = NO_OVERRIDES
     #: What the version says, where `envelope` says something else.
     version_envelope: Envelope | None = None
+    #: The definition as the vendor of the model takes it, where that is another one than `wire`.
+    rendered: str = ""
 
     @property
     def is_in_force(self) -> bool:
         """Whether a version of it is in force."""
         return self.version_id != NOT_IN_FORCE
+
+    @property
+    def sent(self) -> str:
+        """The definition as it goes out."""
+        return self.rendered or self.wire
 
     @property
     def own_envelope(self) -> Envelope:

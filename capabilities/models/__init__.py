@@ -70,6 +70,7 @@ from capabilities.models.policies import Policy, PolicyProfile
 from capabilities.models.prices import ModelPrice
 from capabilities.models.publications import Audience, Publication
 from capabilities.models.push import PushKey, PushSubscription
+from capabilities.models.refusals import ToolRefusal
 from capabilities.models.runtime import RuntimeConfig, RuntimeLayer
 from capabilities.models.servers import McpServer, Transport
 from capabilities.models.services import OPEN_CONNECTION_TESTS, ConnectionStatus, ConnectionTest, ServiceSetting
@@ -159,6 +160,7 @@ __all__ = [
     "Tool",
     "ToolImport",
     "ToolKind",
+    "ToolRefusal",
     "ToolTestCase",
     "ToolVersion",
     "Toolkit",

@@ -90,6 +90,8 @@ class LanguageModel(CallKnobs, PublicModel):
     #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.
     token_factor = models.FloatField(default=1.0)
     token_samples = models.PositiveIntegerField(default=0)
+    #: Whether a `ToolRefusal` says that its provider refused a tool: others cost no query.
+    refuses_tools = models.BooleanField(default=False)
     #: When the provider's list of models was first read without it; None while it is listed, or the list was not read.
     missing_since = models.DateTimeField(null=True, blank=True)
 

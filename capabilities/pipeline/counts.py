@@ -1,7 +1,8 @@
-"""How many tokens the definitions of tools take of a model's input: the one answer for turns, pages and REST.
+"""Definitions of tools as a model gets them, and their tokens: the one answer for turns, pages and REST.
 
-A tool's version keeps its count by o200k. For a model of another family its wire bytes are counted when they are
-wanted, once for each content that this process knows.
+A definition is rendered for the model's vendor, which is the stored text for all but a few. A tool's version keeps the
+count of the stored text by o200k. For anything else the bytes are counted when they are wanted, once for each content
+that this process knows.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from capabilities.common.memory import Memory
-from capabilities.common.tokens import O200K, count_each
+from capabilities.common.tokens import O200K, count_tokens
+from capabilities.contract.rendering import Rules, rendered_wire
 from capabilities.contract.spec import ToolSpec
+from capabilities.contract.wire import sha256_hex
 from capabilities.providers.resolve import ResolvedModel
 
-#: By the hash of a definition and the encoding: what it counts never changes.
+#: By the hash of a definition and the key of the rules: the text where it is another one, else empty. And by the hash
+#: of a text and the encoding: what it counts. Neither ever changes.
+_rendered: Memory[str] = Memory(10_000)
 _counts: Memory[int] = Memory(10_000)
 
 
@@ -24,12 +29,28 @@ def tool_tokens(tools: Iterable[ToolSpec], model: ResolvedModel) -> int:
 
 
 def counted_for(tools: Iterable[ToolSpec], model: ResolvedModel) -> tuple[ToolSpec, ...]:
-    """The same tools, each with the tokens that the model's family counts."""
-    encoding = model.tokenizer.encoding
-    if encoding == O200K:
-        return tuple(tools)
-    return tuple(replace(each, tokens=_count(each, encoding)) for each in tools)
+    """The same tools, each as the model gets it, with the tokens that its family counts."""
+    return tuple(_counted(each, model.schema_rules, model.tokenizer.encoding) for each in tools)
 
 
-def _count(tool: ToolSpec, encoding: str) -> int:
-    return _counts.get((tool.sha256, encoding), lambda: count_each([tool.wire], encoding)[0])
+def sent_sha256(tool: ToolSpec, model: ResolvedModel) -> str:
+    """The SHA-256 of the definition as the model gets it."""
+    rendered = _rendered_for(tool, model.schema_rules)
+    return sha256_hex(rendered) if rendered else tool.sha256
+
+
+def _counted(tool: ToolSpec, rules: Rules, encoding: str) -> ToolSpec:
+    rendered = _rendered_for(tool, rules)
+    if not rendered and encoding == O200K:
+        return tool
+    key = sha256_hex(rendered) if rendered else tool.sha256
+    tokens = _counts.get((key, encoding), lambda: count_tokens(rendered or tool.wire, encoding))
+    return replace(tool, tokens=tokens, rendered=rendered)
+
+
+def _rendered_for(tool: ToolSpec, rules: Rules) -> str:
+    def render() -> str:
+        text = rendered_wire(tool.wire, rules)
+        return "" if text == tool.wire else text
+
+    return _rendered.get((tool.sha256, rules.key), render) if tool.wire else ""

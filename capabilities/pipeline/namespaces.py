@@ -6,6 +6,7 @@ and policies have their say before: only what they let through comes here.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,10 +40,11 @@ class Namespace:
 
 
 def definition_of(tool: ToolSpec) -> str:
-    """The tool's definition, with its instructions behind the description: a model reads both when it is found."""
+    """The tool's definition as it goes out, with its instructions behind the description: a model reads both when it is
+    found."""
     if not tool.instructions.strip():
-        return tool.wire
-    definition = tool.definition
+        return tool.sent
+    definition = json.loads(tool.sent)
     function = definition["function"]
     function["description"] = f"{function['description']}\n\n{tool.instructions.strip()}"
     return canonical_json(definition)

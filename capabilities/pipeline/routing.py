@@ -7,7 +7,7 @@ is never left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -16,6 +16,7 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_TOOLS, LOADING_TOOLS, 
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, Category, LoadingMode, RoutingMode
 from capabilities.pipeline.candidates import Candidate, is_routable_source
+from capabilities.routing.budget import budget_of
 from capabilities.routing.documents import document_of
 from capabilities.routing.gate import is_small_talk
 from capabilities.routing.index import Index, build_index, index_key
@@ -30,6 +31,8 @@ NOTHING_TO_READ = "no tool is sent whose results it could read"
 SMALL_TALK = "small talk calls for nothing to be loaded"
 NEVER_CHANGES = "not routed: the tools of this agent never change"
 FOUND_LATER = "asked for in this turn"
+#: Why a tool is not sent that the message calls for: its tokens, and those for all tools of a message.
+TOO_LARGE = "it takes {tokens:,} tokens, and all tools of a message may take {budget:,}: pin it, or raise that number"
 #: What small talk goes without, beside the agent's own tools.
 _LOADERS = LOADING_TOOLS - {SEARCH_TOOLS, CALL_TOOL}
 #: A name of several words, as tools have them: one word alone may just be a word.
@@ -86,6 +89,27 @@ class Routed:
     extra: frozenset[str] = frozenset()
 
 
+#: Tokens of a definition as the model gets it.
+TokensOf = Callable[[ToolSpec], int]
+
+
+@dataclass(frozen=True)
+class Counted(Mapping[str, int]):
+    """Tokens of each tool by its name, counted when they are asked for: of thousands, a message asks for a hundred."""
+
+    specs: Mapping[str, ToolSpec]
+    tokens_of: TokensOf
+
+    def __getitem__(self, name: str) -> int:
+        return self.tokens_of(self.specs[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+
 def is_routed(agent: Agent) -> bool:
     """Whether messages decide what is sent: where the tools never change, they do not."""
     return agent.routing_mode != RoutingMode.OFF and agent.loading_mode != LoadingMode.CONSTANT
@@ -98,12 +122,13 @@ def routed(
     candidates: Sequence[Candidate],
     *,
     keeps_sent: bool = False,
+    tokens_of: TokensOf = lambda spec: spec.tokens,
 ) -> Routed:
     """Which of these candidates go out for the message. What somebody loaded is not looked at, and tools that load
     others stay out of small talk only. Where something is left out, `search_tools` goes along, else not for that alone.
     No query.
 
-    `keeps_sent`: what the last turn sent stays, so that a provider's cache holds.
+    `keeps_sent`: what the last turn sent stays, so that a provider's cache holds. `tokens_of`: what a definition takes.
     """
     if not is_routed(agent):
         is_asked = agent.routing_mode != RoutingMode.OFF and bool(message)
@@ -116,8 +141,9 @@ def routed(
     if inputs.decided is not None:
         kept, record = _as_decided(inputs.decided, looked_at)
     else:
-        kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent)
+        kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent, tokens_of=tokens_of)
     dropped = {each.spec.name: NOT_NEEDED for each in looked_at if each.spec.name not in kept}
+    dropped |= {name: why for name, why in _too_large_in(record).items() if name in dropped}
     if record.get("small_talk"):
         dropped |= dict.fromkeys(others & _LOADERS, SMALL_TALK)
         others -= _LOADERS
@@ -144,10 +170,17 @@ def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[
 
 
 def _anew(
-    agent: Agent, message: str, inputs: RoutingInputs, looked_at: Sequence[Candidate], *, keeps_sent: bool
+    agent: Agent,
+    message: str,
+    inputs: RoutingInputs,
+    looked_at: Sequence[Candidate],
+    *,
+    keeps_sent: bool,
+    tokens_of: TokensOf,
 ) -> tuple[dict[str, str], dict[str, Any]]:
     before = inputs.before
     names = {each.spec.tool_id: each.spec.name for each in looked_at}
+    tokens = Counted({each.spec.name: each.spec for each in looked_at}, tokens_of)
     sent_before = tuple(names[key] for key in before.sent if key in names)
     pinned = _pinned(message, before, looked_at)
     request = RouteRequest(
@@ -158,7 +191,7 @@ def _anew(
         inputs.keywords,
         tuple(sorted(pinned)),
         agent.routing_tokens,
-        {each.spec.name: each.spec.tokens for each in looked_at},
+        tokens,
     )
     found = route(index_of(inputs.specs, inputs.keywords), request)
     categories = {each.spec.name: each.spec.category for each in looked_at}
@@ -178,6 +211,11 @@ def _anew(
         "small_talk": not (reasons or found.is_follow_up or before.is_unfinished or keeps_sent)
         and is_small_talk(message),
         "wanted": [],
+        "too_large": {
+            name: TOO_LARGE.format(tokens=tokens[name], budget=budget_of(request))
+            for name in found.too_large
+            if name not in reasons
+        },
     }
     return reasons, record
 
@@ -236,8 +274,14 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     through = (each for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped)
     looked_at = [each["tool"] for each in through if is_routable_source(each["reason"])]
     why = _reasons_of(record)
+    too_large = _too_large_in(record)
     found = [
-        {"tool": name, "stage": "router", "kept": name in why, "reason": why.get(name, NOT_NEEDED)}
+        {
+            "tool": name,
+            "stage": "router",
+            "kept": name in why,
+            "reason": why.get(name) or too_large.get(name, NOT_NEEDED),
+        }
         for name in looked_at
     ]
     if record.get("small_talk"):
@@ -252,6 +296,12 @@ def _reasons_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Why each tool was kept, by its name."""
     why = record.get("why")
     return why if isinstance(why, dict) else {}
+
+
+def _too_large_in(record: Mapping[str, Any]) -> Mapping[str, str]:
+    """Why each tool that the message calls for is too large to be sent, by its name."""
+    found = record.get("too_large")
+    return found if isinstance(found, dict) else {}
 
 
 def integers(value: object) -> list[int]:

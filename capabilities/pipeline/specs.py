@@ -135,7 +135,10 @@ def current_specs(
 
 def remember_specs(tools: Sequence[ToolSpec], *, organisation_id: int, at: int) -> None:
     """Keep what was selected at this registry version, so that its calls need not read it again. No query."""
-    plain = [replace(each, overrides=NO_OVERRIDES, envelope=each.own_envelope, version_envelope=None) for each in tools]
+    plain = [
+        replace(each, overrides=NO_OVERRIDES, envelope=each.own_envelope, version_envelope=None, rendered="")
+        for each in tools
+    ]
     _current.get((organisation_id, at, tuple(each.version_id for each in tools)), lambda: plain)
 
 

@@ -17,14 +17,17 @@ from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.loading import CREATE_TOOL, READ_RESULT
 from capabilities.contract.policy import Layer
 from capabilities.contract.spec import ToolSpec
+from capabilities.contract.tool_size import KNOB, LEAST, why_too_large
 from capabilities.contract.wire import SEARCH, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
 from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
-from capabilities.pipeline.counts import counted_for
+from capabilities.pipeline.counts import counted_for, sent_sha256, tool_tokens
 from capabilities.pipeline.namespaces import Namespace
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.policies import NO_POLICIES, Policies
 from capabilities.pipeline.routing import Routed, RoutingInputs, routed
+from capabilities.pipeline.runtime_layers import Layers, in_force
+from capabilities.providers.refused_tools import Refusals
 from capabilities.providers.resolve import ResolvedModel
 from capabilities.services.writes import set_up_title
 
@@ -57,7 +60,7 @@ class Selection:
     @cached_property
     def wire(self) -> str:
         """The `tools` array as it is sent."""
-        return "[" + ",".join([*(tool.wire for tool in self.tools), *self.searched]) + "]"
+        return "[" + ",".join([*(tool.sent for tool in self.tools), *self.searched]) + "]"
 
     @property
     def searched(self) -> list[str]:
@@ -68,6 +71,11 @@ class Selection:
     def searched_tools(self) -> list[ToolSpec]:
         """The tools that the provider may find, in their order."""
         return [tool for each in self.namespaces for tool in each.tools]
+
+    @property
+    def all_sent(self) -> list[ToolSpec]:
+        """All tools whose definitions go out, in their order."""
+        return [*self.tools, *self.searched_tools]
 
     @property
     def sha256(self) -> str:
@@ -90,8 +98,7 @@ class Selection:
     @property
     def overrides(self) -> dict[str, dict[str, float | int]]:
         """As a ToolSet keeps them."""
-        tools = [*self.tools, *self.searched_tools]
-        return {str(tool.version_id): tool.overrides.values for tool in tools if tool.overrides != NO_OVERRIDES}
+        return {str(tool.version_id): tool.overrides.values for tool in self.all_sent if tool.overrides != NO_OVERRIDES}
 
     @property
     def instructions(self) -> str:
@@ -137,6 +144,10 @@ class Situation:
     routing: RoutingInputs | None = None
     #: What the provider may search beside, in its order.
     namespaces: tuple[Namespace, ...] = ()
+    #: What the model's provider refused, by the key of the tool.
+    refusals: Refusals = field(default_factory=dict)
+    #: The runtime settings around a call, read where a definition is large.
+    layers: Callable[[], Layers] | None = None
 
 
 Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
@@ -190,6 +201,7 @@ def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
         situation.routing,
         candidates,
         keeps_sent=situation.model.provider.keeps_routed_tools or adds_tools(situation.agent, situation.model),
+        tokens_of=lambda spec: tool_tokens([spec], situation.model),
     )
 
 
@@ -328,6 +340,35 @@ def answerable(situation: Situation, candidates: Sequence[Candidate]) -> list[Ve
     return [Verdict(name, "approval", False, reason) for name, reason in found if reason]
 
 
+def taken(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What the model's provider refused, and would be sent in the same form again."""
+    found = (
+        [(each.spec, situation.refusals.get(each.spec.tool_id)) for each in candidates] if situation.refusals else []
+    )
+    provider = situation.model.provider.name
+    return [
+        Verdict(spec.name, "refused", False, f"{provider} refuses its definition: {refused.words}")
+        for spec, refused in found
+        if refused is not None and refused.sha256 in ("", sent_sha256(spec, situation.model))
+    ]
+
+
+def of_size(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """What is too large to be sent at all. Nothing is read where no definition is large."""
+    large = [each.spec for each in candidates if each.spec.tokens > LEAST // 2]
+    found = [spec for spec in counted_for(large, situation.model) if spec.tokens > LEAST]
+    layers = situation.layers() if found and situation.layers is not None else ()
+    reasons = ((spec, why_too_large(spec.tokens, in_force(spec, layers).envelope.knob(KNOB))) for spec in found)
+    return [Verdict(spec.name, "size", False, reason) for spec, reason in reasons if reason]
+
+
+def taken_when_loaded(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """The same of what could be loaded. Nothing for an agent that searches and calls that, and is never sent it."""
+    if situation.agent.loading_mode == LoadingMode.CONSTANT:
+        return []
+    return [*taken(situation, candidates), *of_size(situation, candidates)]
+
+
 def router(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """What the message needs of the agent's own and the core tools."""
     return _verdicts_of(_routed(situation, candidates))
@@ -370,11 +411,15 @@ STAGES: tuple[Stage, ...] = (
     policy,
     provider_policy,
     answerable,
+    taken,
+    of_size,
     router,
     within_limit,
 )
 #: What lets a member use a tool, whatever the message and however many the model takes.
-PERMITTING_STAGES: tuple[Stage, ...] = STAGES[: STAGES.index(router)]
+PERMITTING_STAGES: tuple[Stage, ...] = STAGES[: STAGES.index(taken)]
+#: What a definition goes out through, whoever calls the tool.
+SENDING_STAGES: tuple[Stage, ...] = (taken, of_size)
 #: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
 LOADABLE_STAGES: tuple[Stage, ...] = (
     enabled,
@@ -384,4 +429,5 @@ LOADABLE_STAGES: tuple[Stage, ...] = (
     policy,
     provider_policy,
     answerable,
+    taken_when_loaded,
 )

@@ -19,6 +19,18 @@ TOOL_SEARCH = "tool_search"
 MAX_BECAUSE = 400
 
 
+#: What a rule of the conversation means, in words of people.
+HISTORY_WORDS = {
+    "call_ids": "Ids of calls are sent in the length that the model takes.",
+    "no_empty_text": "Empty messages are sent with a word in them.",
+    "no_null_text": "Replies that are all calls are sent with an empty text.",
+    "system_first": "What stands for the system is sent in front.",
+    "alternate": "Messages of one role in a row are sent as one.",
+    "user_first": "The conversation is sent with a user’s message in front.",
+    "answered_results": "A reply is sent behind the results of calls.",
+}
+
+
 class Teaches(StrEnum):
     #: The model is spoken to in the dialect `value`.
     DIALECT = "dialect"
@@ -30,6 +42,10 @@ class Teaches(StrEnum):
     AT_MOST = "at_most"
     #: Replies of other models are sent with the field `name`, which this one always wants.
     FILL = "fill"
+    #: Definitions of tools are sent under the rules `name` of `capabilities/contract/rendering`.
+    RENDER = "render"
+    #: The conversation is sent under the rule `name` of `sessions/loop/models/fitting`, with the number `value`.
+    HISTORY = "history"
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,10 @@ class Lesson:
                 return f"{self.name} is {int(self.value):,} at most."
             case Teaches.FILL:
                 return f"Replies of other models are sent with {self.name}."
+            case Teaches.RENDER:
+                return f"Definitions of tools are sent in the form {self.name}."
+            case Teaches.HISTORY:
+                return HISTORY_WORDS.get(self.name, f"The conversation is sent under the rule {self.name}.")
 
     def as_json(self) -> dict[str, str]:
         return {name: str(value) for name, value in asdict(self).items()}
@@ -79,7 +99,8 @@ def _lesson(row: Mapping[str, Any]) -> Lesson | None:
     lesson = Lesson(Teaches(row["teaches"]), **told)
     if lesson.teaches is Teaches.DIALECT and lesson.value not in Dialect.values:
         return None
-    return None if lesson.teaches is Teaches.AT_MOST and not lesson.value.isdecimal() else lesson
+    has_number = lesson.teaches is Teaches.AT_MOST or (lesson.teaches is Teaches.HISTORY and lesson.value)
+    return None if has_number and not lesson.value.isdecimal() else lesson
 
 
 def with_lesson(lessons: Iterable[Lesson], new: Lesson) -> tuple[Lesson, ...]:
@@ -94,6 +115,16 @@ def learned_dialect(lessons: Iterable[Lesson]) -> str:
 
 def fills(lessons: Iterable[Lesson]) -> frozenset[str]:
     return frozenset(each.name for each in lessons if each.teaches is Teaches.FILL)
+
+
+def learned_rules(lessons: Iterable[Lesson]) -> str:
+    """The rules that definitions of tools are rendered by, which a refusal taught last; or ""."""
+    return next((each.name for each in reversed(tuple(lessons)) if each.teaches is Teaches.RENDER), "")
+
+
+def history_rules(lessons: Iterable[Lesson]) -> dict[str, int]:
+    """The rules that the conversation is sent under, each with its number, 0 for none."""
+    return {each.name: int(each.value or 0) for each in lessons if each.teaches is Teaches.HISTORY}
 
 
 def refuses_added_tools(lessons: Iterable[Lesson]) -> bool:

@@ -7,6 +7,7 @@ meanwhile counts from the next turn on. Pages and previews resolve the same valu
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -16,12 +17,15 @@ from uuid import UUID
 from django.conf import settings
 
 from capabilities.common.tokens import Tokenizer, tokenizer_of
+from capabilities.contract.rendering import Rules, rules_named
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 from capabilities.providers.dialects import ChosenDialect, chosen_dialect
 from capabilities.providers.knobs import KNOBS, most_output
 from capabilities.providers.lessons import (
     Lesson,
+    history_rules,
     learned_dialect,
+    learned_rules,
     lessons_of,
     refuses_added_tools,
     refuses_tool_search,
@@ -60,6 +64,15 @@ class ResolvedProvider:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """What a model was sent of a tool, and what its provider said to that; without a hash, in whatever form."""
+
+    version_id: int
+    sha256: str
+    words: str
+
+
+@dataclass(frozen=True)
 class ResolvedModel:
     """A model with all that a call of it depends on: the model's own word first, then the agent's, then the provider's
     or the setting's."""
@@ -87,6 +100,10 @@ class ResolvedModel:
     #: The provider's count of an input for each token that we count, and how many calls that was learned from.
     token_factor: float = 1.0
     token_samples: int = 0
+    #: Whether its provider refused tools, which are on record: `refused_tools.refusals_of`.
+    refuses_tools: bool = False
+    #: Those that it refused in this turn, by the key of the tool: they are not sent in it again, in whatever form.
+    refused_now: Mapping[int, Refused] = field(default_factory=dict)
     #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
     #: The names of what the client of a turn chose for its calls alone.
@@ -100,6 +117,19 @@ class ResolvedModel:
     def tokenizer(self) -> Tokenizer:
         """What its tokens are counted with."""
         return tokenizer_of(self.name)
+
+    @cached_property
+    def schema_rules(self) -> Rules:
+        """What definitions of tools are rendered by: what a refusal taught, else what is known of the vendor."""
+        return rules_named(learned_rules(self.lessons) or self.vendor.schema_rules)
+
+    @cached_property
+    def history_rules(self) -> dict[str, int]:
+        """What it reads a conversation by: what is known of the vendor, and what refusals taught."""
+        known = dict(self.vendor.history_rules)
+        if "call_ids" not in known and self.vendor.key in ("openai", "azure") and self.dialect is Dialect.CHAT:
+            known["call_ids"] = 40  # 64 in Responses, which no id of ours passes
+        return {**known, **history_rules(self.lessons)}
 
     @cached_property
     def chosen_dialect(self) -> ChosenDialect:
@@ -190,6 +220,7 @@ def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedM
         lessons=lessons_of(model.learned),
         token_factor=model.token_factor,
         token_samples=model.token_samples,
+        refuses_tools=model.refuses_tools,
         chosen=frozenset(name for name, value in knobs.items() if value not in (None, "")) | _chosen_dialect(model),
     )
 

@@ -36,6 +36,10 @@ class Vendor:
     takes_added_tools: bool = False
     #: The beginning of the names of models that search tools themselves in Responses (`tool_search`); empty: none.
     searching_models: str = ""
+    #: The rules of `capabilities/contract/rendering` that definitions of tools are sent under; empty: those for all.
+    schema_rules: str = ""
+    #: The rules that its models read a conversation by, each with its number; see `sessions/loop/models/fitting`.
+    history_rules: tuple[tuple[str, int], ...] = ()
     #: What a person has to know before the address can work.
     note: str = ""
     #: Whether its list of models has the names that calls use.
@@ -84,6 +88,7 @@ VENDORS: tuple[Vendor, ...] = (
         "https://console.anthropic.com/settings/keys",
         ("api.anthropic.com",),
         prices="anthropic",
+        history_rules=(("no_empty_text", 0),),
     ),
     Vendor(
         "google",
@@ -92,6 +97,8 @@ VENDORS: tuple[Vendor, ...] = (
         "https://aistudio.google.com/apikey",
         (".googleapis.com",),
         prices="google",
+        schema_rules="google",
+        history_rules=(("user_first", 0), ("no_empty_text", 0)),
     ),
     Vendor("xai", "xAI", "https://api.x.ai/v1", "https://console.x.ai", ("api.x.ai",), "max_completion_tokens", "x-ai"),
     Vendor(
@@ -117,6 +124,8 @@ VENDORS: tuple[Vendor, ...] = (
         "https://console.mistral.ai/api-keys",
         ("api.mistral.ai",),
         prices="mistral",
+        # "must be a-z, A-Z, 0-9, with a length of 9"; "Unexpected role 'user' after role 'tool'".
+        history_rules=(("call_ids", 9), ("system_first", 0), ("answered_results", 0), ("no_empty_text", 0)),
     ),
     Vendor(
         "groq",

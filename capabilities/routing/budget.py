@@ -11,7 +11,7 @@ BUDGET = 1_000
 LARGE_BUDGET = 2_500
 #: Above this many tools the large budget holds.
 LARGE = 300
-#: Ranked tools that go whatever they cost.
+#: Ranked tools that are looked for where the first ones do not fit.
 AT_LEAST = 3
 #: Tokens of a definition that nobody counted.
 UNCOUNTED = 100
@@ -28,16 +28,26 @@ def budget_of(request: RouteRequest) -> int:
     return LARGE_BUDGET if len(request.allowed) > LARGE else BUDGET
 
 
-def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -> list[Kept]:
-    """Those of `chosen`, in its order, that fit into the budget beside what is pinned; at least three."""
-    left = budget_of(request) - sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
+def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -> tuple[list[Kept], list[str]]:
+    """Those of `chosen`, in its order, that fit into the budget beside what is pinned; and the names of those that are
+    larger than all of it.
+
+    What does not fit ends the row, unless fewer than AT_LEAST are in it: then smaller ones behind it are looked at.
+    """
+    budget = budget_of(request)
+    left = budget - sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
     kept: list[Kept] = []
+    too_large: list[str] = []
     for each in chosen:
-        left -= request.tokens.get(each.name, UNCOUNTED)
-        if left < 0 and len(kept) >= AT_LEAST:
+        tokens = request.tokens.get(each.name, UNCOUNTED)
+        if tokens > budget:
+            too_large.append(each.name)
+        elif tokens <= left:
+            left -= tokens
+            kept.append(each)
+        elif len(kept) >= AT_LEAST:
             break
-        kept.append(each)
-    return kept
+    return kept, too_large
 
 
 def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:

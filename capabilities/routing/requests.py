@@ -58,6 +58,7 @@ class Route:
     kept: in the order in which they are sent. ranked: at most 50 names, best first, 1 is the best possible score.
     categories: those that the keywords name, with the phrases that matched. is_empty: the message calls for no tool
     (what is pinned goes all the same). is_follow_up: it only says to go on. dropped: how many allowed ones do not go.
+    too_large: those that the message calls for and that are larger than the whole budget.
     """
 
     kept: tuple[Kept, ...]
@@ -66,6 +67,7 @@ class Route:
     is_empty: bool = False
     is_follow_up: bool = False
     dropped: int = 0
+    too_large: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -67,11 +67,12 @@ def route(index: Index, request: RouteRequest) -> Route:
         chosen = []
     is_empty = not chosen
     chosen = [each for each in chosen if each.name not in pinned]
+    too_large: list[str] = []
     if request.mode == "hybrid":
-        chosen = fill(with_small_toolkits(index, chosen), pinned, request)
+        chosen, too_large = fill(with_small_toolkits(index, chosen), pinned, request)
     sent = _in_order([*(Kept(name, "pinned", 1.0) for name in pinned), *chosen], request.context.sent_before)
     ranked = tuple(ranking.best[:MAX_RANKED])
-    return Route(sent, ranked, categories, is_empty, follows, len(request.allowed) - len(sent))
+    return Route(sent, ranked, categories, is_empty, follows, len(request.allowed) - len(sent), tuple(too_large))
 
 
 def rank_names(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
@@ -23,6 +23,7 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
+from capabilities.providers.refused_tools import in_force
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Organisation, Right
 
@@ -142,15 +143,39 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-def servers_told(member: Membership) -> tuple[int, str]:
-    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
-    sentence that says so; for those who see servers. One query, none for others."""
+#: Where the member of a request holds the counts of the menu between its entries: they are read together.
+_COUNTS = "_catalogue_counts"
+
+
+def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
+    """How many tools of servers are kept back, imports of servers wait, and tools a model's provider refuses. One
+    query."""
+    own = {"organisation": OuterRef("pk")}
+    kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
+    imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, server__isnull=False, **own)
+    refused = Tool.objects.filter(Exists(in_force().filter(tool=OuterRef("pk"))), **own)
+    counted = (_count(each, "organisation") for each in (kept_back, imports, refused))
+    counts: tuple[int, int, int] = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
+    return counts
+
+
+def refused_told(member: Membership) -> tuple[int, str]:
+    """How many tools a model's provider refuses, and a sentence that says so; for those who look after the catalogue.
+    One query, none for others."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
-    kept_back = Tool.objects.filter(KEPT_BACK, organisation=OuterRef("pk"), server__isnull=False)
-    imports = ToolImport.objects.filter(organisation=OuterRef("pk"), status=ImportStatus.REVIEW, server__isnull=False)
-    organisation = Organisation.objects.filter(pk=member.organisation_id)
-    tools, reviews = organisation.values_list(_count(kept_back, "organisation"), _count(imports, "organisation")).get()
+    *_, count = vars(member)[_COUNTS] = _catalogue_counts(member)
+    if not count:
+        return 0, ""
+    return count, f"{count:,} tool{' is' if count == 1 else 's are'} refused by a model’s provider"
+
+
+def servers_told(member: Membership) -> tuple[int, str]:
+    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
+    sentence that says so; for those who see servers. One query, none for others, and none behind `refused_told`."""
+    if not member.reach(Right.CATALOGUE):
+        return 0, ""
+    tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)
     parts = []
     if tools:
         parts.append(

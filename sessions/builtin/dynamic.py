@@ -27,7 +27,7 @@ from sessions.loading.search import Hit, How, search_offered, search_place
 from sessions.loading.writes import CATEGORY_REQUIRED, By
 from sessions.loop.continuations import continuations_of
 from sessions.loop.stored_results import stored_result
-from sessions.loop.wanted import COMES_WITH, NEXT_STEP
+from sessions.loop.wanted import NEXT_STEP
 from sessions.models import ChatSession, ClientRequest, LoadSource
 from toolhub.tenants.models import Membership
 
@@ -113,6 +113,7 @@ def search_tools(
     found = _found_by_client(context, place, query, max_results)
     if found is None:
         found = search_place(place, query, max_results, context.turn_id)
+    context.promised.update(each.candidate.spec.name for each in found if each.how == How.LEFT_OUT)
     return {"tools": [_found(each, place.agent, by_model(context)) for each in found]}
 
 
@@ -246,7 +247,7 @@ def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
         when, words = loading.takes_effect(agent, by)
         return told | {"loaded": True, "takes_effect": when, "message": f"It is loaded, and {words}."}
     if hit.how == How.LEFT_OUT:
-        return told | {COMES_WITH: NEXT_STEP, "message": "Call it then, by its name."}
+        return told | {"comes_with": NEXT_STEP, "message": "Call it then, by its name."}
     if hit.how == How.CATEGORY:
         return told | {"category": spec.category, "load_with": LOAD_CATEGORY}
     if agent.loading_mode != LoadingMode.CONSTANT and hit.how != How.CALL:

@@ -128,6 +128,8 @@ def shown_turns() -> QuerySet[Turn]:
             has_asked=Exists(Approval.objects.filter(turn=OuterRef("pk"))),
             loads_dropped=Subquery(_last_event("loads_dropped")),
             tools_over_limit=Subquery(_last_event("tools_over_limit")),
+            tools_too_large=Subquery(_last_event("tools_too_large")),
+            tools_over_budget=Subquery(_last_event("tools_over_budget")),
             tools_declared_anew=Subquery(_last_event("tools_declared_anew")),
             native_unavailable=Subquery(_last_event("native_unavailable")),
             search_unavailable=Subquery(_last_event("search_unavailable")),

@@ -43,6 +43,8 @@ class Inputs:
     routing: RoutingInputs | None = None
     #: Of a turn that nobody attends, why every call of a tool asks a person; None where somebody answers.
     why_asks: WhyAsks | None = None
+    #: The registry version that all of it was read at.
+    at: int | None = None
 
     @cached_property
     def is_constant(self) -> bool:
@@ -70,6 +72,7 @@ class Inputs:
             routing=self._routing,
             why_asks=self.why_asks,
             reach=self.reading.offer if self.searches else None,
+            at=self.at,
         )
 
     @property
@@ -92,7 +95,7 @@ class Inputs:
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
         offer = self.offer or offer_from(list(self.rows.values()), self.agent, bundles)
         place = LoadTarget(self.session, self.agent)
-        return reading_of(place, self.holdings, self.permissions, self.policies, offer, self.why_asks)
+        return reading_of(place, self.holdings, self.permissions, self.policies, offer, self.why_asks, at=self.at)
 
     @cached_property
     def loadable(self) -> frozenset[int]:
@@ -107,7 +110,7 @@ class Inputs:
     @cached_property
     def situation(self) -> Situation:
         own = (self.session, self.agent, self.permissions, self.message)
-        return situation_of(*own, policies=self.policies, why_asks=self.why_asks)
+        return situation_of(*own, policies=self.policies, why_asks=self.why_asks, at=self.at)
 
     @cached_property
     def by_router(self) -> dict[str, Verdict]:
@@ -204,6 +207,7 @@ def read_inputs(session: ChatSession, agent: Agent, message: str = "", *, is_una
     policies = policies_for(permissions, at)
     why_asks = why_asks_in(session, agent, at=at) if is_unattended else None
     found = Inputs(session, agent, permissions, policies, holdings, reach.rows, reach.offer, message, why_asks=why_asks)
+    found = replace(found, at=at)
     return replace(found, routing=routing_inputs(session, agent, found.at_hand, message, at=at))
 
 

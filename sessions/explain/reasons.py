@@ -64,7 +64,9 @@ POLICIES: Mapping[str, stages.Stage] = {
     "provider_policy": stages.provider_policy,
     "approval": stages.answerable,
 }
-STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, "router", "limit")
+#: The same of what keeps a definition from going out: the model's provider refuses it, or it is too large.
+SENDING: Mapping[str, stages.Stage] = {"refused": stages.taken, "size": stages.of_size}
+STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, *SENDING, "router", "limit")
 
 
 @dataclass(frozen=True)
@@ -356,8 +358,17 @@ def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
     own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
     alone = [_alone(inputs, stage, own) for stage in ALONE]
     policies = [_by_policy(inputs, stage, own) for stage in POLICIES]
+    sending = [_by_sending(inputs, stage, own) for stage in SENDING]
     permitted, last = _permitted(inputs, spec), (_router(inputs, spec), _limit(inputs, spec))
-    cells = (_loaded(inputs, listed, row), _with_record(alone[0], listed), *alone[1:], *permitted, *policies, *last)
+    cells = (
+        _loaded(inputs, listed, row),
+        _with_record(alone[0], listed),
+        *alone[1:],
+        *permitted,
+        *policies,
+        *sending,
+        *last,
+    )
     would_have = () if listed.row_then is None else (spec.tool_id,)
     return Reasons(listed, cells, _state_of(inputs, spec.tool_id, would_have))
 
@@ -453,6 +464,13 @@ def _by_policy(inputs: Inputs, name: str, own: Candidate) -> Cell:
         return Cell(name, True, "", "")
     short = "" if verdict.kept else "asks a person" if name == "approval" else "not let through"
     return Cell(name, verdict.kept, verdict.reason, short, stops=not verdict.kept)
+
+
+def _by_sending(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    verdict = next(iter(SENDING[name](inputs.situation, [own])), None)
+    if verdict is None:
+        return Cell(name, True, "", "")
+    return Cell(name, False, verdict.reason, {"refused": "refused by the model", "size": "too large"}[name], stops=True)
 
 
 def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:

@@ -45,6 +45,8 @@ TITLES = {
     "policy": "Policy",
     "provider_policy": "Provider’s policy",
     "approval": "Approval",
+    "refused": "Provider",
+    "size": "Size",
     "router": "Message",
     "limit": "Limit",
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+from capabilities.contract.wire import sha256_hex
 from sessions.gateway.conversations import (
     MAX_MESSAGES,
     MAX_TOOLS,
@@ -93,10 +94,11 @@ def _message(role: str, each: Json, param: str) -> Message:
 
 
 def call_id_of(value: Any, param: str) -> str:
-    """An id of a call. Raises Invalid."""
-    if not isinstance(value, str) or not CALL_ID.match(value):
-        raise Invalid("The id of a call is 1 to 64 letters, digits, _ and -.", param)
-    return value
+    """An id of a call, whatever vendor made it: one of other characters, or longer, is known by its hash, in the call
+    and in its result alike. Raises Invalid."""
+    if not isinstance(value, str) or not value.strip():
+        raise Invalid("The id of a call is a text of at least one character.", param)
+    return value if CALL_ID.match(value) else f"call_{sha256_hex(value)[:32]}"
 
 
 def _call(call: Any, param: str) -> dict[str, Any]:

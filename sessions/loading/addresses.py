@@ -81,7 +81,7 @@ def offered_to(member_id: int, agent: Agent, toolkit: str = "", model: ResolvedM
     own: Sequence[Candidate] = [each for each in offer.candidates if not each.spec.is_meta]
     if toolkit:
         own = [each for bundle in bundles for each in offer.tools_of(bundle)]
-    situation = situation_of(session, agent, permissions, policies=policies_for(permissions, at), model=model)
+    situation = situation_of(session, agent, permissions, policies=policies_for(permissions, at), model=model, at=at)
     kept, _ = narrowed(situation, [*own, *meta], PERMITTING_STAGES)
     usable = tuple(each for each in kept if not each.spec.is_meta)
     found = {each.spec.name: each.spec for each in kept if each.spec.is_meta}

@@ -15,7 +15,7 @@ from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.counts import tool_tokens
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
-from capabilities.pipeline.stages import LOADABLE_STAGES, Situation, narrowed
+from capabilities.pipeline.stages import LOADABLE_STAGES, SENDING_STAGES, Situation, narrowed
 from capabilities.policies.catalogue import CatalogueTool
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from capabilities.registry import registry
@@ -84,6 +84,8 @@ class LoadInputs:
     usable: frozenset[int]
     #: Of a turn that nobody attends, why every call of a tool asks a person; else None.
     why_asks: WhyAsks | None = None
+    #: The registry version that all of it was read at.
+    at: int | None = None
 
     @property
     def situation(self) -> Situation:
@@ -96,7 +98,13 @@ class LoadInputs:
             policies=self.policies,
             model=place.model,
             why_asks=self.why_asks,
+            at=self.at,
         )
+
+    def why_not_taken(self, candidate: Candidate) -> str:
+        """Why the definition does not go out to this place's model; "" where it does."""
+        _, verdicts = narrowed(self.situation, [candidate], SENDING_STAGES)
+        return verdicts[0].reason if verdicts else ""
 
     def why_unanswered(self, spec: ToolSpec) -> str:
         """Why the tool is left out of a turn that nobody attends; "" where it is not."""
@@ -158,7 +166,7 @@ def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
     policies = policies_for(permissions, at)
     offer = in_reach(place.agent, holdings, more, at=at).offer
     why_asks = why_asks_in(place.session, place.agent, place.model, at=at) if place.is_unattended else None
-    return reading_of(place, holdings, permissions, policies, offer, why_asks)
+    return reading_of(place, holdings, permissions, policies, offer, why_asks, at=at)
 
 
 def reading_of(
@@ -168,9 +176,11 @@ def reading_of(
     policies: Policies,
     offer: Offer,
     why_asks: WhyAsks | None = None,
+    *,
+    at: int | None = None,
 ) -> LoadInputs:
     """The same of what was read already: `offer` is all that is in reach."""
-    reading = LoadInputs(place, holdings, permissions, policies, offer, frozenset(), why_asks)
+    reading = LoadInputs(place, holdings, permissions, policies, offer, frozenset(), why_asks, at)
     usable, _ = narrowed(reading.situation, offer.candidates, LOADABLE_STAGES)
     return replace(reading, usable=frozenset(each.spec.tool_id for each in usable))
 

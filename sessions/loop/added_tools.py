@@ -193,6 +193,7 @@ def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
         policies=policies_for(permissions, at),
         model=turn.model,
         why_asks=why_asks_in(turn.session, turn.agent, turn.model, at=at) if turn.is_unattended else None,
+        at=at,
     )
     kept, _ = narrowed(situation, [Candidate(each, "") for each in specs], LOADABLE_STAGES)
     return len(kept) == len(version_ids)

@@ -23,7 +23,7 @@ from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
-from sessions.loop.wanted import COMES_WITH, NEXT_STEP
+from sessions.loop.wanted import NEXT_STEP
 from sessions.models import Door, StepStatus, Turn
 from sessions.selection.queries import loading_tools
 
@@ -124,6 +124,10 @@ def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
         return execution.denied(spec.name, reason)
     if reason := reading.why_unanswered(spec):
         return execution.failure(f"Not run: {reason}.", status=StepStatus.REFUSED, denied_tool=spec.name)
+    if reason := reading.why_not_taken(Candidate(spec, "")):
+        return execution.failure(
+            f"{spec.name} is not sent: {reason}.", status=StepStatus.REFUSED, denied_tool=spec.name
+        )
     return None
 
 
@@ -181,7 +185,7 @@ def _loads_others(spec: ToolSpec, reading: LoadInputs) -> bool:
 def _left_out(name: str) -> Outcome:
     """Routing left it out, and the model asks for it: it comes with the next model call."""
     message = f"{name} was not sent with this message. It comes with {NEXT_STEP}: call it then."
-    return _loadable(name, message, **{COMES_WITH: NEXT_STEP})
+    return replace(_loadable(name, message, comes_with=NEXT_STEP), promised=(name,))
 
 
 def _loadable(name: str, message: str, **more: Any) -> Outcome:

@@ -10,9 +10,10 @@ from django.conf import settings
 
 from capabilities.contract.loading import CREATE_TOOL
 from capabilities.models import LoadingMode, Tool
+from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.policies import policies_at
 from capabilities.pipeline.routing import Decided, integers
-from capabilities.pipeline.specs import remember_specs
+from capabilities.pipeline.specs import current_specs, remember_specs
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.writes import settle
@@ -56,6 +57,11 @@ class Carried:
         return self.line.base if self.line is not None else self.tool_set
 
     @property
+    def tool_sets(self) -> list[ToolSet]:
+        """Those whose definitions go out."""
+        return [self.tool_set, *(self.line.tool_sets if self.line is not None else ())]
+
+    @property
     def tokens(self) -> int:
         """Of all definitions that go out."""
         return self.line.tokens if self.line is not None else self.tool_set.tokens
@@ -69,6 +75,8 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     if last is None or last.tool_set is None:
         return _selected(turn, held, steps, decided)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
+        return _selected(turn, held, steps, decided)
+    if _is_other_now(turn, last):
         return _selected(turn, held, steps, decided)
     if _has_other_policy(turn, last) or bool(last.tool_set.searched_ids) > searches_in(turn):
         return _selected(turn, held, steps, decided)
@@ -122,6 +130,20 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
     return before in of_providers or provider in of_providers
 
 
+def _is_other_now(turn: Turn, last: Step) -> bool:
+    """Whether the set holds tools that the model's provider refused since, or would go out otherwise to a model that
+    took over. One query at most, where another model did."""
+    tool_set, model = last.tool_set, turn.model
+    assert tool_set is not None
+    refused = {each.version_id for each in model.refused_now.values()}
+    if not refused.isdisjoint(tool_set.callable_ids) or not turn.refused_tools.isdisjoint(tool_set.client_tools):
+        return True
+    if last.origin == model.origin:
+        return False
+    specs = current_specs(tool_set.version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
+    return model.refuses_tools or any(each.sent not in tool_set.wire for each in counted_for(specs, model))
+
+
 def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> Carried:
     selection = select_tools(turn, decided)
     if selection.stale or selection.new_initial:
@@ -154,6 +176,12 @@ def _tell(held: Held, selection: Selection) -> None:
     if selection.stale:
         fallen = [{"name": load.bundle.name, "reason": str(reason)} for load, reason in selection.stale]
         ledger.write_event(held.claim, "loads_dropped", {"loads": fallen})
+    if too_large := selection.routing.get("too_large"):
+        ledger.write_event(held.claim, "tools_over_budget", {"tools": dict(list(too_large.items())[:20])})
+    if too_large := [each for each in selection.verdicts if each.stage == "size"]:
+        ledger.write_event(
+            held.claim, "tools_too_large", {"tools": {each.tool: each.reason for each in too_large[:20]}}
+        )
     if selection.over_limit:
         over = selection.over_limit
         ledger.write_event(held.claim, "tools_over_limit", {"count": len(over), "tools": over[:20]})

@@ -6,15 +6,19 @@ that send data out; they give nobody a right, for the client runs them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from capabilities.contract.rendering import rendered_wire, restored, schema_with_other_names
+from capabilities.contract.wire import canonical_json
 from capabilities.models import Dialect
 from capabilities.pipeline.policies import policies_at, read_policies
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.admission import TurnFailed
 from sessions.models import Step, StepStatus, Turn, name_of
+from toolhub.bounded_json import load_json
 
 #: What policies call the tools that clients bring: `group:client`.
 CATEGORY = "client"
@@ -95,8 +99,25 @@ def _flat(wanted: Mapping[str, Any], inner: str) -> dict[str, Any]:
 
 
 def client_tools(turn: Turn) -> Sequence[Mapping[str, Any]]:
-    """Definitions of the tools that the turn's client brought. No query for other turns."""
-    return turn.asked.tools if turn.asked is not None else ()
+    """Definitions of the tools that the turn's client brought, as the turn's model gets them, without those that its
+    provider refused. No query for other turns."""
+    brought = turn.asked.tools if turn.asked is not None else ()
+    taken = [tool for tool in brought if name_of(tool) not in turn.refused_tools]
+    return [json.loads(rendered_wire(canonical_json(tool), turn.model.schema_rules)) for tool in taken]
+
+
+def own_arguments(turn: Turn, name: str, arguments: str) -> str:
+    """The arguments of a call, as text, under the names of the schema of the client's tool that is called; as they are,
+    where it is none of the client's, or no name went out as another one."""
+    brought = turn.asked.tools if turn.asked is not None else ()
+    tool = next((each for each in brought if name_of(each) == name), None)
+    schema = schema_with_other_names(canonical_json(tool["function"].get("parameters", {}))) if tool else None
+    if schema is None:
+        return arguments
+    try:
+        return json.dumps(restored(load_json(arguments), schema), ensure_ascii=False)
+    except (ValueError, RecursionError):  # the client reads what the model wrote
+        return arguments
 
 
 def check_client_tools(turn: Turn, taken: Iterable[str]) -> None:

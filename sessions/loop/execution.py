@@ -30,6 +30,7 @@ from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import CREATE_TOOL
 from capabilities.contract.masking import masked_bytes, masked_in
+from capabilities.contract.rendering import restored, schema_with_other_names
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
@@ -94,6 +95,8 @@ class Outcome:
     #: What came with the text: files, and the same as data.
     files: tuple[ResultFile, ...] = ()
     structured: Mapping[str, Any] | None = None
+    #: Names of tools that come with the next model call, as the answer says.
+    promised: tuple[str, ...] = ()
     #: The call cannot end now, and this is what it waits for; then there is no result yet.
     waits: CallWaits | None = None
 
@@ -218,7 +221,15 @@ def parsed_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
         return _malformed(f"These are no arguments: the text {error}. Send one JSON object.", call)
     if arguments is None:
         return {}
-    return arguments if isinstance(arguments, dict) else _malformed("The arguments must be one JSON object.", call)
+    if not isinstance(arguments, dict):
+        return _malformed("The arguments must be one JSON object.", call)
+    return with_own_names(arguments, spec.parameters_text)
+
+
+def with_own_names(arguments: dict[str, Any], schema_text: str) -> dict[str, Any]:
+    """The arguments under the names of the tool's own schema, where some went out under others."""
+    schema = schema_with_other_names(schema_text)
+    return arguments if schema is None else dict(restored(arguments, schema))
 
 
 def has_own_schema(spec: ToolSpec) -> bool:
@@ -271,7 +282,8 @@ def run_tool(
     )
     if not spec.envelope.untrusted_output:
         outcome = replace(outcome, untrusted=context.untrusted.is_set())
-    return outcome
+    is_own = spec.kind == ToolKind.BUILTIN and outcome.status == StepStatus.DONE
+    return replace(outcome, promised=tuple(sorted(context.promised))) if is_own else outcome
 
 
 def run_bounded(

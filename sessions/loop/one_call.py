@@ -190,6 +190,7 @@ def _finish(
         hooked_result=outcome.hooked_result,
         hooks=outcome.hooks,
         structured=outcome.structured,
+        promised=outcome.promised,
         files=files,
         waited=wait is not None,
         is_task_left=is_task_left,

@@ -7,7 +7,7 @@ the turn from any point.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -31,7 +31,7 @@ from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
-from sessions.loop.client_requests import as_asked, asked_for
+from sessions.loop.client_requests import as_asked, asked_for, own_arguments
 from sessions.loop.compacting import compact
 from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
@@ -39,11 +39,12 @@ from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong
 from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError, SearchRefused
+from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError, SearchRefused, ToolsRefused
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.responses import found_in
 from sessions.loop.models.usage import Usage, priced_use
 from sessions.loop.prefix import prefix_of, remembered
+from sessions.loop.refused_tools import leave_out
 from sessions.loop.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
 from sessions.loop.single_calls import answer_single_call
 from sessions.loop.steps import Steps, read_steps, steps_of
@@ -159,6 +160,9 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             reply = _ask_model(turn, held, carried, past, steps)
         except SearchRefused:
             continue  # the model is known by now not to be searched for
+        except ToolsRefused as refused:
+            leave_out(turn, held, refused, carried.tool_sets)
+            continue
         except ModelError as error:
             if not compact(turn, held, past, error):
                 fall_back(turn, held, error)
@@ -344,7 +348,7 @@ def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, starte
     cost = cost_of(turn.model, priced_use(usage), started_at, turn.registry_version)
     return {
         "text": reply.text,
-        "tool_calls": stored_calls(talk, reply),
+        "tool_calls": stored_calls(talk, reply, partial(own_arguments, turn)),
         "finish_reason": reply.finish_reason,
         "input_tokens": usage.input,
         "cached_tokens": usage.cached,
@@ -374,15 +378,18 @@ def _found(reply: Reply, declared: ToolSet) -> dict[str, Any]:
     return {"extras": extras, "structured": {"found": [name for name in found if name in there]}}
 
 
-def stored_calls(talk: Conversation, reply: Reply) -> list[dict[str, str]]:
+def stored_calls(
+    talk: Conversation, reply: Reply, own: Callable[[str, str], str] = lambda name, arguments: arguments
+) -> list[dict[str, str]]:
     """The reply's calls as they are stored and sent again: ids unique in the conversation, names and arguments that any
-    provider takes. What the model really wrote is kept beside, under `raw_name` and `raw_arguments`."""
+    provider takes. What the model really wrote is kept beside, under `raw_name` and `raw_arguments`. `own` puts
+    arguments under the names of a client's own tool."""
     taken = {call["id"] for message in talk.messages for call in message.get("tool_calls", ())}
     stored = []
     for call in reply.calls:
         call_id = call.id if CALL_ID.match(call.id) and call.id not in taken else f"call_{uuid4().hex}"
         taken.add(call_id)
-        stored.append(execution.stored_call(call_id, call))
+        stored.append(execution.stored_call(call_id, replace(call, arguments=own(call.name, call.arguments))))
     return stored
 
 

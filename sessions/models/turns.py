@@ -165,6 +165,8 @@ class Turn(TenantModel):
     #: is ahead of the worker's.
     model_calls = 0
     clock_ahead = timedelta(0)
+    #: In memory only: names of its client's own tools that the model's provider refused.
+    refused_tools: frozenset[str] = frozenset()
     #: In memory only, and only of a turn that a worker claimed: what its model calls go by; the agent's prompt as hooks
     #: patched it, None where they did not; and its `sessions/loop/hooks.TurnHooks`.
     model: ResolvedModel
@@ -367,6 +369,8 @@ class Step(TenantModel):
     #: The same result as data, where its tool sent some. Tools added: {"added": names, "unavailable": all names that
     #: were declared and are not to be called}. Model call whose provider searched tools: {"found": names}.
     structured = models.JSONField(null=True, blank=True)
+    #: Tool call: names of tools that its answer promises for the next model call.
+    promised = models.JSONField(default=list, blank=True)
 
     class Meta(TenantModel.Meta):
         constraints = (

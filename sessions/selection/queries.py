@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from capabilities.contract.loading import (
@@ -21,11 +22,14 @@ from capabilities.contract.loading import (
 from capabilities.models import Agent, LoadingMode
 from capabilities.pipeline import stages as pipeline
 from capabilities.pipeline.candidates import Candidate, Clash, Offer
+from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.namespaces import Namespace, namespaces_of
 from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
 from capabilities.pipeline.policies import Policies, policies_for
 from capabilities.pipeline.routing import Decided, RoutingInputs, is_routed
-from capabilities.pipeline.stages import PERMITTING_STAGES, Situation, Verdict, narrowed, searches_tools
+from capabilities.pipeline.runtime_layers import layers_for
+from capabilities.pipeline.stages import PERMITTING_STAGES, SENDING_STAGES, Situation, Verdict, narrowed, searches_tools
+from capabilities.providers.refused_tools import refusals_of
 from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach, offer_at_hand
@@ -75,6 +79,7 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
         routing=routing,
         why_asks=why_asks,
         reach=in_reach(agent, holdings, at=at).offer if searches else None,
+        at=now,
     )
 
 
@@ -103,7 +108,7 @@ def selection_preview(session: ChatSession, agent: Agent | None = None, message:
     routing = routing_inputs(session, agent, offer, message, at=at)
     reach = in_reach(agent, holdings, at=at).offer if searches_for(agent) else None
     return selected(
-        session, agent, permissions, holdings, offer, message, policies=policies, routing=routing, reach=reach
+        session, agent, permissions, holdings, offer, message, policies=policies, routing=routing, reach=reach, at=at
     )
 
 
@@ -131,6 +136,7 @@ def selected(
     routing: RoutingInputs | None = None,
     why_asks: WhyAsks | None = None,
     reach: Offer | None = None,
+    at: int | None = None,
 ) -> Selection:
     """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
     the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn; with
@@ -138,7 +144,7 @@ def selected(
     clashing = clashing_loads(holdings, offer.clashes)
     left_out = frozenset(load.bundle for load, _ in clashing)
     situation = situation_of(
-        session, agent, permissions, message, left_out, policies=policies, model=model, why_asks=why_asks
+        session, agent, permissions, message, left_out, policies=policies, model=model, why_asks=why_asks, at=at
     )
     if reach is not None:
         situation = replace(situation, namespaces=searchable(situation, holdings, reach))
@@ -161,8 +167,11 @@ def selected(
 def searchable(situation: Situation, holdings: Holdings, reach: Offer) -> tuple[Namespace, ...]:
     """What of all that is in reach the provider may search: what is not sent as it is, and what this member may use."""
     sent = {None, *bundles_sent(situation.agent, holdings)}
-    kept, _ = narrowed(situation, [each for each in reach.candidates if each.bundle not in sent], PERMITTING_STAGES)
-    return namespaces_of(kept, situation.model.tokenizer.encoding)
+    found, stages = [each for each in reach.candidates if each.bundle not in sent], PERMITTING_STAGES + SENDING_STAGES
+    kept, _ = narrowed(situation, found, stages)
+    specs = counted_for((each.spec for each in kept), situation.model)
+    as_sent = [replace(each, spec=spec) for each, spec in zip(kept, specs, strict=True)]
+    return namespaces_of(as_sent, situation.model.tokenizer.encoding)
 
 
 def situation_of(
@@ -175,14 +184,31 @@ def situation_of(
     policies: Policies,
     model: ResolvedModel | None = None,
     why_asks: WhyAsks | None = None,
+    at: int | None = None,
 ) -> Situation:
     """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
-    agent's own. No query."""
+    agent's own. No query, but one for a model whose provider refused tools, and one where a definition is large: none
+    where these were read before `at` this registry version."""
     model = model or resolve_model(agent.model, agent)
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
     order = sent_before(session, agent)
-    return Situation(permissions, agent, model, message, delegated, order, left_out, policies, why_asks)
+    layers = partial(
+        layers_for, session.organisation_id, provider_id=model.provider.public_id, agent_id=agent.pk, at=at
+    )
+    return Situation(
+        permissions,
+        agent,
+        model,
+        message,
+        delegated,
+        order,
+        left_out,
+        policies,
+        why_asks,
+        refusals=refusals_of(model, at=at),
+        layers=layers,
+    )
 
 
 def sent_before(session: ChatSession, agent: Agent) -> list[int]:

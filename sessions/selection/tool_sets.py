@@ -34,7 +34,11 @@ def keep_tool_set(
     searched = [
         [each.name, each.description, [tool.version_id for tool in each.tools]] for each in selection.namespaces
     ]
-    beside = [each for each in (selection.overrides, _other_encoding(selection), brought, searched) if each]
+    rendered = [sha256_hex(tool.rendered) if tool.rendered else "" for tool in selection.all_sent]
+    as_rendered = ["rendered", *rendered] if any(rendered) else []
+    beside = [
+        each for each in (selection.overrides, _other_encoding(selection), brought, searched, as_rendered) if each
+    ]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     found = Found.HERE
 
@@ -86,7 +90,7 @@ def _stored(
     of_client: Sequence[str],
 ) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
-    wire = "[" + ",".join([*(tool.wire for tool in selection.tools), *of_client, *selection.searched]) + "]"
+    wire = "[" + ",".join([*(tool.sent for tool in selection.tools), *of_client, *selection.searched]) + "]"
     tool_set, is_new = _in_use(
         ToolSet,
         organisation_id,

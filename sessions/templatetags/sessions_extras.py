@@ -320,6 +320,9 @@ def turn_told(turn: Turn) -> list[str]:
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
         lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
+    for payload in (getattr(turn, "tools_too_large", None), getattr(turn, "tools_over_budget", None)):
+        reasons_of = payload.get("tools") if isinstance(payload, dict) else None
+        lines += [f"{name} is not sent: {reason}." for name, reason in (reasons_of or {}).items()]
     for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED), (NOT_SEARCHED, WHY_NOT_SEARCHED)):
         payload = getattr(turn, told.event, None)
         if told is not ADDED_ANEW and not _has_new_tools(turn):

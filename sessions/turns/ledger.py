@@ -278,7 +278,9 @@ _STARTED = Update(
 )
 _OUTCOME = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status__in=(StepStatus.STARTED, StepStatus.WAITING)),
-    dict.fromkeys(("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks", "structured"))
+    dict.fromkeys(
+        ("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks", "structured", "promised")
+    )
     | {"ended_at": Now()},
     ("id",),
 )
@@ -519,6 +521,7 @@ def finish_step(
     hooked_result: str = "",
     hooks: Sequence[Mapping[str, Any]] = (),
     structured: Mapping[str, Any] | None = None,
+    promised: Sequence[str] = (),
     files: Sequence[StepFile] = (),
     waited: bool = False,
     is_task_left: bool = False,
@@ -526,8 +529,9 @@ def finish_step(
     """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
 
     `hooked_result` is what hooks made of the result, `hooks` what each of them did, behind what the step has already.
-    `structured` and `files` came with the result. `waited` says that the call waited for something meanwhile, and
-    `is_task_left` that its far side still works on it: it is told to stop, by a sweep.
+    `structured` and `files` came with the result, `promised` names tools that come with the next model call. `waited`
+    says that the call waited for something meanwhile, and `is_task_left` that its far side still works on it: it is
+    told to stop, by a sweep.
     With the first `untrusted` one, text from outside, the turn and its session hold such text from here on.
     """
     outcome = {
@@ -538,6 +542,7 @@ def finish_step(
         "hooked_result": hooked_result,
         "hooks": [*step.hooks, *hooks],
         "structured": None if structured is None else dict(structured),
+        "promised": list(promised),
     }
     with transaction.atomic():
         turn = fence(claim, _DONE_UNTRUSTED, untrusted_step=step.index) if untrusted else fence(claim, _DONE)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,10 +31,11 @@ from capabilities.catalogue.tools.writes import (
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Agent, Category, Tool
+from capabilities.models import Agent, Category, Tool, ToolRefusal
+from capabilities.providers.refused_tools import refusal_or_404, shown_refusals, try_again
 from capabilities.services.writes import is_ready, tool_scope
 from toolhub.tenants.api import api_member, checked, paged, unknown
-from toolhub.tenants.keyset import PAGE
+from toolhub.tenants.keyset import PAGE, Keyset
 from toolhub.tenants.models import Right
 from toolhub.tenants.paging import (
     MAX_PAGE,
@@ -196,3 +198,41 @@ class ToolDetail(APIView):
             if "instructions" in body:
                 set_instructions(tool, body["instructions"], actor=member)
         return Response(ToolOut(tool).data)
+
+
+class ToolRefusalOut(serializers.Serializer[ToolRefusal]):
+    id = serializers.UUIDField(source="public_id")
+    provider = serializers.CharField(source="model.provider.slug")
+    model = serializers.CharField(source="model.name")
+    words = serializers.CharField(help_text="What the provider said.")
+    count = serializers.IntegerField(help_text="How often it was refused.")
+    refused_at = serializers.DateTimeField(help_text="When it was refused last.")
+    sha256 = serializers.CharField(help_text="Of the definition as it went out.")
+
+
+class ToolRefusals(APIView):
+    @extend_schema(
+        operation_id="tools_refusals_list",
+        summary="Models that refuse a tool",
+        parameters=PAGE_PARAMETERS,
+        responses=paged(ToolRefusalOut),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Models whose provider refused the definition in force: it is not sent to them, and turns go on without it."""
+        api_member(request)
+        only_parameters(request, "cursor", "limit")
+        tool = get_object_or_404(Tool, name=name)
+        limit = integer_parameter(request, "limit", PAGE, 1, MAX_PAGE)
+        found = begun(request, Keyset(shown_refusals(tool.refusals.all()), ("-pk",))).page(limit=limit)
+        return Response({"results": [ToolRefusalOut(row).data for row in found.rows], "next": found.after or None})
+
+
+class ToolRefusalDetail(APIView):
+    @extend_schema(operation_id="tools_refusals_delete", summary="Send a refused tool again", responses={204: None})
+    def delete(self, request: Request, name: str, refusal_id: UUID) -> Response:
+        """Forget that the model's provider refused it: it goes out with the next call. Needs the right `catalogue` for
+        its category."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        with refusals():
+            try_again(refusal_or_404(name, refusal_id), actor=member)
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -23,6 +23,7 @@ class CatalogueFilter(ListAddress):
             ("set-up", "Needs set-up"),
             ("waiting", "Waiting for approval"),
             ("kept-back", "Kept back"),
+            ("refused", "Refused by a model"),
         ],
     )
     kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *ToolKind.choices])

@@ -27,6 +27,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.tool_index import search_names
+from capabilities.providers.refused_tools import in_force
 from capabilities.services.writes import is_ready, tool_scope
 from toolhub.tenants.keyset import PAGE, Page
 from toolhub.tenants.models import Membership
@@ -81,8 +82,9 @@ def tools_page(
 ) -> Page[Tool]:
     """The tools that match, one page of them. Queries as `found_page`; two more for an agent's.
 
-    `q` is searched as `search_tools` does; `state` is `on`, `off`, `set-up`, `waiting` (a version waits for approval)
-    or `kept-back`; `kind` is one of ToolKind; of an agent, the tools that it brings.
+    `q` is searched as `search_tools` does; `state` is `on`, `off`, `set-up`, `waiting` (a version waits for approval),
+    `kept-back` or `refused` (a model's provider takes no definition of it); `kind` is one of ToolKind; of an agent, the
+    tools that it brings.
     Without an `order`, those come first that the words find best.
     """
     tools = shown_tools()
@@ -97,6 +99,8 @@ def tools_page(
         tools = tools.filter(Exists(waits))
     elif state == "kept-back":
         tools = tools.exclude(quarantine="")
+    elif state == "refused":
+        tools = tools.filter(Exists(in_force().filter(tool=OuterRef("pk"))))
     elif state:
         tools = tools.filter(is_enabled=state == "on")
     if agent is not None:

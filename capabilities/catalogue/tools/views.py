@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -26,6 +27,7 @@ from capabilities.common.visible import marked
 from capabilities.contract.parameters import parameter_rows
 from capabilities.models import Tool, VersionStatus
 from capabilities.pipeline.permissions import permission_for
+from capabilities.providers.refused_tools import refusal_or_404, shown_refusals, try_again
 from capabilities.registry import registry
 from capabilities.services.writes import service_title
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -82,6 +84,7 @@ def _tool_page(
         "form": form,
         "permission": permission,
         "asked": waiting_request(member, page.tool) if is_closed else None,
+        "refusals": shown_refusals(page.tool.refusals.all()) if version else [],
         **_about_keeping_back(member, page.tool),
     }
     return render(request, "capabilities/catalogue/tool_detail.html", context, status=status_of(form))
@@ -118,6 +121,18 @@ def tool_instruct(request: MemberRequest, org: str, name: str) -> HttpResponse:
             messages.success(request, f"{tool} has its instructions, as of version {version.number}.")
             return redirect("tool_detail", org, name)
     return _tool_page(request, member, name, form)
+
+
+@require_POST
+@signed_in
+def tool_try_again(request: MemberRequest, org: str, name: str, refusal_id: UUID) -> HttpResponse:
+    """Send the tool to a model again whose provider refused it."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    refusal = refusal_or_404(name, refusal_id)
+    model = str(refusal.model)
+    try_again(refusal, actor=member)
+    messages.success(request, f"{name} is sent to {model} again, with the next call.")
+    return redirect("tool_detail", org, name)
 
 
 @require_GET

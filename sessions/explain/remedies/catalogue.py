@@ -9,6 +9,8 @@ from typing import Any
 
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.catalogue.versions.writes import decide_version, release_tool
+from capabilities.contract.knobs import KNOBS
+from capabilities.contract.tool_size import KNOB
 from capabilities.models import Tool, ToolVersion
 from capabilities.pipeline.candidates import Row
 from capabilities.registry import registry
@@ -77,6 +79,17 @@ def set_up(blocked: Blocked) -> Iterator[Way]:
             Page("service_update", (name,)),
             partial(_with_rows, blocked, lambda row: row.spec.service == name, is_ready=True),
         )
+
+
+def raise_definition_limit(blocked: Blocked) -> Iterator[Way]:
+    """Let this tool's definition take more tokens than one may."""
+    spec = blocked.tool.spec
+    own = replace(spec.overrides, more=((KNOB, KNOBS[KNOB].maximum),))
+    yield Way(
+        f"the largest definition that {spec.name} may have is raised",
+        Page("runtime_tool", (spec.name,)),
+        partial(_with_rows, blocked, lambda row: row.spec.tool_id == spec.tool_id, overrides=own),
+    )
 
 
 def _with_rows(blocked: Blocked, is_meant: Callable[[Row], bool], **fields: Any) -> Inputs | None:

@@ -1,4 +1,4 @@
-"""Changes of the model: how many tools it takes."""
+"""Changes of the model: how many tools it takes, and one that its provider refused."""
 
 from __future__ import annotations
 
@@ -35,3 +35,22 @@ def _with_room_for(blocked: Blocked) -> Inputs:
 def _save_limit(model: LanguageModel, limit: int, actor: Membership) -> LanguageModel:
     content = replace(model_content(model), tool_limit=limit)
     return save_model(model.provider, copy(model), content, actor=actor)
+
+
+def send_again(blocked: Blocked) -> Iterator[Way]:
+    """Send it once more: the provider may take it by now."""
+    model, spec = blocked.inputs.agent.model, blocked.tool.spec
+    yield Way(
+        f"{model.provider.name} takes it by now: it is sent to {model.name} again",
+        Page("tool_detail", (spec.name,)),
+        partial(_without_refusals, blocked),
+    )
+
+
+def _without_refusals(blocked: Blocked) -> Inputs | None:
+    if not blocked.inputs.has_room_for(blocked.tool.spec):
+        return None
+    agent = copy(blocked.inputs.agent)
+    agent.model = copy(agent.model)
+    agent.model.refuses_tools = False
+    return blocked.inputs.changed(frozenset({blocked.tool.spec.tool_id}), agent=agent)

@@ -80,6 +80,8 @@ REMEDIES = (
         partial(policies.let_through, of_provider=True),
     ),
     Remedy("approval", "ask_for_clients", Right.AGENTS, agent.ask_for_clients),
+    Remedy("refused", "send_again", Right.CATALOGUE, model.send_again),
+    Remedy("size", "raise_definition_limit", Right.POLICIES, catalogue.raise_definition_limit),
     Remedy("router", "pin_tool", Right.AGENTS, agent.pin),
     Remedy("router", "route_nothing", Right.AGENTS, agent.route_nothing),
     Remedy("limit", "raise_limit", Right.PROVIDERS, model.raise_limit),

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
-from capabilities.contract.wire import namespaces_in, without_search
+from capabilities.contract.wire import canonical_json, namespaces_in, without_search
 from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.client import ModelCall
 from sessions.loop.models.dialects import DIALECTS, DialectModule
-from sessions.loop.models.errors import ModelError, ModelRefused, SearchRefused
+from sessions.loop.models.errors import ModelError, ModelRefused, SearchRefused, ToolsRefused
+from sessions.loop.models.fitting import fitted, rule_of
+from sessions.loop.models.probing import find_refused, name_of_entry
 from sessions.loop.models.refusals import lesson_of, refused_parameter, refuses_added, refuses_search
+from sessions.loop.models.refused_tools import is_of_definitions, refused_tools, rules_spoken_of, says_nothing
 from sessions.loop.models.replies import Reply
 from sessions.loop.models.requests import TOOLS, CallSettings, request_body
+from sessions.loop.models.responses import names_added
 from sessions.loop.models.transport import endpoint_of
 
 #: What one call may learn: a model that refuses more is not asked again.
 MAX_LESSONS_A_CALL = 4
+#: Tokens of an answer to a request that only asks whether definitions are taken.
+PROBE_TOKENS = 16
 #: The names under which what a person set goes out, and what it is called on the pages.
+_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 _SENT_AS = {
     "reasoning_effort": ("reasoning effort", frozenset({"reasoning_effort", "reasoning"})),
-    "max_output_tokens": (
-        "most output tokens",
-        frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"}),
-    ),
+    "max_output_tokens": ("most output tokens", _LIMITS),
     "temperature": ("temperature", frozenset({"temperature"})),
     "parallel_tool_calls": ("parallel tool calls", frozenset({"parallel_tool_calls"})),
     "dialect": ("dialect", frozenset({"dialect"})),
@@ -56,7 +61,8 @@ class Question:
     @cached_property
     def parts(self) -> list[str]:
         """The messages as they go out, each as JSON, in order."""
-        messages = [each for each in self.messages if self.adds_tools or each["role"] != TOOLS]
+        sent = [each for each in self.messages if self.adds_tools or each["role"] != TOOLS]
+        messages = fitted(sent, self.model.history_rules)
         return self._dialect.parts(
             messages,
             fills(self.model.lessons),
@@ -110,6 +116,26 @@ class Question:
         return _sent_names(self.model.chosen)
 
     @cached_property
+    def tool_entries(self) -> list[dict[str, Any]]:
+        """The entries of `tools`, as they are stored."""
+        entries: list[dict[str, Any]] = json.loads(self.declared)
+        return entries
+
+    @cached_property
+    def tool_names(self) -> list[str]:
+        """The names of all definitions, those of `tools` by their places in front."""
+        inside = [tool["function"]["name"] for each in self.tool_entries for tool in each.get("tools", ())]
+        added = [name for each in self.messages if each["role"] == TOOLS for name in names_added(each["items"])]
+        return [*map(name_of_entry, self.tool_entries), *inside, *(added if self.adds_tools else ())]
+
+    def probe(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        """A request of one word with these definitions, which costs next to nothing."""
+        parts = replace(self, messages=[{"role": "user", "content": "Hello"}]).parts
+        few = {name: min(value, PROBE_TOKENS) if name in _LIMITS else value for name, value in self.parameters.items()}
+        beside = {name: value for name, value in few.items() if name not in ("tool_choice", "prompt_cache_key")}
+        return request_body(self._dialect.CONVERSATION, parts, self.tools_of(canonical_json(list(entries))), beside)
+
+    @cached_property
     def body(self) -> bytes:
         return request_body(self._dialect.CONVERSATION, self.parts, self.tools_of(self.declared), self.parameters)
 
@@ -155,6 +181,7 @@ class Asking:
                 if self.question.is_searched and refuses_search(refused.refusal):
                     self.on_lesson(Lesson(Teaches.OMIT, TOOL_SEARCH, "", refused.refusal.words))
                     raise SearchRefused(refused.code, str(refused), refused.refusal) from refused
+                self._without_refused_tools(refused, learned)
                 lesson = self._lesson_of(refused)
                 if lesson is not None and lesson.key not in learned and len(learned) < MAX_LESSONS_A_CALL:
                     learned[lesson.key] = lesson
@@ -163,6 +190,7 @@ class Asking:
                     # They may be void by now: sealed for another key, or by a model that has changed since.
                     self.question = self.question.without_extras()
                 else:
+                    self._without_tools_found(refused, learned)
                     raise self._explained(refused) from refused
                 continue
             for lesson in learned.values():
@@ -173,18 +201,63 @@ class Asking:
         """What had come of the reply when the call was stopped; None if the provider had not begun to answer."""
         return self._call.half_reply() if self._call is not None else None
 
+    def _without_refused_tools(self, refused: ModelRefused, learned: Mapping[str, Lesson]) -> None:
+        """Raise ToolsRefused where the refusal names definitions that were sent."""
+        if names := refused_tools(refused.refusal, self.question.tool_names):
+            self._raise_refused(refused, names, learned)
+
+    def _without_tools_found(self, refused: ModelRefused, learned: Mapping[str, Lesson]) -> None:
+        """The same where it names none and nothing else explains it: the one to blame is looked for by small requests
+        with some of the definitions each."""
+        refusal = refused.refusal
+        if self.question.adds_tools or not (is_of_definitions(refusal) or says_nothing(refusal)):
+            return
+        if refused_parameter(refusal, self.question.parameters) not in ("", "tools"):
+            return
+        if name := find_refused(self.question.tool_entries, self._is_refused):
+            self._raise_refused(refused, [name], learned)
+
+    def _raise_refused(self, refused: ModelRefused, names: Sequence[str], learned: Mapping[str, Lesson]) -> NoReturn:
+        for lesson in learned.values():
+            self.on_lesson(lesson)
+        rules = rules_spoken_of(refused.refusal)
+        if rules and rules != self.question.model.schema_rules.key:
+            self.on_lesson(Lesson(Teaches.RENDER, rules, "", refused.refusal.words))
+        raise ToolsRefused(refused, names) from refused
+
+    def _is_refused(self, entries: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a small request with these definitions is refused. Raises ModelError where it fails otherwise."""
+        call = ModelCall(
+            endpoint_of(self.question.model),
+            self.question.model.dialect,
+            self.question.probe(entries),
+            self.stopped,
+            self.deadline,
+            tries=1,
+        )
+        try:
+            call.run()
+        except ModelRefused:
+            return True
+        return False
+
     def _lesson_of(self, refused: ModelRefused) -> Lesson | None:
         model = self.question.model
         if self.question.adds_tools and refuses_added(refused.refusal):
             return Lesson(Teaches.OMIT, ADDED_TOOLS, "", refused.refusal.words)
         by_client = _sent_names(model.by_client)
-        return lesson_of(
+        lesson = lesson_of(
             refused.refusal,
             model.dialect,
             self.question.parameters,
             chosen=self.question.chosen,
             by_client=by_client,
         )
+        rule = rule_of(refused.refusal, model.history_rules) if lesson is None else None
+        if rule is None:
+            return lesson
+        name, number = rule
+        return Lesson(Teaches.HISTORY, name, str(number or ""), refused.refusal.words)
 
     def _explained(self, refused: ModelRefused) -> ModelError:
         """The refusal; where it is of what a person or the client set, with the name of that."""

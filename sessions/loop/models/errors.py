@@ -3,11 +3,14 @@
 ModelError            the call failed for good; `code` goes to the turn
 ├── ModelBusy         the provider asks to come back later than a thread should wait
 └── ModelRefused      the provider does not take the request as it is
-    └── SearchRefused it does not search tools: the turn goes on with tools that load others
+    ├── SearchRefused it does not search tools: the turn goes on with tools that load others
+    └── ToolsRefused  it does not take the definitions of some tools: the turn goes on without them
 CallStopped           the turn was cancelled, ran out of time, or changed hands
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sessions.loop.models.refusals import Refusal
 
@@ -38,6 +41,14 @@ class ModelRefused(ModelError):
 
 class SearchRefused(ModelRefused):
     """The provider does not search tools."""
+
+
+class ToolsRefused(ModelRefused):
+    """The provider does not take the definitions of the tools `names`."""
+
+    def __init__(self, refused: ModelRefused, names: Sequence[str]) -> None:
+        super().__init__(refused.code, str(refused), refused.refusal)
+        self.names = tuple(names)
 
 
 class CallStopped(Exception):

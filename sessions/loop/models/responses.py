@@ -285,7 +285,7 @@ def parts(
     for message in messages:
         if message["role"] == TOOLS:
             sent += message["items"].split("\n")
-            outside |= {name: name if wants_namespaces else "" for name in _names_added(message["items"])}
+            outside |= {name: name if wants_namespaces else "" for name in names_added(message["items"])}
             continue
         items = list(_items(message, tools_key))
         ids = [id for item in items if (id := line(item.get("id")))]
@@ -297,7 +297,7 @@ def parts(
 
 
 @lru_cache(maxsize=256)
-def _names_added(lines: str) -> tuple[str, ...]:
+def names_added(lines: str) -> tuple[str, ...]:
     """The names of the tools that these items add, a line each."""
     return tuple(tool["name"] for item in map(json.loads, lines.split("\n")) for tool in item.get("tools", ()))
 

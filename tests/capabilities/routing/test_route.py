@@ -197,13 +197,25 @@ def test_a_message_whose_only_tool_is_pinned_is_not_empty() -> None:
     assert (found.names, found.is_empty) == (("git_log",), False)
 
 
-def test_the_budget_holds_the_pinned_and_at_least_three_more() -> None:
+def test_the_budget_holds_always_the_pinned_in_front() -> None:
     tokens = dict.fromkeys(NAMES, 100)
     message = "Search Jira issues, create an issue, add a comment, send an e-mail, show the commits of a repository"
 
     assert len(ask(message, tokens=tokens, budget_tokens=500).names) == 5
     assert len(ask(message, tokens=tokens, budget_tokens=500, pinned=("music_play", "file_delete")).names) == 5
-    assert len(ask(message, tokens=tokens, budget_tokens=1).names) == 3
+    assert len(ask(message, tokens=tokens, budget_tokens=150).names) == 1
+    assert ask(message, tokens=tokens, budget_tokens=100, pinned=("music_play",)).names == ("music_play",)
+
+
+def test_one_tool_that_is_larger_than_the_budget_stays_out_and_is_told() -> None:
+    tokens = {**dict.fromkeys(NAMES, 100), "jira_add_comment": 29_162}
+
+    found = ask("Add a comment to a Jira issue", tokens=tokens, budget_tokens=500)
+
+    assert found.too_large == ("jira_add_comment",)
+    assert "jira_add_comment" not in found.names
+    assert found.names
+    assert sum(tokens[name] for name in found.names) <= 500
 
 
 def test_the_rest_of_a_small_toolkit_goes_where_two_of_it_rank_high() -> None:

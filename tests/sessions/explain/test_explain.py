@@ -46,7 +46,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.stages import STAGES, permitted, router, within_limit
 from sessions.explain.fixes import fix
-from sessions.explain.reasons import ALONE, POLICIES, TOOLS_A_PAGE, Asked, Reasons
+from sessions.explain.reasons import ALONE, POLICIES, SENDING, TOOLS_A_PAGE, Asked, Reasons
 from sessions.explain.reasons import STAGES as ANSWERED
 from sessions.explain.remedies.table import REMEDIES, Remedies
 from sessions.explain.remedies.ways import Change
@@ -104,7 +104,7 @@ def test_mr_40_a_tool_that_the_provider_searches_says_so(bob: Membership) -> Non
 
 
 def test_every_stage_of_the_selection_has_a_column() -> None:
-    assert (*ALONE.values(), permitted, *POLICIES.values(), router, within_limit) == STAGES
+    assert (*ALONE.values(), permitted, *POLICIES.values(), *SENDING.values(), router, within_limit) == STAGES
 
 
 # -- Random worlds ----------------------------------------------------------------------------------------------------
@@ -259,6 +259,8 @@ CODES = {
     "revoke_grant",
     "give_grant",
     "allow_in_role",
+    "send_again",
+    "raise_definition_limit",
     "raise_limit",
     "release",
     "approve_version",
