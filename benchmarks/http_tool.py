@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
-os.environ.setdefault("TOOLHUB_PRIVATE_HOSTS", "127.0.0.1")
+os.environ.setdefault("TOOLHUB_PRIVATE_HOSTS", "provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1")
 
 import django
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
-os.environ.setdefault("TOOLHUB_PRIVATE_HOSTS", "localhost,127.0.0.1")
+os.environ.setdefault("TOOLHUB_PRIVATE_HOSTS", "mcp:localhost,provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1")
 
 import django
 

@@ -106,7 +106,7 @@ def set_up(folder: Path) -> None:
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "toolhub.settings",
         "TOOLHUB_DATA_DIR": str(folder),
-        "TOOLHUB_PRIVATE_HOSTS": "127.0.0.1",
+        "TOOLHUB_PRIVATE_HOSTS": "provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1",
         "TOOLHUB_LOG_LEVEL": "WARNING",
     }
     sys.path.insert(0, str(ROOT))

@@ -132,7 +132,7 @@ class Service:
             "PYTHONPATH": str(ROOT),
             "PORT": str(self.port),
             "TOOLHUB_DATA_DIR": str(self.folder / "data"),
-            "TOOLHUB_PRIVATE_HOSTS": "127.0.0.1",
+            "TOOLHUB_PRIVATE_HOSTS": "provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1",
             "TOOLHUB_QUEUED_PER_MEMBER": "100000",  # one member posts the whole load
             "TOOLHUB_QUEUED_PER_ORGANISATION": "100000",
             "TOOLHUB_LOG_LEVEL": "WARNING",

@@ -12,6 +12,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
         from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
+        from capabilities.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
         from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
         from capabilities.importers.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
@@ -26,6 +27,7 @@ class CapabilitiesConfig(AppConfig):
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
         registry.discover()
+        warn_of_open_hosts()
         add_targets()
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)

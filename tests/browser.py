@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 EMAIL, PASSWORD = "admin@example.com", "a-password-of-the-test"
+#: This machine, open to all that a service asks.
+LOCAL = "provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1"
 TOKEN = "a-token-of-the-test-that-is-long-enough"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "Chromium is not installed: `apt-get install chromium` (or your system's package) lets this test run."

@@ -25,6 +25,6 @@ STORAGES = {
 }
 # Each test client makes the middleware anew: WhiteNoise looks a file up when asked, in place of listing all at once.
 WHITENOISE_AUTOREFRESH = True
-TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+TOOLHUB_PRIVATE_HOSTS = ["provider:127.0.0.1", "tool:127.0.0.1", "mcp:127.0.0.1"]
 # pytest's live server looks for the app by this name, and serves no static files without it.
 INSTALLED_APPS = ["django.contrib.staticfiles" if "static_files" in app else app for app in INSTALLED_APPS]  # noqa: F405

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
 from tests.test_newcomer import TURN_MS, say
@@ -55,7 +55,7 @@ def provider() -> Iterator[ScriptedOpenAI]:
 @pytest.fixture
 def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, provider: ScriptedOpenAI) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("agents-tool")
-    with service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS="127.0.0.1") as running:
+    with service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as running:
         rest(running, "providers", {"slug": "scripted", "name": "Scripted", "base_url": provider.url})
         rest(running, "models", {"provider": "scripted", "name": "scripted", "dialect": "chat"})
         tools = ["calculator", "current_time", "create_dynamic_tool"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from capabilities.registry import registry
-from tests.browser import TOKEN, service
+from tests.browser import LOCAL, TOKEN, service
 from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.test_up import ROOT
 
@@ -39,7 +39,7 @@ def test_zs_58_one_prompt_runs_under_three_profiles_and_two_forced_providers_fro
         script = re.sub(rf"{name}_URL=\S+", f"{name}_URL={provider.url}", script)
         provider.enqueue(*(Say("Nothing.") for _ in range(3)))
 
-    with service(tmp_path, empty_database, TOOLHUB_PRIVATE_HOSTS="127.0.0.1") as up:
+    with service(tmp_path, empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as up:
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("localhost:8000", f"localhost:{up.port}")],
             env={"PATH": os.environ["PATH"], "TOKEN": TOKEN, "HOME": str(Path.home())},

@@ -63,7 +63,7 @@ class House:
             "TOOLHUB_DATA_DIR": str(self.folder / "data"),
             "DATABASE_URL": f"sqlite:///{self.database}",
             "REDIS_URL": self.valkey.url,
-            "TOOLHUB_PRIVATE_HOSTS": "127.0.0.1",
+            "TOOLHUB_PRIVATE_HOSTS": "provider:127.0.0.1,tool:127.0.0.1,mcp:127.0.0.1",
             "TOOLHUB_BOOTSTRAP_TOKEN": TOKEN,
             "OPENAI_BASE_URL": self.provider.url,
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 import pytest
 
-from tests.browser import EMAIL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
 from tests.capabilities.mcp_client.over_http import raw_server
 from tests.processes import wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -136,7 +136,7 @@ def side(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) 
     with (
         raw_server(answers) as url,
         web() as origin,
-        service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS="127.0.0.1") as up,
+        service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as up,
     ):
         rest(up, "mcp-servers", {"name": "far", "url": url})
         found = rest(up, "mcp-servers/far/read", {})["id"]

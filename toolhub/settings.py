@@ -171,8 +171,8 @@ TOOLHUB_THROWAWAY_DAYS = env.integer("TOOLHUB_THROWAWAY_DAYS", 30, 1, 3_650)
 
 # -- The way out -----------------------------------------------------------------------------------------------------
 
-#: Hosts, addresses or networks on private addresses that tools and providers may reach: `localhost`, `10.1.0.0/16`,
-#: `ollama.internal:11434`. Everything else private is refused.
+#: Hosts, addresses or networks on private addresses that may be reached for one purpose each: `tool:10.1.0.0/16`,
+#: `provider:ollama.internal:11434`, `mcp@acme:localhost` for one organisation. Everything else private is refused.
 TOOLHUB_PRIVATE_HOSTS = env.words("TOOLHUB_PRIVATE_HOSTS", [])
 for entry in TOOLHUB_PRIVATE_HOSTS:
     env.refuse_if(

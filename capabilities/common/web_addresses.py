@@ -8,11 +8,13 @@ import ipaddress
 import httpx2
 
 from capabilities.common.refused import ChangeRefused
-from capabilities.egress import EgressRefused, Guard, check_url, is_public
+from capabilities.egress import EgressRefused, Guard, Purpose, check_url, is_public
 from capabilities.egress.guard import WEB_PORTS
 
 
-def check_web_address(url: str, field: str, *, ports: frozenset[int] | None = WEB_PORTS) -> httpx2.URL:
+def check_web_address(
+    url: str, field: str, *, purpose: Purpose, ports: frozenset[int] | None = WEB_PORTS
+) -> httpx2.URL:
     """The address, parsed. Raises ChangeRefused beside `field` for one that no request would be let through to.
 
     `ports` are those open at public addresses (None: any).
@@ -29,13 +31,13 @@ def check_web_address(url: str, field: str, *, ports: frozenset[int] | None = WE
         return parsed  # a name
     port = parsed.port or (443 if parsed.scheme == "https" else 80)
     try:
-        Guard(ports=ports).check(parsed.host, address, port)
+        Guard(ports=ports, purposes=(purpose,)).check(parsed.host, address, port)
     except EgressRefused as error:
         if is_public(address):
             raise ChangeRefused(field, str(error)) from error
         raise ChangeRefused(
             field,
             f"{parsed.host} is a private address. Whoever runs this service lets it through with the setting "
-            f"TOOLHUB_PRIVATE_HOSTS={parsed.host}:{port}.",
+            f"TOOLHUB_PRIVATE_HOSTS={purpose}:{parsed.host}:{port}.",
         ) from error
     return parsed

@@ -10,7 +10,7 @@ Whatever is not an answer is one of these, each with a sentence for the reader, 
     └── EgressFailed     it may be asked, but did not work
 """
 
-from capabilities.egress.addresses import DENIED_V4, AllowedHost, allowed_host, check_url, is_public
+from capabilities.egress.addresses import DENIED_V4, AllowedHost, Purpose, allowed_host, check_url, is_public
 from capabilities.egress.async_client import ExchangeLimits, guarded_async_client
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
@@ -28,6 +28,7 @@ __all__ = [
     "Fetched",
     "Guard",
     "GuardedBackend",
+    "Purpose",
     "allowed_host",
     "check_url",
     "fetch",

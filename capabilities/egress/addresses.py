@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import httpx2
 
@@ -84,13 +85,25 @@ def _is_public(address: Address) -> bool:
 HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 
 
+class Purpose(StrEnum):
+    """What a request is made for: an entry of TOOLHUB_PRIVATE_HOSTS opens a private host for one purpose."""
+
+    PROVIDER = "provider"
+    TOOL = "tool"
+    MCP = "mcp"
+
+
 @dataclass(frozen=True)
 class AllowedHost:
-    """One entry of TOOLHUB_PRIVATE_HOSTS: a name or a network, on one port or (None) on any."""
+    """One entry of TOOLHUB_PRIVATE_HOSTS: a name or a network, on one port or (None) on any, for one purpose, and for
+    one organisation by its short name, or ("") for all. An entry that names no purpose is for providers."""
 
     name: str
     network: Network | None
     port: int | None
+    purpose: Purpose = Purpose.PROVIDER
+    organisation: str = ""
+    names_purpose: bool = False
 
     def covers(self, host: str, address: Address, port: int) -> bool:
         if self.port is not None and self.port != port:
@@ -101,8 +114,23 @@ class AllowedHost:
         return address in self.network or (mapped is not None and mapped in self.network)
 
 
+#: `tool:` or `tool@acme:` in front of an entry. Digits alone behind it are a port: then a host is called so.
+_PURPOSE = re.compile(rf"({'|'.join(Purpose)})(?:@([a-z0-9][a-z0-9-]*))?:(?!\d+\Z)(.*)", re.DOTALL)
+
+
 def allowed_host(entry: str) -> AllowedHost | None:
-    """`name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets); else None."""
+    """`name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets), and each with
+    `tool:`, `mcp:` or `provider:`, or `tool@acme:` for one organisation, in front of it if wanted; else None."""
+    found = _PURPOSE.fullmatch(entry.strip().lower())
+    if found is None:
+        return _host_entry(entry)
+    host = _host_entry(found[3])
+    if host is None:
+        return None
+    return replace(host, purpose=Purpose(found[1]), organisation=found[2] or "", names_purpose=True)
+
+
+def _host_entry(entry: str) -> AllowedHost | None:
     text, port, colon = entry.strip().lower(), "", ""
     if text.startswith("["):
         text, _, rest = text[1:].partition("]")

@@ -17,7 +17,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from capabilities.egress.addresses import check_url, plain_host
+from capabilities.egress.addresses import Purpose, check_url, plain_host
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressFailed, EgressRefused
 from capabilities.egress.guard import Guard, SocketOption, resolve, ssl_context
@@ -28,8 +28,8 @@ MOST_TIMES = 10
 #: Bytes that a compressed body is taken apart to at a time.
 PIECE = 65_536
 STREAM = "text/event-stream"
-#: What tools may reach.
-TOOLS = Guard()
+#: What MCP servers are reached by.
+SERVERS = Guard(purposes=(Purpose.MCP,))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ USUAL = ExchangeLimits()
 def guarded_async_client(
     limits: ExchangeLimits = USUAL,
     *,
-    guard: Guard = TOOLS,
+    guard: Guard = SERVERS,
     headers: Mapping[str, str] | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:

@@ -15,7 +15,7 @@ import httpcore2
 import httpx2
 
 from capabilities.contract.context import Credential
-from capabilities.egress.addresses import check_characters, check_url
+from capabilities.egress.addresses import Purpose, check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
@@ -65,6 +65,7 @@ def fetch(
     max_bytes: int = 2_000_000,
     max_redirects: int = MAX_REDIRECTS,
     credential: Credential = UNSIGNED,
+    purposes: tuple[Purpose, ...] = (Purpose.TOOL,),
 ) -> Fetched:
     """Ask the network. `timeout` is seconds for all of it: look-ups, redirects and the last byte of the body.
 
@@ -75,8 +76,8 @@ def fetch(
     clock = deadline_clock(timeout)
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
     limit = min(max_redirects, MOST_REDIRECTS)
-    host = request.url.host
-    with _redirects() as redirects, GuardedTransport(Guard(), clock) as transport, _told_plainly(host, timeout):
+    host, guard = request.url.host, Guard(purposes=purposes)
+    with _redirects() as redirects, GuardedTransport(guard, clock) as transport, _told_plainly(host, timeout):
         for _ in range(limit + 1):
             response = transport.handle_request(_signed(request, credential))
             try:

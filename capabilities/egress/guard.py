@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import logging
 import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpcore2
 import httpx2
 from django.conf import settings
 
-from capabilities.egress.addresses import Address, allowed_host, check_url, is_public, plain_host
+from capabilities.egress.addresses import Address, AllowedHost, Purpose, allowed_host, check_url, is_public, plain_host
 from capabilities.egress.errors import EgressFailed, EgressRefused
+from toolhub.tenants.scope import current_scope, has_scope
+
+logger = logging.getLogger(__name__)
 
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 Clock = Callable[[float | None], float | None]
@@ -29,23 +33,27 @@ WEB_PORTS = frozenset({80, 443})
 
 @dataclass(frozen=True)
 class Guard:
-    """Who may be reached: public addresses on `ports` (None: any), what the operator listed, and `trusted_origin`."""
+    """Who may be reached: public addresses on `ports` (None: any), what the operator listed for one of these purposes,
+    and `trusted_origin`. `organisation` is the short name of the one that asks; "": the one in scope."""
 
     ports: frozenset[int] | None = WEB_PORTS
     trusted_origin: str = ""
+    purposes: tuple[Purpose, ...] = (Purpose.TOOL,)
+    organisation: str = ""
 
     def check(self, host: str, address: str, port: int) -> None:
         """Raises EgressRefused unless `address`, to which `host` leads, may be reached on `port`."""
         if self.trusted_origin and f"{host}:{port}" == self.trusted_origin.lower().replace("[", "").replace("]", ""):
             return
         target = ipaddress.ip_address(address)
-        if _operator_allows(host, target, port):
+        if any(entry.covers(host, target, port) for entry in listed_for(self.purposes, self.organisation)):
             return
         if not is_public(address):
             # The address behind a name stays unsaid: else any tenant could read the private DNS through us.
             what = "is" if host == address else "leads to"
             raise EgressRefused(
-                f"{host} {what} a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS."
+                f"{host} {what} a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS, as "
+                f"{self.purposes[0]}:{host}."
             )
         if self.ports is not None and port not in self.ports:
             raise EgressRefused(
@@ -54,12 +62,41 @@ class Guard:
             )
 
 
-def _operator_allows(host: str, address: Address, port: int) -> bool:
+def listed_for(purposes: Collection[Purpose], organisation: str = "") -> list[AllowedHost]:
+    """The entries of the operator's list for one of these purposes. A query where one names an organisation, and
+    it is not said which one asks."""
+    every = (allowed_host(entry) for entry in settings.TOOLHUB_PRIVATE_HOSTS)
+    entries = [entry for entry in every if entry is not None and entry.purpose in purposes]
+    if not any(entry.organisation for entry in entries):
+        return entries
+    slug = organisation or asking_organisation()
+    return [entry for entry in entries if entry.organisation in ("", slug)]
+
+
+def asking_organisation() -> str:
+    """The short name of the organisation in scope, "-" where there is none. No query while no entry of the operator's
+    list names an organisation; else one."""
     entries = (allowed_host(entry) for entry in settings.TOOLHUB_PRIVATE_HOSTS)
-    return any(entry.covers(host, address, port) for entry in entries if entry is not None)
+    if not has_scope() or not any(entry is not None and entry.organisation for entry in entries):
+        return "-"
+    from toolhub.tenants.models import Organisation  # noqa: PLC0415 -- app ready
+
+    return Organisation.objects.filter(pk=current_scope()).values_list("slug", flat=True).first() or "-"
 
 
-def is_listed(url: str) -> bool:
+def warn_of_open_hosts() -> None:
+    """Log each entry of the operator's list that names no purpose: it counts for providers, and for nothing else."""
+    for entry in settings.TOOLHUB_PRIVATE_HOSTS:
+        host = allowed_host(entry)
+        if host is not None and not host.names_purpose:
+            logger.warning(
+                "TOOLHUB_PRIVATE_HOSTS: %s names no purpose, and counts for model providers only. Write provider:%s, "
+                "and tool:%s or mcp:%s where tools or MCP servers may reach it too.",
+                *[entry] * 4,
+            )
+
+
+def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.MCP)) -> bool:
     """Whether the operator's list names the host of this address, by its name or as an IP address. Without a look-up.
 
     Raises EgressRefused for what is no web address.
@@ -69,9 +106,8 @@ def is_listed(url: str) -> bool:
     try:
         address: Address = ipaddress.ip_address(host)
     except ValueError:
-        names = (allowed_host(entry) for entry in settings.TOOLHUB_PRIVATE_HOSTS)
-        return any(entry.name == host and entry.port in (None, port) for entry in names if entry is not None)
-    return _operator_allows(host, address, port)
+        return any(entry.name == host and entry.port in (None, port) for entry in listed_for(purposes))
+    return any(entry.covers(host, address, port) for entry in listed_for(purposes))
 
 
 class GuardedBackend(httpcore2.SyncBackend):
@@ -165,7 +201,14 @@ def resolve(host: str, port: int, timeout: float | None) -> list[str]:
     return found
 
 
-def resolve_checked(host: str, port: int, *, timeout: float | None, ports: frozenset[int] | None = None) -> list[str]:
+def resolve_checked(
+    host: str,
+    port: int,
+    *,
+    timeout: float | None,
+    ports: frozenset[int] | None = None,
+    purposes: tuple[Purpose, ...] = (Purpose.TOOL,),
+) -> list[str]:
     """The addresses behind a name, for a client that speaks no HTTP; each may be reached on `port`.
 
     The client must connect to one of these, and not look the name up again. `ports` are those open at public addresses
@@ -179,7 +222,7 @@ def resolve_checked(host: str, port: int, *, timeout: float | None, ports: froze
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
         raise EgressFailed(str(error)) from error
     for address in addresses:
-        Guard(ports=ports).check(host, address, port)
+        Guard(ports=ports, purposes=purposes).check(host, address, port)
     return addresses
 
 
@@ -216,5 +259,28 @@ def guarded_client(*, timeout: httpx2.Timeout | float, trusted_origin: str = "")
     Public addresses on any port. `trusted_origin` is one exact "host:port" that our own configuration named (the
     offline model) and that may be loopback. A refusal is raised as EgressRefused; an SDK may wrap it as its cause.
     """
-    transport = GuardedTransport(Guard(ports=None, trusted_origin=trusted_origin), connections=200)
-    return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
+    guard = Guard(ports=None, trusted_origin=trusted_origin, purposes=(Purpose.PROVIDER,))
+    return httpx2.Client(transport=_ProviderTransport(guard), trust_env=False, follow_redirects=False, timeout=timeout)
+
+
+class _ProviderTransport(httpx2.BaseTransport):
+    """Connections to providers. Where an entry of the operator's list is one organisation's, each organisation has
+    connections of its own: a kept one was checked for whoever opened it."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._pools: dict[str, GuardedTransport] = {}
+        self._lock = threading.Lock()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        key = asking_organisation()
+        with self._lock:
+            pool = self._pools.get(key)
+            if pool is None:
+                guard = replace(self.guard, organisation=key)
+                pool = self._pools[key] = GuardedTransport(guard, connections=200)
+        return pool.handle_request(request)
+
+    def close(self) -> None:
+        for pool in list(self._pools.values()):
+            pool.close()

@@ -34,7 +34,7 @@ from capabilities.contract.masking import masked_in
 from capabilities.contract.results import ResultFile, ToolResult
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.signing import after_refusal
-from capabilities.egress import EgressError, EgressRefused, Fetched, Guard, check_url, fetch
+from capabilities.egress import EgressError, EgressRefused, Fetched, Guard, Purpose, check_url, fetch
 from capabilities.kinds.checks import Content
 from capabilities.models import ToolVersion
 from toolhub.bounded_json import MAX_VALUES, JsonRefused, TooMuchJson, load_json
@@ -247,6 +247,8 @@ def check_address(field: str, url: str) -> None:
             ipaddress.ip_address(parsed.host)
         except ValueError:
             return
-        Guard().check(parsed.host, parsed.host, parsed.port or (443 if parsed.scheme == "https" else 80))
+        Guard(purposes=(Purpose.TOOL,)).check(
+            parsed.host, parsed.host, parsed.port or (443 if parsed.scheme == "https" else 80)
+        )
     except EgressRefused as error:
         raise ChangeRefused(field, str(error)) from error

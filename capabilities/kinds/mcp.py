@@ -31,6 +31,7 @@ from capabilities.contract.context import (
 from capabilities.contract.results import ToolResult
 from capabilities.contract.spec import ToolSpec
 from capabilities.credentials.signing import after_refusal
+from capabilities.egress.guard import asking_organisation
 from capabilities.kinds.checks import Content
 from capabilities.mcp_client import client
 from capabilities.mcp_client.addresses import ServerAddress
@@ -90,7 +91,7 @@ def address_of(server: McpServer, credential: Credential) -> ServerAddress:
         if entry is None or not entry.is_open_to(server.organisation.slug):
             raise ToolError(f"{server.title} is not offered by this installation any more.", nothing_came=True)
         address = replace(address, transport="stdio", url="", argv=entry.argv, env=entry.env, folder=entry.folder)
-    return replace(address, protocol=server.protocol)
+    return replace(address, protocol=server.protocol, organisation=asking_organisation())
 
 
 def run(

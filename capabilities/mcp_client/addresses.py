@@ -32,6 +32,8 @@ class ServerAddress:
     principal: str
     #: Whose share of this process's sessions it takes: the organisation.
     owner: str = ""
+    #: Its short name, where the operator opened private hosts to single organisations; else "-".
+    organisation: str = "-"
     #: What people call it, for sentences.
     title: str = "The MCP server"
     url: str = ""

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
 from capabilities.egress import ExchangeLimits, guarded_async_client
+from capabilities.egress.async_client import SERVERS
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import (
     AnswerRefused,
@@ -74,7 +75,8 @@ class HttpClient:
 
     def __init__(self, address: ServerAddress) -> None:
         self.auth = CredentialAuth(address.credential)
-        self.client = guarded_async_client(HTTP_LIMITS, auth=self.auth)
+        guard = replace(SERVERS, organisation=address.organisation)
+        self.client = guarded_async_client(HTTP_LIMITS, guard=guard, auth=self.auth)
         self.client.event_hooks = {"response": [count_parts]}
         self.users = 0
         self.used_at = time.monotonic()

@@ -14,6 +14,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.common.web_addresses import check_web_address
+from capabilities.egress import Purpose
 from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.providers.knobs import KNOBS, check_knobs
 from capabilities.providers.vendors import RESOURCE
@@ -190,7 +191,7 @@ def check_base_url(url: str) -> None:
     if not url:
         return
     try:
-        parsed = check_web_address(url, "base_url", ports=None)
+        parsed = check_web_address(url, "base_url", purpose=Purpose.PROVIDER, ports=None)
     except ChangeRefused as error:
         raise ProviderRefused(error.field, str(error)) from error
     if RESOURCE in urlsplit(url).netloc:

@@ -17,7 +17,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.text import storable
 from capabilities.common.web_addresses import check_web_address
-from capabilities.egress import origin_of
+from capabilities.egress import Purpose, origin_of
 from capabilities.importers.writes import start_import
 from capabilities.mcp_client.addresses import StdioEntry
 from capabilities.models import (
@@ -272,7 +272,7 @@ def _checked_url(content: ServerContent, credential: StoredCredential | None) ->
         raise ServerRefused("url", "Give the address of the server.")
     if len(url) > MAX_URL:
         raise ServerRefused("url", f"The address has at most {MAX_URL:,} characters.")
-    parsed = check_web_address(url, "url")
+    parsed = check_web_address(url, "url", purpose=Purpose.MCP)
     if parsed.fragment:
         raise ServerRefused("url", "The address ends before any #.")
     origin = origin_of(url)

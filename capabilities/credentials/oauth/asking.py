@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from capabilities.common.fair_places import FairPlaces
-from capabilities.egress import EgressError, check_url, fetch, is_listed, resolve_checked
+from capabilities.egress import EgressError, Purpose, check_url, fetch, is_listed, resolve_checked
 from capabilities.egress.placing import USUAL_PORTS
 from toolhub.bounded_json import load_json
 
@@ -47,6 +47,10 @@ def person_waits(organisation_id: int) -> Iterator[None]:
         yield
 
 
+#: Sign-ins are for tools and for MCP servers.
+SIGN_IN = (Purpose.TOOL, Purpose.MCP)
+
+
 def host_of(url: str) -> str:
     """The host of an address, for people; with its port where that is not the usual one."""
     return httpx2.URL(url).netloc.decode()
@@ -59,7 +63,7 @@ def check_endpoint(what: str, url: str, *, seconds: float = SECONDS) -> None:
         parsed = check_url(url)
         if parsed.scheme != "https" and not is_listed(url):
             raise OAuthRefused(f"{what} is not an https address: {url[:200]}.")
-        resolve_checked(parsed.host, parsed.port or USUAL_PORTS[parsed.scheme], timeout=seconds)
+        resolve_checked(parsed.host, parsed.port or USUAL_PORTS[parsed.scheme], timeout=seconds, purposes=SIGN_IN)
     except EgressError as error:
         raise OAuthRefused(f"{what} may not be used: {error}", is_lasting=False) from error
 
@@ -87,6 +91,7 @@ def ask(
             timeout=min(seconds, SECONDS),
             max_bytes=MAX_ANSWER,
             max_redirects=0,
+            purposes=SIGN_IN,
         )
     except EgressError as error:
         raise OAuthRefused(str(error), is_lasting=False) from error

@@ -77,7 +77,7 @@ def mail() -> Iterator[tuple[int, Inbox]]:
 
 @pytest.fixture(autouse=True)
 def _loopback(settings: Any) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
 
 
 def test_http_fetch_sends_its_headers_and_reads_json(call: Call, web: str) -> None:

@@ -68,7 +68,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def site(address: str, settings: Any) -> str:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
     return address
 
 

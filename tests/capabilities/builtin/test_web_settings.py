@@ -26,7 +26,7 @@ PAGE = f"<title>T</title><body>{MENU}{MAIN}<footer>Imprint</footer></body>"
 
 @pytest.fixture
 def site(settings: Any) -> Iterator[Server]:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
     cache.clear()
     server = Server()
     thread = threading.Thread(target=server.http.serve_forever)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.authorization_server import AuthorizationServer
-from tests.browser import EMAIL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -23,7 +23,10 @@ pytestmark = pytest.mark.browser
 def page(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Page]:
     """An admin's."""
     folder = tmp_path_factory.mktemp("credentials")
-    with service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS="127.0.0.1") as up, chromium() as browser:
+    with (
+        service(folder, empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as up,
+        chromium() as browser,
+    ):
         page = browser.new_context(base_url=f"http://localhost:{up.port}").new_page()
         page.goto("/accounts/login/")
         sign_in(page, EMAIL)

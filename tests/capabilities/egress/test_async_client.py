@@ -31,7 +31,7 @@ canary = pytest.fixture(serve, name="canary")
 @pytest.fixture(name="server")
 def allowed_server(settings: Settings) -> Iterator[Server]:
     for server in serve():
-        settings.TOOLHUB_PRIVATE_HOSTS = [f"127.0.0.1:{server.port}"]
+        settings.TOOLHUB_PRIVATE_HOSTS = [f"mcp:127.0.0.1:{server.port}"]
         yield server
 
 

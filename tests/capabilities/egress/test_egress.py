@@ -38,7 +38,7 @@ canary = pytest.fixture(serve, name="canary")
 def allowed_server(settings: Settings) -> Iterator[Server]:
     """A server that the operator listed: as an address, and as `localhost`."""
     for server in serve():
-        settings.TOOLHUB_PRIVATE_HOSTS = [f"127.0.0.1:{server.port}", f"localhost:{server.port}"]
+        settings.TOOLHUB_PRIVATE_HOSTS = [f"tool:127.0.0.1:{server.port}", f"tool:localhost:{server.port}"]
         yield server
 
 
@@ -63,7 +63,9 @@ def test_refusal_says_what_an_operator_can_do() -> None:
     with pytest.raises(EgressRefused) as refused:
         fetch("GET", "http://10.0.0.5/", timeout=5)
 
-    assert str(refused.value) == ("10.0.0.5 is a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS.")
+    assert str(refused.value) == (
+        "10.0.0.5 is a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS, as tool:10.0.0.5."
+    )
 
 
 def test_refusal_does_not_tell_the_private_address_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +243,7 @@ def test_proxy_of_the_environment_is_ignored(
 def test_private_host_is_reached_exactly_where_the_operator_listed_it(
     canary: Server, settings: Settings, entry: str, host: str, reached: bool
 ) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = [entry.format(port=canary.port)]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:" + entry.format(port=canary.port)]
     url = f"http://{host}:{canary.port}/"
 
     if reached:
@@ -268,7 +270,7 @@ def test_entry_of_the_operator_may_be_a_network_with_a_port(entry: str, network:
 
 
 def test_listed_port_of_a_public_host_is_open_to_tools(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["api.example:8443"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:api.example:8443"]
     answer_lookups(monkeypatch, ["93.184.216.34"])
     connected = record_connections(monkeypatch)
 
@@ -365,7 +367,7 @@ def test_credentials_do_not_follow_to_another_host(server: Server) -> None:
 
 
 def test_credentials_do_not_follow_to_another_port(server: Server, canary: Server, settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
     server.redirect("/", f"{canary.url}/")
 
     fetch("GET", f"{server.url}/", headers=SECRETS, timeout=5)
@@ -524,7 +526,7 @@ def test_slow_redirects_share_one_deadline(server: Server) -> None:
 
 
 def test_host_that_nobody_answers_for_is_a_failure(settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -599,7 +601,7 @@ def test_what_is_no_plain_public_address_is_not_public(address: str) -> None:
 
 
 def test_a_client_of_its_own_protocol_gets_checked_addresses(settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1:5432"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1:5432"]
 
     assert egress.resolve_checked("127.0.0.1", 5432, timeout=5) == ["127.0.0.1"]
     for host, port, ports in [

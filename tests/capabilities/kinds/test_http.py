@@ -48,7 +48,7 @@ def bin_url() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _loopback(settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["tool:127.0.0.1"]
 
 
 server = pytest.fixture(serve, name="server")
@@ -322,7 +322,7 @@ def test_words_that_a_redirect_chose_count_as_text_from_outside(server: Server) 
 def test_s33_a_redirect_into_private_space_is_refused(
     server: Server, canary: Server, settings: Settings, location: str
 ) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = [f"127.0.0.1:{server.port}"]
+    settings.TOOLHUB_PRIVATE_HOSTS = [f"tool:127.0.0.1:{server.port}"]
     server.redirect("/", location.format(port=canary.port))
 
     with pytest.raises(ToolError):

@@ -114,7 +114,7 @@ def test_s31_a_private_address_or_an_odd_port_is_refused_as_it_is_typed(
 
 
 def test_what_the_operator_lets_through_is_taken(in_acme: Organisation, alice: Membership, settings: Settings) -> None:
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1:8900"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["mcp:127.0.0.1:8900"]
 
     assert create_server(ServerContent("notes", url="http://127.0.0.1:8900/mcp"), actor=alice).pk
 

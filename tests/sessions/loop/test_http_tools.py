@@ -29,7 +29,7 @@ SECRET = "s3cret-of-acme"
 @pytest.fixture
 def server(settings: Settings) -> Iterator[Server]:
     for server in serve():
-        settings.TOOLHUB_PRIVATE_HOSTS = [*settings.TOOLHUB_PRIVATE_HOSTS, f"127.0.0.1:{server.port}"]
+        settings.TOOLHUB_PRIVATE_HOSTS = [*settings.TOOLHUB_PRIVATE_HOSTS, f"tool:127.0.0.1:{server.port}"]
         yield server
 
 

@@ -71,7 +71,7 @@ class Quiet(WSGIRequestHandler):
 @pytest.fixture
 def bin_url(settings: Settings) -> Iterator[str]:
     """The address of an httpbin."""
-    settings.TOOLHUB_PRIVATE_HOSTS = ["127.0.0.1"]
+    settings.TOOLHUB_PRIVATE_HOSTS = ["provider:127.0.0.1", "tool:127.0.0.1", "mcp:127.0.0.1"]
     with make_server("127.0.0.1", 0, httpbin, handler_class=Quiet) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
