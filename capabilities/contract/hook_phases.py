@@ -24,6 +24,7 @@ NO_ARGUMENTS = Effective({})
 #: What the model reads in place of a result that a failed hook keeps from it.
 WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
 FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
+BEYOND = "left out: this member has higher access than whoever wrote the hook, and no admin has saved it since"
 FAILED_TURN = "The hook {hook} failed, and turns do not run while it fails."
 
 
@@ -51,6 +52,8 @@ class Trace:
     stopped: bool = False
     #: Whether a dry run left it out.
     was_left_out: bool = False
+    #: Whether it did not act, or not fully, because the member has higher access than whoever wrote it.
+    is_beyond: bool = False
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -70,7 +73,11 @@ class PhaseResult(Generic[T]):
 
     @property
     def done(self) -> list[Trace]:
-        return [each for each in self.traces if each.failure is None]
+        return [each for each in self.traces if each.failure is None and not each.is_beyond]
+
+    @property
+    def beyond(self) -> list[Trace]:
+        return [each for each in self.traces if each.is_beyond]
 
     @property
     def failed(self) -> list[Trace]:
@@ -136,6 +143,8 @@ def _run(
     matches: Callable[[HookSpec, T], bool],
     act: Act[T],
     is_over: Callable[[T], bool] = lambda value: False,
+    *,
+    is_beyond: Callable[[HookSpec, T], bool],
 ) -> PhaseResult[T]:
     """Each hook that matches what there is by then. Nothing runs behind one that stops the phase."""
     traces = []
@@ -143,6 +152,9 @@ def _run(
         if is_over(value):
             break
         if not matches(hook, value):
+            continue
+        if is_beyond(hook, value) and not hook.blocks:
+            traces.append(Trace(hook, BEYOND, is_beyond=True))
             continue
         try:
             if hook.broken:
@@ -157,7 +169,7 @@ def _run(
                 break
             continue
         if did:
-            traces.append(Trace(hook, did))
+            traces.append(Trace(hook, did, is_beyond=did.endswith(BEYOND)))
     return PhaseResult(value, tuple(traces))
 
 
@@ -216,7 +228,13 @@ def run_resolve(
     def matches(hook: HookSpec, value: T) -> bool:
         return hook.when.hold(facts_of(value), NO_ARGUMENTS, hook.public_id)
 
-    return _run(of_phase(hooks, Phase.BEFORE_MODEL_RESOLVE), model, matches, act)
+    return _run(
+        of_phase(hooks, Phase.BEFORE_MODEL_RESOLVE),
+        model,
+        matches,
+        act,
+        is_beyond=lambda hook, value: hook.is_beyond(facts_of(value)),
+    )
 
 
 # -- before_prompt_build ----------------------------------------------------------------------------------------------
@@ -242,7 +260,13 @@ def run_prompt(hooks: Sequence[HookSpec], prompt: str, facts: Facts, outside: Ou
         return made, "" if made == value else f"made a prompt of {len(made):,} characters"
 
     hooks = of_phase(hooks, Phase.BEFORE_PROMPT_BUILD)
-    return _run(hooks, prompt, lambda hook, value: hook.when.hold(facts, NO_ARGUMENTS, hook.public_id), act)
+    return _run(
+        hooks,
+        prompt,
+        lambda hook, value: hook.when.hold(facts, NO_ARGUMENTS, hook.public_id),
+        act,
+        is_beyond=lambda hook, value: hook.is_beyond(facts),
+    )
 
 
 def _joined(*texts: str) -> str:
@@ -293,6 +317,9 @@ def run_before_call(
 
     def act(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
         changed, did = _before_call(hook, call, effective, lambda **given: python(hook, **given, **_tool(facts)))
+        if hook.is_beyond(facts) and (changed.arguments is not call.arguments or changed.context != call.context):
+            changed = replace(call, decisions=changed.decisions)
+            did = f"its change {BEYOND}"
         if changed.arguments is not call.arguments:
             complaint = check(changed.arguments)
             if complaint:
@@ -310,6 +337,7 @@ def run_before_call(
         ),
         act,
         lambda call: call.is_denied,
+        is_beyond=lambda hook, call: hook.is_beyond(facts),
     )
     stopped = result.stopped_by
     if stopped is None:
@@ -441,6 +469,7 @@ def run_after_call(
         result,
         lambda hook, value: hook.when.hold(facts, taken, hook.public_id),
         act,
+        is_beyond=lambda hook, value: hook.is_beyond(facts),
     )
     stopped = done.stopped_by
     if stopped is None:

@@ -99,6 +99,10 @@ _MODEL = Setting("model", "model", "Model", "The model’s name at the provider.
 _TEXT = Setting("text", "text", "Text")
 PYTHON, BLOCK_TOOL, ASK = "python", "block_tool", "ask"
 MERGE_INPUT = "merge_input"
+#: Actions that change nothing of a turn.
+KEEP_BACK = (BLOCK_TOOL, ASK)
+#: The rank of the highest access, for hooks that act for everybody.
+EVERYBODY = 99
 #: Every action, in the order of the phases.
 ACTIONS: dict[str, Action] = {
     each.name: each
@@ -244,6 +248,8 @@ class Facts:
     member: str = ""
     tool: str = ""
     category: str = ""
+    #: Rank of the member's access.
+    rank: int = 0
 
 
 def drawn(hook: str, turn: str) -> float:
@@ -267,6 +273,12 @@ class HookSpec:
     timeout: float = TIMEOUTS[2]
     #: What is wrong with its row: then it fails each time, whatever it should do.
     broken: str = ""
+    #: Rank of the access up to which it may change turns: that of whoever wrote it last.
+    reach: int = EVERYBODY
+
+    def is_beyond(self, facts: Facts) -> bool:
+        """Whether it may change nothing in this member's turns. What blocks or asks may do so in all."""
+        return self.action not in KEEP_BACK and facts.rank > self.reach
 
     @property
     def blocks(self) -> bool:

@@ -47,6 +47,10 @@ class HookOut(serializers.Serializer[Hook]):
     on_error = serializers.CharField()
     disable_after = serializers.IntegerField(help_text="Failures in a row; only with `disable`.")
     is_enabled = serializers.BooleanField()
+    acts_for = serializers.CharField(
+        help_text="The access of whoever wrote it last: it changes turns of members up to this. An admin approves it "
+        "for all by saving it. What only blocks or asks acts for all."
+    )
     fired = serializers.IntegerField(help_text="How often it did something.")
     last_fired_at = serializers.DateTimeField(allow_null=True)
     failed = serializers.IntegerField()

@@ -14,7 +14,7 @@ from capabilities.common.memory import Memory
 from capabilities.contract.hooks import ACTIONS, HookSpec, MalformedHook, hook_from, in_order, normalised
 from capabilities.models import Agent, Hook, Provider
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Access, Membership
 
 _active: Memory[tuple[HookSpec, ...]] = Memory(64)
 
@@ -53,7 +53,7 @@ def _with_keys(hook: HookSpec, keys: Mapping[str, str]) -> HookSpec:
 
 
 def spec_of(hook: Hook) -> HookSpec:
-    return hook_from(str(hook.public_id), hook.entry)
+    return replace(hook_from(str(hook.public_id), hook.entry), reach=Access(hook.acts_for).rank)
 
 
 # -- Pages ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from capabilities.contract.hooks import FIELDS, MalformedHook, OnError, normalis
 from capabilities.hooks.installed import installed_hooks
 from capabilities.models import Agent, Hook, LanguageModel, Provider
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Access, Membership, Right
 
 MAX_DESCRIPTION = 2_000
 #: Hooks that one organisation may have: each is looked at in every turn.
@@ -51,7 +51,7 @@ def create_hook(content: HookContent, *, actor: Membership) -> Hook:
     require(actor, Right.HOOKS)
     if Hook.objects.count() >= MAX_HOOKS:
         raise ChangeRefused("", f"An organisation has at most {MAX_HOOKS} hooks.")
-    hook = Hook(organisation_id=actor.organisation_id)
+    hook = Hook(organisation_id=actor.organisation_id, acts_for=actor.access)
     _write(hook, content)
     record("hook.create", hook, actor=actor, after=_shown(hook))
     touch_registry(hook.organisation_id)
@@ -60,11 +60,16 @@ def create_hook(content: HookContent, *, actor: Membership) -> Hook:
 
 @configuration_write()
 def update_hook(hook: Hook, content: HookContent, *, actor: Membership) -> Hook:
-    """Its count of failures in a row begins anew. Raises ChangeRefused, as `create_hook`."""
+    """Its count of failures in a row begins anew. From then on it changes turns of members up to the actor's access: an
+    admin approves it for everybody by saving it. Raises ChangeRefused, as `create_hook`."""
     require(actor, Right.HOOKS)
-    before = _shown(hook)
+    before, acts_for = _shown(hook), hook.acts_for
     hook.failed_in_a_row, hook.switched_off_at = 0, None
+    hook.acts_for = actor.access
     _write(hook, content)
+    if Access(acts_for).rank > Access(actor.access).rank and _shown(hook) | {"acts_for": acts_for} == before:
+        hook.acts_for = acts_for  # nothing was changed, by somebody of lower access
+        hook.save(update_fields=["acts_for"])
     after = _shown(hook)
     if before != after:
         record("hook.update", hook, actor=actor, before=before, after=after)
@@ -150,7 +155,12 @@ def _is_uuid(text: str) -> bool:
 
 
 def _shown(hook: Hook) -> dict[str, Any]:
-    return {**hook.entry, "description": hook.description, "is_enabled": hook.is_enabled}
+    return {
+        **hook.entry,
+        "description": hook.description,
+        "is_enabled": hook.is_enabled,
+        "acts_for": str(hook.acts_for),
+    }
 
 
 # -- What turns count -------------------------------------------------------------------------------------------------

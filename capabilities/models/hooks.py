@@ -7,8 +7,9 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from capabilities.contract.hooks import ACTIONS, MAX_NAME, PHASE_TITLES, Phase
+from capabilities.contract.hooks import ACTIONS, KEEP_BACK, MAX_NAME, PHASE_TITLES, Phase
 from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.models import Access
 
 
 class Hook(PublicModel):
@@ -29,6 +30,8 @@ class Hook(PublicModel):
     #: Failures in a row after which it is switched off, where `on_error` says so.
     disable_after = models.PositiveIntegerField(default=5)
     is_enabled = models.BooleanField(default=True)
+    #: The access of whoever wrote it last: what changes a turn acts for members up to this, unless an admin saves it.
+    acts_for = models.CharField(max_length=16, choices=Access, default=Access.ADMIN)
 
     #: How often it did something, and how often it failed, since it was made.
     fired = models.PositiveBigIntegerField(default=0)
@@ -56,6 +59,19 @@ class Hook(PublicModel):
     @property
     def action_title(self) -> str:
         return ACTIONS[self.action].title if self.action in ACTIONS else self.action
+
+    @property
+    def only_keeps_back(self) -> bool:
+        """Whether it changes nothing, but blocks calls or asks before them: then it acts for everybody."""
+        return self.action in KEEP_BACK
+
+    @property
+    def reach_told(self) -> str:
+        """For which members it acts, in a sentence."""
+        if self.only_keeps_back or self.acts_for == Access.ADMIN:
+            return "Acts in the turns of all members."
+        told = f"Acts in the turns of members up to the access {Access(self.acts_for).label}."
+        return f"{told} For higher ones an admin must save it."
 
     @property
     def entry(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from sessions.loop.python_hooks import python_of
 from sessions.models import OPEN_STATUSES, Step, StepKind, StepStatus, Turn
 from toolhub.bounded_json import load_json
 from toolhub.tenants.keyset import Keyset, Page
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Access, Membership, Right
 
 #: Calls of one turn that are looked at, and characters of a text that are shown.
 MAX_CALLS = 50
@@ -164,6 +164,7 @@ def _within(python: CallPython, seconds: float) -> CallPython:
 
 def _facts(turn: Turn, model: ResolvedModel, tool: str = "", category: str = "") -> Facts:
     return Facts(
+        rank=Access(Membership.objects.values_list("access", flat=True).get(pk=turn.membership_id)).rank,
         turn=str(turn.pk),
         agent=str(turn.agent.public_id),
         provider=str(model.provider.public_id),

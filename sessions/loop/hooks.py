@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -50,7 +50,7 @@ from sessions.loop.python_hooks import python_of
 from sessions.models import Step, StepStatus, Turn
 from sessions.turns import ledger
 from sessions.turns.held import Held
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Access, Membership
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class TurnHooks:
         if result.done:
             lines = [each.as_json for each in result.done]
             ledger.write_event(self.held.claim, EVENTS[phase], {"hooks": lines})
-        self._warn(phase, result.failed)
+        self._warn(phase, [*result.failed, *result.beyond])
         if result.stopped_by is not None:
             raise TurnFailed("hook_failed", FAILED_TURN.format(hook=result.stopped_by.hook.name))
 
@@ -163,7 +163,7 @@ class TurnHooks:
 
     def _keep_call(self, phase: Phase, step: Step, result: PhaseResult[Any]) -> None:
         self._count(result.traces)
-        self._warn(phase, result.failed, step=step.index)
+        self._warn(phase, [*result.failed, *result.beyond], step=step.index)
 
     # -- All phases ---------------------------------------------------------------------------------------------------
 
@@ -173,11 +173,20 @@ class TurnHooks:
     def _facts_with(self, model: ResolvedModel) -> Facts:
         turn = self.turn
         return Facts(
+            rank=self._rank,
             turn=str(turn.pk),
             agent=str(turn.agent.public_id),
             provider=str(model.provider.public_id),
             member=str(turn.membership_id),
         )
+
+    @cached_property
+    def _rank(self) -> int:
+        """Of the member's access. No query while every hook was written, or saved, by an admin."""
+        hooks = active_hooks(self.turn.organisation_id, self.turn.registry_version)
+        if all(hook.reach >= Access.ADMIN.rank for hook in hooks):
+            return 0
+        return Access(Membership.objects.values_list("access", flat=True).get(pk=self.turn.membership_id)).rank
 
     def _facts_of(self, spec: ToolSpec) -> Facts:
         return replace(self._facts_with(self.turn.model), tool=spec.name, category=spec.category)
@@ -200,6 +209,8 @@ class TurnHooks:
 
     def _count(self, traces: Iterable[Trace]) -> None:
         for each in traces:
+            if each.is_beyond:
+                continue
             if each.failure is None:
                 with self._lock:
                     self._fired[each.hook.public_id] += 1
