@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import PROTECT
 
+from capabilities.common.names import check_name_imitates
 from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_no_rule, check_slug, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
@@ -220,6 +221,8 @@ def _write(agent: Agent, content: AgentContent) -> None:
     check_slug(slug)
     if Agent.objects.filter(slug=slug).exclude(pk=agent.pk).exists():
         raise ChangeRefused("slug", f"There is an agent {slug} already.", code="taken")
+    if content.name != agent.name:
+        check_name_imitates(Agent.objects.exclude(pk=agent.pk), "the agent", content.name)
     if len(content.prompt) > MAX_PROMPT:
         raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
     if content.max_rounds is not None and not 1 <= content.max_rounds <= MAX_ROUNDS:

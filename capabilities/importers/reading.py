@@ -13,6 +13,7 @@ from capabilities.catalogue.tools.writes import Definition, ToolRefused, check_o
 from capabilities.common.text import storable, storable_json, storable_value
 from capabilities.common.tokens import count_each
 from capabilities.contract.effects import READ
+from capabilities.contract.names import reserved_for
 from capabilities.contract.warnings import is_hidden, warnings_of
 from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
@@ -23,6 +24,7 @@ from capabilities.importers.matching import (
     content_of_row,
     contents_at_source,
     dismissed_before,
+    kind_of,
     known_tools,
     next_of,
     prefix_of,
@@ -34,7 +36,8 @@ from capabilities.importers.matching import (
     versions_at_hand,
     wanted_name,
 )
-from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, Tool, ToolImport
+from capabilities.importers.names import with_prefix
+from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, Tool, ToolImport, ToolKind
 
 #: Definitions of one reading; what is beyond is counted and left out.
 MAX_FOUND = 2_000
@@ -122,7 +125,10 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
         if tool.current_version is not None and tool.current_version.effect != READ:
             row.effect = tool.current_version.effect  # a person may have said so: a guess takes nothing back
     else:
-        row.name, row.collision = names.give(wanted_name(found), row.original_name)
+        wanted = wanted_name(found)
+        if kind_of(row, row.tool_import) != ToolKind.MCP and reserved_for(wanted):
+            wanted = with_prefix("tool", wanted)
+        row.name, row.collision = names.give(wanted, row.original_name)
 
 
 def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:

@@ -16,9 +16,17 @@ from django.utils import timezone
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
 from capabilities.catalogue.helper_modules.checks import CheckedModule
 from capabilities.catalogue.helper_modules.writes import create_module, update_module
-from capabilities.catalogue.tools.writes import Definition, Origin, add_tools, set_tools_enabled, write_versions
+from capabilities.catalogue.tools.writes import (
+    Definition,
+    Origin,
+    add_tools,
+    check_tool_name,
+    set_tools_enabled,
+    write_versions,
+)
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.common.moments import from_now
+from capabilities.common.names import check_name_free
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, may_administer, require
@@ -600,9 +608,8 @@ def _check_name(row: ImportedTool, name: str) -> None:
         raise ChangeRefused("name", "A tool keeps its name: sessions and models know it by that.")
     if not TOOL_NAME.match(name):
         raise ChangeRefused("name", "A tool name has 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")
-    others = ImportedTool.objects.filter(tool_import=row.tool_import_id, name__iexact=name).exclude(pk=row.pk)
-    if Tool.objects.filter(name__iexact=name).exists() or others.exists():
-        raise ChangeRefused("name", f"There is a tool named {name} already.", code="taken")
+    check_tool_name(name, _origin(row, row.tool_import, None), organisation_id=row.organisation_id)
+    check_name_free(ImportedTool.objects.filter(tool_import=row.tool_import_id).exclude(pk=row.pk), "a tool", name)
 
 
 @configuration_write("base_url")

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 
+from capabilities.common.names import NameKeyField
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
 from toolhub.tenants.guarded import PublicModel, TenantModel
@@ -19,6 +20,7 @@ class Category(PublicModel):
     """Where a tool lives; each tool has exactly one."""
 
     name = models.CharField(max_length=64)
+    name_key = NameKeyField()
     title = models.CharField(max_length=100)
     description = models.TextField(blank=True)
     #: Words that call for this category, for the router.
@@ -29,7 +31,10 @@ class Category(PublicModel):
     is_core = models.BooleanField(default=False)
 
     class Meta(PublicModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="category_name_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["organisation", "name"], name="category_name_once"),
+            models.UniqueConstraint(fields=["organisation", "name_key"], name="category_name_key_once"),
+        )
 
     def __str__(self) -> str:
         return self.title
@@ -76,6 +81,7 @@ class Tool(PublicModel):
     """A name that a model can call. What is behind it is its current version."""
 
     name = models.CharField(max_length=64)
+    name_key = NameKeyField()
     category = models.ForeignKey(Category, on_delete=models.PROTECT, related_name="tools")
     kind = models.CharField(max_length=16, choices=ToolKind, default=ToolKind.BUILTIN)
     is_enabled = models.BooleanField(default=True)
@@ -111,7 +117,10 @@ class Tool(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),
+            models.UniqueConstraint(fields=["organisation", "name_key"], name="tool_name_key_once"),
+        )
         indexes = (
             models.Index(
                 fields=["organisation", "name"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from capabilities.common.names import NameKeyField
 from capabilities.models.agents import Agent
 from capabilities.models.catalogue import Category, Tool
 from toolhub.tenants.guarded import PublicModel, TenantModel
@@ -13,11 +14,15 @@ class Toolkit(PublicModel):
     """A named bundle that a session can load. Shared in the organisation: any agent may allow it."""
 
     name = models.CharField(max_length=64)
+    name_key = NameKeyField()
     description = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
-        constraints = (models.UniqueConstraint(fields=["organisation", "name"], name="toolkit_name_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["organisation", "name"], name="toolkit_name_once"),
+            models.UniqueConstraint(fields=["organisation", "name_key"], name="toolkit_name_key_once"),
+        )
 
     def __str__(self) -> str:
         return self.name

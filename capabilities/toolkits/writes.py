@@ -10,12 +10,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
+from capabilities.common.names import check_name_free
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
 from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides, overrides_of
 from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
+from capabilities.contract.names import name_key
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.models import (
     Agent,
@@ -201,8 +203,9 @@ def _check_words(toolkit: Toolkit, content: ToolkitContent) -> None:
         raise ChangeRefused("name", "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -; not “new”.")
     if name in RESERVED_TOOLKITS:
         raise ChangeRefused("name", f"The name {name} is taken by the service itself.")
-    if Toolkit.objects.filter(name=name).exclude(pk=toolkit.pk).exists():
-        raise ChangeRefused("name", f"There is a toolkit {name} already.", code="taken")
+    if name != toolkit.name or toolkit.pk is None:
+        check_name_free(Toolkit.objects.exclude(pk=toolkit.pk), "a toolkit", name)
+        toolkit.name_key = name_key(name)
     if len(content.description) > MAX_DESCRIPTION:
         raise ChangeRefused("description", f"Keep the description under {MAX_DESCRIPTION:,} characters.")
 

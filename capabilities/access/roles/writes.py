@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from capabilities.common.names import check_name_imitates
 from capabilities.common.refused import ChangeRefused, check_no_rule, check_slug, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
@@ -248,6 +249,8 @@ def _write(role: Role, content: RoleContent) -> None:
         raise ChangeRefused("mode", f"The mode is one of {', '.join(RoleMode.values)}.")
     if Role.objects.filter(slug=slug).exclude(pk=role.pk).exists():
         raise ChangeRefused("slug", f"There is a role {slug} already.", code="taken")
+    if content.name != role.name:
+        check_name_imitates(Role.objects.exclude(pk=role.pk), "the role", content.name)
     role.slug, role.name = slug, content.name
     role.description, role.mode = content.description, content.mode
     role.save()

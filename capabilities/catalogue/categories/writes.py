@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from capabilities.common.names import check_name_free, release_key
 from capabilities.common.refused import RESERVED, ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
@@ -40,8 +41,7 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
     name = name or free_short_name(Category.objects.all(), "name", content.title, separator="_")
     if not CATEGORY_NAME.match(name) or name in RESERVED:
         raise ChangeRefused("name", "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -; not “new”.")
-    if Category.objects.filter(name=name).exists():
-        raise ChangeRefused("name", f"There is a category {name} already.", code="taken")
+    check_name_free(Category.objects.all(), "a category", name)
     category = Category(organisation_id=actor.organisation_id, name=name)
     _write(category, content)
     record("category.create", category, actor=actor, after={"name": name} | _told(category))
@@ -110,6 +110,7 @@ def install_categories(organisation: Organisation, specs: Iterable[CategorySpec]
 
 
 def _install(organisation: Organisation, spec: CategorySpec) -> Category:
+    release_key(Category.objects.filter(organisation=organisation), spec.name)
     category = Category.objects.create(
         organisation=organisation,
         name=spec.name,

@@ -9,6 +9,7 @@ from capabilities.catalogue.tools.writes import (
     Origin,
     ToolRefused,
     check_of_kind,
+    check_tool_name,
     create_tool,
     definition_of,
     update_tool,
@@ -84,8 +85,7 @@ def category_for(content: HttpToolContent, actor: Membership) -> Category:
     if category is None:
         raise not_there("category", "category", content.category)
     require(actor, Right.CATALOGUE, [category.name])
-    if Tool.objects.filter(name=content.definition.name).exists():
-        raise ToolRefused("name", f"There is a tool named {content.definition.name} already.", code="taken")
+    check_tool_name(content.definition.name, Origin(ToolKind.HTTP), organisation_id=category.organisation_id)
     return category
 
 

@@ -12,10 +12,12 @@ from django.db import transaction
 from django.db.models import Max
 
 from capabilities.catalogue.categories.writes import install_categories
+from capabilities.common.names import check_name_free, release_key
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.tokens import count_each
+from capabilities.contract.names import name_key, reserved_for
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
@@ -141,8 +143,7 @@ def create_tool(
     Without an approved version it is in the catalogue, and is neither sent nor called.
     """
     definition.check()
-    if Tool.objects.filter(organisation_id=category.organisation_id, name=definition.name).exists():
-        raise ToolRefused("name", f"There is a tool named {definition.name} already.")
+    check_tool_name(definition.name, origin if actor is not None else None, organisation_id=category.organisation_id)
     tool = Tool.objects.create(
         organisation_id=category.organisation_id,
         name=definition.name,
@@ -159,18 +160,38 @@ def create_tool(
     return tool
 
 
+def check_tool_name(name: str, origin: Origin | None, *, organisation_id: int) -> None:
+    """Raise ToolRefused for a name that another tool has, or that is taken for another's, and for one that begins like
+    the names of others' tools. Without an origin it is the service itself that names the tool. Up to two queries."""
+    if origin is not None:
+        check_maker(name, origin)
+    try:
+        check_name_free(Tool.objects.filter(organisation_id=organisation_id), "a tool", name)
+    except ChangeRefused as error:
+        raise ToolRefused(error.field, str(error), code="taken") from error
+
+
+def check_maker(name: str, origin: Origin) -> None:
+    """Raise ToolRefused for a name that begins like those of others' tools. No query where `origin` is loaded."""
+    server = origin.server.name if origin.server is not None else ""
+    agent = origin.made_by_agent.slug if origin.made_by_agent is not None else ""
+    if owner := reserved_for(name, server=server, agent=agent):
+        raise ToolRefused("name", f"Names like {name} are kept for {owner}: choose another.", code="reserved")
+
+
 def add_tools(category: Category, contents: Collection[tuple[Definition, Origin]]) -> list[Tool]:
     """Many new tools of a category, without a version yet, in the caller's transaction and without an audit row.
 
     Raises ToolRefused for content or a name that cannot be. One query, and one for some hundred tools.
     """
-    for definition, _ in contents:
+    for definition, origin in contents:
         definition.check()
-    names = [definition.name for definition, _ in contents]
-    taken = set(Tool.objects.filter(name__in=names).values_list("name", flat=True))
-    twice = taken | {name for name, count in Counter(names).items() if count > 1}
+        check_maker(definition.name, origin)
+    keys = [name_key(definition.name) for definition, _ in contents]
+    taken = set(Tool.objects.filter(name_key__in=keys).values_list("name_key", flat=True))
+    twice = taken | {key for key, count in Counter(keys).items() if count > 1}
     if twice:
-        raise ToolRefused("name", f"There is a tool named {min(twice)} already.")
+        raise ToolRefused("name", f"There is a tool named {min(twice)} already.", code="taken")
     return Tool.objects.bulk_create(
         Tool(
             organisation_id=category.organisation_id,
@@ -338,6 +359,7 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
         definition.check()
         tool = tools.get(builtin.name)
         if tool is None:
+            release_key(Tool.objects.filter(organisation=organisation), builtin.name)
             tool = Tool.objects.create(
                 organisation=organisation,
                 name=builtin.name,

@@ -38,7 +38,9 @@ canary = pytest.fixture(serve, name="canary")
 def allowed_server(settings: Settings) -> Iterator[Server]:
     """A server that the operator listed: as an address, and as `localhost`."""
     for server in serve():
-        settings.TOOLHUB_PRIVATE_HOSTS = [f"tool:127.0.0.1:{server.port}", f"tool:localhost:{server.port}"]
+        settings.TOOLHUB_PRIVATE_HOSTS = [
+            f"{purpose}:{host}:{server.port}" for purpose in ("tool", "provider") for host in ("127.0.0.1", "localhost")
+        ]
         yield server
 
 
