@@ -69,6 +69,8 @@ class AuthorizationServer:
     #: The claim `aud` of tokens; empty for tokens that say nothing.
     audience: str = ""
     rotates: bool = True
+    #: Whether it says the refresh token again where that stays. RFC 6749, section 6, lets it leave it out.
+    repeats: bool = True
     #: What it answers to a revocation.
     revoke_status: int = 200
     requests: list[Asked] = field(default_factory=list)
@@ -223,13 +225,16 @@ class AuthorizationServer:
         access, refresh = f"at-{secrets.token_urlsafe(12)}", f"rt-{secrets.token_urlsafe(12)}"
         if self.audience:
             access = f"{access}.{_part({'aud': self.audience})}.x"
-        if not self.rotates and grant.refresh_token:
+        was_said = not self.rotates and bool(grant.refresh_token)
+        if was_said:
             refresh = grant.refresh_token
         grant.refresh_token = refresh
         with self.lock:
             self.tokens[access] = self.refresh_tokens[refresh] = grant
         id_token = f"x.{_part({'email': 'someone@far.example'})}.x"
         body: Json = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "id_token": id_token}
+        if was_said and not self.repeats:
+            del body["refresh_token"]
         return {**body, "expires_in": self.life, "scope": grant.scope}
 
     def revoke(self, asked: Asked) -> tuple[int, Any, dict[str, str]]:

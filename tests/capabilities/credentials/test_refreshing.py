@@ -107,6 +107,21 @@ def test_a_refresh_token_that_stays_is_kept(
     assert values_of(now_of(secret))["refresh_token"] == values_of(secret)["refresh_token"]
 
 
+def test_a_refresh_token_that_is_not_said_again_is_kept(
+    far: StoredCredential, bob: Membership, server: AuthorizationServer
+) -> None:
+    server.rotates = server.repeats = False
+    secret = ended(connect(far, bob))
+    first = values_of(secret)["refresh_token"]
+
+    for _ in range(2):
+        sign(far, bob)
+        assert values_of(now_of(secret))["refresh_token"] == first
+        ended(secret)
+
+    assert server.refreshes() == 2
+
+
 def test_a_revoked_sign_in_asks_the_member_to_sign_in_again(
     far: StoredCredential, bob: Membership, server: AuthorizationServer
 ) -> None:

@@ -13,6 +13,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import PushKey, PushSubscription
 from capabilities.push.sending import MAX_BYTES, send_to
 from capabilities.push.writes import MAX_BROWSERS, Browser, add_browser, application_server_key, private_key
+from tests.capabilities.builtin.fakes.http import Reply
 from tests.capabilities.builtin.fakes.push import PushService, decoded
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
@@ -57,6 +58,20 @@ def test_a_push_service_that_fails_keeps_the_browser(
     assert send(alice) == (1, 0, [])
     row.refresh_from_db()
     assert row.last_sent_at is not None
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_push_service_that_redirects_is_not_followed(
+    service: PushService, alice: Membership, in_acme: Organisation, status: int
+) -> None:
+    """What it would be sent on to, its answer names: nobody has checked that."""
+    add_browser(alice, service.browser("phone").subscription)
+    service.instead = lambda asked: Reply(status, b"", {"Location": f"{service.url}/elsewhere"})
+
+    delivered, removed, reasons = send(alice)
+
+    assert (delivered, removed, len(reasons)) == (0, 0, 1)
+    assert [asked.path for asked in service.asked] == ["/push/phone"]
 
 
 def test_one_dead_service_does_not_keep_a_note_from_the_others(

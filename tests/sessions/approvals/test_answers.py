@@ -116,6 +116,23 @@ def test_a_second_answer_is_refused_and_changes_nothing(
     assert approval.status == first
 
 
+@pytest.mark.parametrize("first", ANSWERS)
+@pytest.mark.parametrize("second", ANSWERS)
+def test_an_answer_to_what_was_read_before_another_answered_changes_nothing(
+    asks: Callable[..., Approval], first: ApprovalStatus, second: ApprovalStatus
+) -> None:
+    """Whoever is later has the row as it was when both began."""
+    approval = asks()
+    with organisation_scope(approval.organisation_id):
+        mine, theirs = (queries.with_all_shown(Approval.objects.all()).get(pk=approval.pk) for _ in range(2))
+        ANSWERS[first](mine, mine.requester)
+        with pytest.raises(Conflict) as refused:
+            ANSWERS[second](theirs, theirs.requester)
+        approval.refresh_from_db()
+
+    assert (refused.value.code, approval.status) == ("already_decided", first)
+
+
 def test_of_two_answers_at_once_one_wins(asks: Callable[..., Approval]) -> None:
     approval = asks()
 
@@ -370,6 +387,17 @@ def test_charlie_finds_nothing(asks: Callable[..., Approval], charlie: Membershi
 
 
 # -- Consents ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_consent_is_whose_call_was_approved_and_not_the_approvers(asks: Callable[..., Approval]) -> None:
+    approval = asks(allows_consent=True)
+    with organisation_scope(approval.organisation_id):
+        admin = make_member(approval.organisation, "ada", Access.ADMIN)
+        writes.approve_with_consent(approval, actor=admin, until=timezone.now() + timedelta(hours=1))
+        kept = set(Consent.objects.values_list("membership", "granted_by"))
+
+    assert approval.requester_id != admin.pk
+    assert kept == {(approval.requester_id, admin.pk)}
 
 
 def test_an_approval_of_a_first_time_is_remembered_for_the_session(asks: Callable[..., Approval]) -> None:
