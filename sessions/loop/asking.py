@@ -25,8 +25,10 @@ from capabilities.contract.asking import (
     rules_of,
 )
 from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
+from capabilities.contract.masking import masked_value
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import canonical_json
+from capabilities.credentials.signing import secrets_for
 from capabilities.models import Tool
 from sessions.access import own_session
 from sessions.loop import execution
@@ -101,10 +103,11 @@ def unanswered(prepared: Prepared) -> Outcome:
 
 
 def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
-    """Ask somebody of this pending call; `fields` are what its step says from now on. Or why nobody can be asked, as
-    the model reads it. One transaction."""
+    """Ask somebody of this pending call, whose secrets they do not see; `fields` are what its step says from now on. Or
+    why nobody can be asked, as the model reads it. One transaction, and the queries of `secrets_for`."""
     turn, spec, step = prepared.turn, prepared.spec, prepared.step
-    arguments = canonical_json(prepared.effective.values)
+    secrets = secrets_for(spec, turn.membership_id)
+    arguments = canonical_json(masked_value(prepared.effective.values, secrets))
     if len(arguments) > MAX_SHOWN:
         return refused(
             f"Not run: a person must approve {spec.name}, and its arguments take {len(arguments):,} characters. "

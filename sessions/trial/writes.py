@@ -6,7 +6,6 @@ The checks, the deadline, the cap and the masks are those of a call of a turn.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -15,10 +14,9 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from capabilities.common.text import storable
-from capabilities.contract.context import CallWaits, ToolError
 from capabilities.contract.masking import masked_in
 from capabilities.contract.spec import ToolSpec
-from capabilities.credentials.signing import credential_for
+from capabilities.credentials.signing import secrets_for
 from capabilities.models import Tool
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
@@ -40,8 +38,6 @@ MAX_OPEN_OF_ORGANISATION = 30
 TOO_MANY_OF_ORGANISATION = (
     f"Not run: {MAX_OPEN_OF_ORGANISATION} runs of your organisation have not ended yet. Try again in a moment."
 )
-#: Seconds that a page waits for what signs the call.
-SIGNING_SECONDS = 2.0
 #: Characters of the arguments that the audit keeps.
 MAX_TOLD = 4_000
 
@@ -80,7 +76,7 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     if isinstance(arguments, Outcome):
         return arguments
     text = json.dumps(arguments, ensure_ascii=False)
-    told = masked_in(text, _secrets_of(spec, actor))
+    told = masked_in(text, secrets_for(spec, actor.pk))
     with transaction.atomic():
         hold_organisation(actor.organisation_id)
         open_runs = TrialRun.objects.filter(status__in=OPEN_TRIALS)
@@ -100,15 +96,6 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
         record("tool.try", trial.tool, actor=actor, after=after)
         transaction.on_commit(lambda: ring_for_trial(run.public_id))
     return run
-
-
-def _secrets_of(spec: ToolSpec, actor: Membership) -> Sequence[str]:
-    """What signs the member's calls of the tool now, and must not be seen in the audit. The queries of
-    `credential_for`."""
-    try:
-        return credential_for(spec, actor.pk, at_most=SIGNING_SECONDS).secrets
-    except (CallWaits, ToolError):
-        return ()
 
 
 def trial_run_or_404(member: Membership, name: str, public_id: str) -> TrialRun:

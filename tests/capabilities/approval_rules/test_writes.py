@@ -214,7 +214,7 @@ def test_rules_stand_in_the_order_in_which_they_are_asked(alice: Membership, dja
         for count in (1, 3):
             while ApprovalRule.objects.count() < count:
                 number = ApprovalRule.objects.count()
-                writes.create_rule(RuleContent(f"rule-{9 - number}", 50), actor=alice)
+                writes.create_rule(RuleContent(f"rule-{9 - number}", 50, tool_pattern=f"mail_{number}"), actor=alice)
             with django_assert_num_queries(1):
                 names = [(rule.name, str(rule.toolkit)) for rule in queries.rules_page().rows]
             with django_assert_num_queries(1):
@@ -236,3 +236,17 @@ def test_a_warm_process_reads_rules_once_for_each_registry_version(
         writes.create_rule(RuleContent("web"), actor=alice)
 
         assert len(queries.ask_rules(acme.pk, version(acme))) == 2
+
+
+def test_a_rule_that_says_the_same_of_the_same_calls_is_refused(in_acme: Organisation, alice: Membership) -> None:
+    """Whatever it is called, and whatever whoever is asked reads."""
+    content = RuleContent("first", tool_pattern="mail_*", argument="to", argument_pattern="*@example.org")
+    first = writes.create_rule(content, actor=alice)
+
+    with pytest.raises(ChangeRefused, match="first") as refused:
+        writes.create_rule(replace(content, name="second", tool_pattern="MAIL_*", message="Really?"), actor=alice)
+    assert refused.value.field == "tool_pattern"
+    other = writes.create_rule(replace(content, name="second", argument_pattern="*"), actor=alice)
+    with pytest.raises(ChangeRefused):
+        writes.update_rule(other, replace(content, name="second"), actor=alice)
+    assert writes.update_rule(first, replace(content, message="Why?"), actor=alice).message == "Why?"

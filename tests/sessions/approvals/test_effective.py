@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from capabilities.approval_rules.writes import RuleContent, create_rule
+from capabilities.contract.masking import MASK
 from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.models import AskWhen, Tool
 from sessions.approvals import queries, writes
 from sessions.models import Approval, ApprovalStatus, ChatSession, StepStatus, Turn, TurnStatus
 from sessions.trial import writes as trying
+from tests.capabilities.catalogue.http_tools.rows import make_credential
 from tests.cast import make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.approvals.test_asking import admin_of, answer, titles
-from tests.sessions.loop.test_http_tools import make_http, server  # noqa: F401 -- a fixture
+from tests.sessions.loop.test_http_tools import SECRET, make_http, server  # noqa: F401 -- a fixture
 from tests.sessions.run_turns import run, tool_steps_of
 from tests.sessions.trials import run_trial
 from toolhub.tenants.scope import organisation_scope
@@ -125,6 +127,26 @@ def test_a_run_by_hand_is_refused_for_a_default_too(session: ChatSession) -> Non
 
     assert "another person" in run_trial(member).result
     assert titles(session) == []
+
+
+def test_mr_42_a_secret_among_the_arguments_is_masked_for_approvers_and_the_call_has_it(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    server: Any,  # noqa: F811
+) -> None:
+    credential = make_credential(session.membership, origins=[server.url])
+    properties = {"id": {"type": "string"}}
+    make_http(session, server, credential, parameters={"type": "object", "properties": properties})
+    on_argument(session, "read_user", "id", "*")
+    provider.enqueue(Say(calls=[call("read_user", {"id": f"x-{SECRET}"})]), Say("Read."))
+
+    approval = asked(run(session))
+    done = answer(approval, writes.approve, admin_of(session))
+
+    assert SECRET not in approval.arguments
+    assert MASK in approval.arguments
+    assert done.status == TurnStatus.DONE
+    assert [path for _, path, *_ in server.requests] == [f"/users/x-{SECRET}"]
 
 
 def test_a_default_is_not_sent_to_a_tool_from_outside(
