@@ -40,7 +40,8 @@ def check_name_free(
     if taken is None and rows.filter(**{f"{column}__iexact": name}).exists():
         raise ChangeRefused(field, f"There is {kind} named {name} already.", code="taken")
     if taken is not None:
-        raise ChangeRefused(field, f"There is {kind} named {getattr(taken, column)} already.", code="taken")
+        other = f": {taken.name}" if taken.name != name else ""
+        raise ChangeRefused(field, f"There is {kind} named {name} already{other}.", code="taken")
 
 
 def check_name_imitates(rows: models.QuerySet[Any], kind: str, name: str) -> None:

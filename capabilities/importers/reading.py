@@ -48,6 +48,10 @@ BATCH = 200
 DISMISSED_BEFORE = "It was dismissed before, and says the same."
 
 
+#: Sources whose names somebody else chose: none of them takes a beginning that is kept for others.
+OF_OTHERS = (ImportSource.OPENAPI, ImportSource.TOOLKIT)
+
+
 def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
     """Write a row for each definition, and for each tool of this source that is not there any more, and return the
     summary of all. In the caller's transaction. A fixed number of queries, and one for some hundred rows.
@@ -125,10 +129,14 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
         if tool.current_version is not None and tool.current_version.effect != READ:
             row.effect = tool.current_version.effect  # a person may have said so: a guess takes nothing back
     else:
-        wanted = wanted_name(found)
-        if kind_of(row, row.tool_import) != ToolKind.MCP and reserved_for(wanted):
-            wanted = with_prefix("tool", wanted)
-        row.name, row.collision = names.give(wanted, row.original_name)
+        row.name, row.collision = names.give(_wanted(row, found), row.original_name)
+
+
+def _wanted(row: ImportedTool, found: FoundTool) -> str:
+    """The name that it asks for, without a beginning that is kept for others."""
+    wanted = wanted_name(found)
+    is_others = row.tool_import.source in OF_OTHERS and kind_of(row, row.tool_import) != ToolKind.MCP
+    return with_prefix("tool", wanted) if is_others and reserved_for(wanted) else wanted
 
 
 def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:

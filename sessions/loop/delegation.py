@@ -7,7 +7,6 @@ call stays open, and its turn waits without a worker, until the child has ended.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
@@ -28,7 +27,6 @@ from capabilities.services.writes import acts_as_organisation
 from sessions.loop import asking, execution
 from sessions.loop.execution import Outcome
 from sessions.loop.hooks import hooked_outcome
-from sessions.loop.models.errors import CallStopped
 from sessions.loop.preparing import Prepared
 from sessions.loop.runtime import layers_of
 from sessions.loop.stored_results import number_of
@@ -40,16 +38,11 @@ from sessions.turns.budget_states import budgets_of, charged_below, charged_for
 from sessions.turns.fencing import HELD, Claim, OverBudget, check_may_start, fence, hold
 from sessions.turns.held import Held
 from sessions.turns.spending import check_room_for_child
-from sessions.turns.waiting import park
 
 #: Sessions below a member's own: an agent asks another, that one a third, and that one a fourth.
 MAX_DEPTH = 3
 #: Agents that are named to a model that asked for one that is not there.
 NAMED = 20
-
-
-class Parked(Exception):
-    """The turn waits for other agents, or for people; nobody holds it any more."""
 
 
 @dataclass(frozen=True)
@@ -204,27 +197,23 @@ def _listed(agents: QuerySet[Agent]) -> str:
 # -- Take back --------------------------------------------------------------------------------------------------------
 
 
-def settle(turn: Turn, held: Held, *, was_asked: bool = False, can_read_on: bool = False) -> None:
-    """Answer the calls whose children have ended, once each. Raises Parked where the turn waits for another one, or for
-    a person: `was_asked` says that a call waits for one, or did when it was looked at.
+def take_back(turn: Turn, held: Held, *, can_read_on: bool = False) -> list[Turn]:
+    """Answer the calls whose children have ended, once each. Returns the children that were looked at, those that are
+    open among them.
 
     `can_read_on` says whether the round has the tool that reads on in a long answer.
     """
-    while (waiting := list(_unsettled(turn))) or was_asked:
-        for child in waiting:
-            if not child.is_open and child.parent_step is not None:
-                number = number_of(turn, child.parent_step) if can_read_on else ""
-                spec, cap = _called(turn, child.parent_step)
-                outcome = outcome_of(child, cap, step=number)
-                if spec is not None:
-                    outcome = _hooked(turn, spec, child.parent_step, outcome, cap, number)
-                outcome = _with_receipt(child, outcome, cap, number)
-                keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
-        if was_asked or any(child.is_open for child in waiting):
-            _go_no_further(turn, held)
-            if park(held.claim):
-                raise Parked(str(turn.pk))
-            was_asked = False
+    waiting = list(_unsettled(turn))
+    for child in waiting:
+        if not child.is_open and child.parent_step is not None:
+            number = number_of(turn, child.parent_step) if can_read_on else ""
+            spec, cap = _called(turn, child.parent_step)
+            outcome = outcome_of(child, cap, step=number)
+            if spec is not None:
+                outcome = _hooked(turn, spec, child.parent_step, outcome, cap, number)
+            outcome = _with_receipt(child, outcome, cap, number)
+            keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
+    return waiting
 
 
 def _unsettled(turn: Turn) -> QuerySet[Turn]:
@@ -233,12 +222,6 @@ def _unsettled(turn: Turn) -> QuerySet[Turn]:
     approved = Approval.objects.filter(step=OuterRef("parent_step"), kind=ApprovalKind.APPROVAL)
     at_hand = children.select_related("agent", "parent_step").annotate(was_approved=Exists(approved))
     return at_hand.order_by("parent_step__call_index")
-
-
-def _go_no_further(turn: Turn, held: Held) -> None:
-    """A turn that was stopped, or is out of time, does not wait first."""
-    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
-        raise CallStopped
 
 
 def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:

@@ -26,7 +26,7 @@ from capabilities.providers.learning import learn
 from capabilities.providers.lessons import Lesson
 from capabilities.providers.prices import cost_of
 from capabilities.providers.resolve import resolve_model
-from sessions.loop import delegation, execution, tracing
+from sessions.loop import execution, tracing
 from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call
 from sessions.loop.batch import answer_calls, can_read_on
@@ -43,6 +43,7 @@ from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError, Sear
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.responses import found_in
 from sessions.loop.models.usage import Usage, priced_use
+from sessions.loop.parking import Parked, settle
 from sessions.loop.prefix import prefix_of, remembered
 from sessions.loop.refused_tools import leave_out
 from sessions.loop.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
@@ -107,7 +108,7 @@ def _run(turn: Turn, held: Held) -> str:
         end = _answer(turn, held)
         ledger.finish(held.claim, TurnStatus.DONE, **end)
         return str(end.get("error_code", ""))
-    except delegation.Parked:
+    except Parked:
         return ""
     except TurnFailed as failed:
         ledger.finish(
@@ -146,7 +147,7 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
             left = answer_calls(turn, held, last, steps, at_limit=at_limit)
             if steps.waits:
                 reads_on = steps.was_delegated and can_read_on(turn, last)
-                delegation.settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
+                settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
                 steps = read_steps(turn)
                 if any(call.is_unanswered for call in steps.calls):
                     continue  # a person answered meanwhile

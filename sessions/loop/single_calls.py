@@ -8,9 +8,10 @@ from uuid import uuid4
 from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.stages import Selection
 from sessions.loading.addresses import offered_to
-from sessions.loop import delegation, execution
+from sessions.loop import execution
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.models.replies import Call
+from sessions.loop.parking import settle
 from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import Turn
 from sessions.selection.tool_sets import keep_tool_set
@@ -32,7 +33,7 @@ def answer_single_call(turn: Turn, held: Held, call: dict[str, Any]) -> dict[str
         if not steps.waits:
             return {}
         reads_on = steps.was_delegated and can_read_on(turn, made)
-        delegation.settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
+        settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
         steps = read_steps(turn)
         if not any(each.is_unanswered for each in steps.calls):
             return {}

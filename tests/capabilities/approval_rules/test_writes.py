@@ -94,7 +94,7 @@ def test_bob_writes_no_rule(alice: Membership, bob: Membership) -> None:
     with organisation_scope(alice.organisation):
         rule = writes.create_rule(RuleContent("mail"), actor=alice)
         for write in (
-            lambda: writes.create_rule(RuleContent("web"), actor=bob),
+            lambda: writes.create_rule(RuleContent("web", tool_pattern="web_*"), actor=bob),
             lambda: writes.update_rule(rule, RuleContent("mail", when=AskWhen.NEVER), actor=bob),
             lambda: writes.delete_rule(rule, actor=bob),
         ):
@@ -103,7 +103,7 @@ def test_bob_writes_no_rule(alice: Membership, bob: Membership) -> None:
 
         AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.POLICIES)
         bob = Membership.objects.get(pk=bob.pk)
-        assert writes.create_rule(RuleContent("web"), actor=bob).name == "web"
+        assert writes.create_rule(RuleContent("web", tool_pattern="web_*"), actor=bob).name == "web"
 
 
 def test_charlie_neither_finds_nor_names_rows_of_acme(alice: Membership, charlie: Membership) -> None:
@@ -233,7 +233,7 @@ def test_a_warm_process_reads_rules_once_for_each_registry_version(
         assert len(queries.ask_rules(acme.pk, first)) == 1
         with django_assert_num_queries(0):
             queries.ask_rules(acme.pk, first)
-        writes.create_rule(RuleContent("web"), actor=alice)
+        writes.create_rule(RuleContent("web", tool_pattern="web_*"), actor=alice)
 
         assert len(queries.ask_rules(acme.pk, version(acme))) == 2
 

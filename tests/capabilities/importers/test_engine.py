@@ -139,7 +139,8 @@ def test_s51_a_name_that_is_taken_is_another_one_and_says_so(alice: Membership, 
 
 
 def test_s51_tools_of_two_servers_never_share_a_name(alice: Membership, read: Read, pets: Category) -> None:
-    """Whatever they call them: the same, as another server would, or as a tool of ours."""
+    """Whatever they call them: the same, as another server would, or as a tool of ours. Here a document of an API gives
+    them names that begin like those of MCP servers, and does not get these."""
     wanted = [("one", "send_mail"), ("two", "send_mail"), ("one", "two__send_mail"), ("one", "web_search"),
               ("one", "send mail"), ("one", "SEND_MAIL"), ("two", "x" * 80), ("two", "x" * 81)]  # fmt: skip
     make_tool(alice.organisation, "web_search")
@@ -152,8 +153,8 @@ def test_s51_tools_of_two_servers_never_share_a_name(alice: Membership, read: Re
 
     names = list(Tool.objects.values_list("name", flat=True))
     assert len({name.casefold() for name in names}) == len(wanted) + 1
-    assert {name.split("__")[0] for name in names if name != "web_search"} <= {"mcp", "pets"}
-    assert {"mcp__one__send_mail", "mcp__two__send_mail", "mcp__one__two__send_mail"} <= set(names)
+    assert {name.split("__")[0] for name in names if name != "web_search"} <= {"tool", "pets"}
+    assert {f"tool__mcp__{each}" for each in ("one__send_mail", "two__send_mail", "one__two__send_mail")} <= set(names)
     assert max(map(len, names)) <= 64
 
 
