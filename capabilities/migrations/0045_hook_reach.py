@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0043_tool_search'),
+        ('capabilities', '0044_agent_rooms'),
     ]
 
     operations = [
