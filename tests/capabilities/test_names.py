@@ -78,7 +78,7 @@ def test_names_of_before_that_imitate_each_other_stay_and_are_reported(
     Tool.objects.filter(pk__in=[first.pk, second.pk]).update(name_key=None)
     Tool.objects.filter(pk=second.pk).update(name="OLD")
 
-    import_module("capabilities.migrations.0046_name_keys").fill(apps, connection.schema_editor())
+    import_module("capabilities.migrations.0047_name_keys").fill(apps, connection.schema_editor())
 
     keys = dict(Tool.objects.filter(pk__in=[first.pk, second.pk]).values_list("pk", "name_key"))
     assert keys == {first.pk: "old", second.pk: None}

@@ -28,7 +28,7 @@ def fill(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0045_hook_reach'),
+        ('capabilities', '0046_hook_reach'),
         ('tenants', '0001_squashed_0007_last_use_of_tokens'),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('capabilities', '0044_agent_rooms'),
+        ('capabilities', '0045_tool_refusals'),
     ]
 
     operations = [
