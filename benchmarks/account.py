@@ -42,6 +42,12 @@ def wait_for_the_end(limit: float, say: Callable[[str], None]) -> None:
         time.sleep(0.25)
 
 
+def moments() -> list[float]:
+    """When something happened to any turn, in order, by the database's clock."""
+    with system_scope():
+        return [at.timestamp() for at in TurnEvent.objects.order_by("created_at").values_list("created_at", flat=True)]
+
+
 def of(accepted: Sequence[str], marks: Sequence[Mark]) -> dict[str, Any]:
     """The line of counts; crash.py says what each one means."""
     with system_scope():

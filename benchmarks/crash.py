@@ -37,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +78,8 @@ class House:
     with_broker: bool
     worker_count: int
     dialect: str = "chat"
+    #: More of the environment of all parts.
+    more: Mapping[str, str] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def __post_init__(self) -> None:
@@ -110,6 +112,7 @@ class House:
             "OPENAI_API_KEY": "benchmark",
             "BENCHMARK_COUNTER_PORT": str(self.counter_port),
             "BENCHMARK_DIALECT": self.dialect,
+            **self.more,
         }
 
     def part(self, name: str, argv: Sequence[str]) -> Part:

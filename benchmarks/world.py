@@ -1,9 +1,9 @@
 """The world around the service under test, as two small ASGI apps that each run in a process of their own.
 
 `counter` counts what tools did: it is the witness, and remembers every execution with its key. `model` is a provider
-that speaks the OpenAI protocol and always does the same: two tool calls in two rounds, then an answer. Where the
-environment says BENCHMARK_DIALECT=responses, it refuses as OpenAI's reasoning models do: tools in chat completions, and
-calls that come back without the reasoning in front of them.
+that speaks the OpenAI protocol and always does the same: two tool calls in two rounds, or in one where the environment
+says BENCHMARK_CALLS_A_REPLY=2, then an answer. With BENCHMARK_DIALECT=responses the provider refuses as
+OpenAI's reasoning models do: tools in chat completions, and calls that come back without the reasoning before them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: Seconds that an execution takes after it happened, and a model call.
 TOOL_SECONDS = 0.1
-MODEL_SECONDS = 0.1
-#: Tool calls of one turn.
+MODEL_SECONDS = float(os.environ.get("BENCHMARK_MODEL_SECONDS") or 0.1)
+#: Tool calls of one turn, and of one reply.
 CALLS = 2
+CALLS_A_REPLY = int(os.environ.get("BENCHMARK_CALLS_A_REPLY") or 1)
 #: In responses: what stands for the reasoning in front of each reply.
 SEALED = "gAAAA" + 40 * "0123456789abcdef"
 
@@ -74,8 +75,11 @@ def reply_to(request: Json) -> Say:
     )
     if done >= CALLS:
         return Say("Both marks are left.", reasoning=SEALED)
-    mark = call("leave_mark", {"label": f"{items[last_user]['content']}/{done + 1}"}, id=f"call_{done + 1}")
-    return Say(calls=[mark], reasoning=SEALED)
+    numbers = range(done + 1, min(done + CALLS_A_REPLY, CALLS) + 1)
+    marks = [
+        call("leave_mark", {"label": f"{items[last_user]['content']}/{each}"}, id=f"call_{each}") for each in numbers
+    ]
+    return Say(calls=marks, reasoning=SEALED)
 
 
 async def answer(send: Send, body: bytes, content_type: str, status: int = 200) -> None:

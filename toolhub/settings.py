@@ -69,13 +69,19 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A thread of the web server keeps its connection: opening one reads the whole schema. PostgreSQL has a pool.
     DATABASES["default"]["CONN_MAX_AGE"] = 600
 else:
-    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-    # A hundred turns that wait for their models must not hold a hundred connections: each borrows one while it works.
+    # A hundred turns that wait for their models must not hold a hundred connections: each borrows one for a statement
+    # or a transaction. Results are read whole, so that no cursor of the server outlives its statement.
+    DATABASES["default"]["ENGINE"] = "toolhub.postgresql"
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
     DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
         "min_size": 1,
         "max_size": env.integer("TOOLHUB_DATABASE_POOL", 20, 1, 1000),
-        "timeout": 30,
+        "timeout": 10,
     }
+    # A server that is gone without a word is noticed.
+    for name, seconds in (("connect_timeout", 5), ("keepalives_idle", 30), ("keepalives_interval", 10)):
+        DATABASES["default"]["OPTIONS"].setdefault(name, seconds)
+    DATABASES["default"]["OPTIONS"].setdefault("tcp_user_timeout", 30_000)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Redis or Valkey: broker, cache, hints to open pages ------------------------------------------------------------

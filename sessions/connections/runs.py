@@ -37,7 +37,6 @@ from sessions.connections.findings import (
     checks_of_model,
     checks_of_reply,
 )
-from sessions.loop.connections import release_connection
 from sessions.loop.execution import run_bounded
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelError
@@ -127,7 +126,6 @@ def _service_reason(test: ConnectionTest) -> str:
         service=values,
     )
     call = spec.test
-    release_connection()
     outcome = run_bounded(
         f"test of {spec.name}",
         lambda: call(context),
@@ -144,7 +142,6 @@ def _service_reason(test: ConnectionTest) -> str:
 def _test_server(test: ConnectionTest) -> Result:
     """Its list of tools is read. What is in it is for the test alone: reading it for review is another thing."""
     server = McpServer.objects.select_related("credential", "organisation").get(connection_tests=test)
-    release_connection()
     try:
         listing = ask_for_tools(server, test.membership, seconds=CALL_SECONDS)
     except ServerNotRead as error:
@@ -188,7 +185,6 @@ def _test_model(test: ConnectionTest) -> Result:
 def _listing(provider: Provider) -> Listing:
     try:
         endpoint = endpoint_of_provider(resolve_provider(provider))
-        release_connection()
         return Listing(listed_models(read_models(endpoint, LIST_SECONDS), vendor_of(provider.base_url)))
     except ModelError as error:
         return Listing(reason=_without_key(error, provider))

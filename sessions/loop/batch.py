@@ -15,7 +15,6 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.client_requests import left_to_client
-from sessions.loop.connections import release_connection
 from sessions.loop.one_call import answer_call
 from sessions.loop.steps import Steps
 from sessions.models import Step, StepStatus, ToolSet, Turn
@@ -46,10 +45,7 @@ def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: 
 
     def answer(call: Step) -> None:
         names = _selected(turn, step.tool_set)  # as they are when this call begins
-        try:
-            answer_call(turn, held, step, steps, call, names)
-        finally:
-            release_connection()
+        answer_call(turn, held, step, steps, call, names)
 
     if len(to_run) == 1:
         answer(to_run[0])

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from django.db import DatabaseError, InterfaceError
 
 from capabilities.common.text import storable
-from sessions.loop.connections import release_connection
 from sessions.turns import bell, ledger
 from sessions.turns.held import Held
 
@@ -56,7 +55,6 @@ class Draft:
     def restart(self) -> None:
         """Forget all of it: the model is asked again. Raises ledger.LeaseLost."""
         ledger.restart_draft(self.held.claim)
-        release_connection()
         self.text, self._rest, self._event, self._kept, self._hinted = "", "", None, 0, 0
 
     def pass_on(self) -> None:
@@ -77,5 +75,4 @@ class Draft:
             self._event, self._kept = turn["last_event"], len(self.text)
             if turn["cancel_requested_at"] is not None:
                 self.held.stop("cancelled")
-        release_connection()
         self._keep_at = time.monotonic() + KEEP_EVERY + len(self.text) / CHARS_PER_SECOND

@@ -25,7 +25,6 @@ from capabilities.credentials.signing import credential_for
 from capabilities.kinds.lines import display
 from sessions.loop import asking, call_waits, delegation, execution, tracing
 from sessions.loop.calls import ResolvedCall, meant
-from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
 from sessions.loop.hooks import hooked_outcome
 from sessions.loop.models.errors import CallStopped
@@ -215,12 +214,10 @@ def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
         return execution.failure(str(error))
     except LinkNeeded as needed:
         return call_waits.wait_for(held.claim, ready, wait, needed, None)
-    release_connection()
 
     def still_running(seconds: float) -> None:
         with suppress(ledger.LeaseLost):  # whoever holds the turn is told elsewhere
             ledger.write_event(held.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
-        release_connection()
 
     with tracing.execute_tool(ready) as span:
         outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)

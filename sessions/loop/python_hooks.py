@@ -19,7 +19,6 @@ from capabilities.common.text import storable_value
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
 from capabilities.hooks.installed import load_hook
-from sessions.loop.connections import release_connection
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.tool_threads import tool_threads
@@ -58,7 +57,6 @@ def _called(
             logger.exception("The Python hook %s failed", name)
             ended.append(HookFailed(Failure.EXCEPTION, f"{type(error).__name__}: {str(error)[:300]}"))
 
-    release_connection()
     started = tool_threads.start(f"hook {name}", partial(contextvars.Context().run, run))
     until = time.monotonic() + seconds
     while started.is_alive() and not stopped.is_set() and (left := until - time.monotonic()) > 0:

@@ -33,7 +33,6 @@ from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.carried import Carried, carried_by
 from sessions.loop.client_requests import as_asked, asked_for, own_arguments
 from sessions.loop.compacting import compact
-from sessions.loop.connections import release_connection
 from sessions.loop.drafts import Draft
 from sessions.loop.fallback import fall_back
 from sessions.loop.history import Conversation, Past, TooLong
@@ -283,7 +282,6 @@ def _call_model(
             **_found(reply, sent.declared),
         }
 
-    release_connection()
     try:
         return stored(tracing.ask(turn, asking))
     except ModelError:

@@ -15,7 +15,6 @@ from capabilities.contract.context import CallWaits, Resumed, ToolError
 from capabilities.credentials.signing import credential_for
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
-from sessions.loop.connections import release_connection
 from sessions.models import CallWait
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -52,5 +51,4 @@ def cancel_task(wait_id: int) -> None:
         with suppress(CallWaits, ToolError, ValueError):
             credential = credential_for(found[0], turn.membership_id, at_most=SECONDS)
             arguments = json.loads(step.arguments or "{}")
-            release_connection()
             execution.run_tool(found[0], credential, context, arguments, threading.Event())

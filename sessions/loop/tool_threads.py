@@ -60,7 +60,7 @@ class _Thread:
                     run.function()
                     if run.is_let_go or connection.in_atomic_block:
                         return
-                    _release()
+                    connection.close_if_unusable_or_obsolete()
                     self.pool.take_back(self)  # before the run has ended: the next one finds it
                 finally:
                     run.end()
@@ -102,14 +102,6 @@ class ToolThreads:
             self._idle.remove(thread)
             return True
         return False
-
-
-def _release() -> None:
-    """Keep a connection to a file while it works; give one to a database server back to its pool."""
-    if connection.vendor == "sqlite":
-        connection.close_if_unusable_or_obsolete()
-    else:
-        connection.close()
 
 
 tool_threads = ToolThreads()

@@ -16,7 +16,6 @@ from capabilities.pipeline.runtime_layers import in_force, layers_for
 from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.asking import why_not_by_hand
-from sessions.loop.connections import release_connection
 from sessions.loop.execution import Outcome
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.models.replies import Call
@@ -112,6 +111,5 @@ def _outcome(run: TrialRun) -> Outcome:
         return execution.failure(str(error))
     except LinkNeeded as needed:
         return execution.waiting_outcome(needed)
-    release_connection()
     outcome = execution.run_tool(spec, credential, context, arguments, threading.Event())
     return execution.capped(outcome, spec, CONTEXT_WINDOW)

@@ -46,6 +46,7 @@ from sessions.turns.sweeping import each_step
 from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader
 from sessions.worker.small_works import small_works
+from toolhub.tenants.connections import keep_own_connection
 from toolhub.tenants.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
@@ -173,7 +174,8 @@ def _work_on(what: str, row_id: RowId, work: Callable[[RowId], object], model: A
 class Housekeeper:
     """The two threads beside the turns: one holds on to those that run here, one looks for those that run nowhere.
 
-    They are two, so that a slow sweep never costs a lease.
+    They are two, so that a slow sweep never costs a lease. Each has a connection to the database of its own, so that
+    turns which use up the pool never cost one either.
     """
 
     def __init__(self) -> None:
@@ -193,11 +195,12 @@ class Housekeeper:
             thread.start()
 
     def _repeat(self, work: Callable[[], None], every: float) -> None:
+        keep_own_connection()
         try:
             while not self.ending.wait(every * random.uniform(0.8, 1.2)):  # noqa: S311
                 self._once(work)
         finally:
-            connection.close()  # a pool counts it as lent until then
+            connection.close()
 
     def _once(self, work: Callable[[], None]) -> None:
         try:
