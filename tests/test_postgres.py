@@ -31,6 +31,8 @@ FILES = {
     "tests/sessions/turns/test_spending_machine.py": 1,
     "tests/sessions/loop/test_reserving.py": 30,
     "tests/test_query_plans.py": 3,
+    "tests/test_postgres_connections.py": 11,
+    "tests/sessions/worker/test_starved.py": 3,
     "tests/sessions/loop/test_delegation.py": 38,
     "tests/sessions/selection/test_selection.py": 25,
     "tests/sessions/selection/test_unused_sets.py": 9,
