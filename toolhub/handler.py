@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -24,7 +25,11 @@ from django.http import HttpResponse, HttpResponseBase
 from django.urls import set_script_prefix
 
 from toolhub.intake import API, Receive, Scope, Send
+from toolhub.problems import unavailable
 from toolhub.tenants.later import LaterResponse
+from toolhub.tenants.trouble import is_database_trouble
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 #: Requests that are worked on at once; more wait for a thread.
@@ -76,7 +81,7 @@ class Handler(ASGIHandler):
         try:
             response = await self.in_turn(partial(self.respond, scope, body), receive)
             if isinstance(response, LaterResponse):
-                await self.send_later(response, receive, send)
+                await self.send_later(response, scope["path"], receive, send)
             elif response.streaming:
                 await self.stream(response, receive, send)
             else:
@@ -148,7 +153,7 @@ class Handler(ASGIHandler):
             response.close()
         return response
 
-    async def send_later(self, later: LaterResponse, receive: Receive, send: Send) -> None:
+    async def send_later(self, later: LaterResponse, path: str, receive: Receive, send: Send) -> None:
         """Wait for the response and send it, unless the client leaves meanwhile."""
         making = asyncio.ensure_future(later.made())
         leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
@@ -160,6 +165,8 @@ class Handler(ASGIHandler):
                 making.cancel()
             results = await asyncio.gather(making, leaving, return_exceptions=True)
         response = results[0]
+        if isinstance(response, Exception) and is_database_trouble(response):
+            response = unavailable(path, response)
         if isinstance(response, HttpResponseBase):
             if response.streaming:
                 await self.stream(response, receive, send)
@@ -181,6 +188,9 @@ class Handler(ASGIHandler):
             results = await asyncio.gather(sending, leaving, return_exceptions=True)
             await self.in_thread(response.close)
         if isinstance(results[0], Exception):
+            if is_database_trouble(results[0]):  # the stream ends unfinished, and its reader asks again
+                logger.warning("A stream lost the database: %s", results[0])
+                return
             raise results[0]
 
 

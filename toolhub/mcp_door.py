@@ -8,11 +8,13 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from asgiref.sync import ThreadSensitiveContext
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 from django.http.request import split_domain_port, validate_host
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
@@ -28,7 +30,7 @@ from sessions.mcp_server.changes import changes
 from sessions.mcp_server.server import CALLER, make_manager
 from toolhub.bounded_json import TooMuchJson, check_json
 from toolhub.handler import Handler
-from toolhub.intake import Receive, Scope, Send, read_body, replayed
+from toolhub.intake import Message, Receive, Scope, Send, read_body, replayed
 from toolhub.intake import Refused as BodyRefused
 from toolhub.tenants.access import record_token_use
 from toolhub.tenants.audit.writes import request_id
@@ -38,6 +40,8 @@ from toolhub.tenants.models import Access
 from toolhub.tenants.models import Scope as TokenScope
 from toolhub.tenants.scope import organisation_scope
 from toolhub.tenants.tokens.last_use import token_use
+from toolhub.tenants.trouble import CODE, MESSAGE, is_database_trouble
+from toolhub.tenants.trouble import RETRY_AFTER as DATABASE_AGAIN
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,49 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.code = status, code
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def unavailable(error: Exception) -> Refused:
+    """The answer where the database cannot be used now. Raises the error where it is another one."""
+    if not is_database_trouble(error):
+        raise error
+    logger.warning("The database cannot be used: %s", error)
+    return Refused(503, CODE, MESSAGE, retry_after=str(DATABASE_AGAIN))
+
+
+class Answer:
+    """The answer to one request: as the server of MCP gives it, or 503 where the database failed while it was made."""
+
+    def __init__(self, caller: Caller, send: Send) -> None:
+        self.caller, self.inner = caller, send
+        self.trouble: Refused | None = None
+        self.is_refused = False
+        #: The status and headers, which wait for the first bytes: a stream sends them before anything is known.
+        self.beginning: list[Message] = []
+        self.has_begun = False
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await self.caller.in_thread(work)  # type: ignore[no-any-return]
+        except (DatabaseError, InterfaceError) as error:
+            if is_database_trouble(error):
+                self.trouble = unavailable(error)
+            raise
+
+    async def send(self, message: Message) -> None:
+        """Pass it on, unless the database failed before the answer began."""
+        if self.is_refused:
+            return
+        if self.trouble is not None and not self.has_begun:
+            self.is_refused = True
+            await refuse(self.inner, self.trouble)
+        elif message["type"] == "http.response.start":
+            self.beginning.append(message)
+        else:
+            self.has_begun = True
+            while self.beginning:
+                await self.inner(self.beginning.pop(0))
+            await self.inner(message)
 
 
 class McpDoor:
@@ -98,12 +145,16 @@ class McpDoor:
             return await refuse(send, Refused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
         except Refused as refused:
             return await refuse(send, refused)
+        except (DatabaseError, InterfaceError) as error:
+            return await refuse(send, unavailable(error))
         try:
             if scope["method"] == "GET":
                 return await stream_changes(caller, receive, send)
             receive = await checked(receive, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+            answer = Answer(caller, send)
+            scope = {**scope, CALLER: replace(caller, in_thread=answer.in_thread)}
             async with ThreadSensitiveContext(executor=self.django.threads):
-                await self.manager.handle_request({**scope, CALLER: caller}, receive, send)  # type: ignore[arg-type]
+                await self.manager.handle_request(scope, receive, answer.send)  # type: ignore[arg-type]
         except Refused as refused:
             await refuse(send, refused)
         finally:

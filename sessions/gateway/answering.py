@@ -22,6 +22,7 @@ from sessions.gateway.errors import error_body, error_of_turn, of_turn
 from sessions.gateway.following import BETWEEN, Break, Followed, Outcome, Quiet, Text, follow
 from sessions.models import Turn
 from toolhub.tenants.later import LaterResponse
+from toolhub.tenants.trouble import CODE, MESSAGE, RETRY_AFTER, is_database_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -82,8 +83,13 @@ def answer(followed: Followed, telling: Telling, slot: StreamSlot, *, streams: b
             slot.leave()
             if not isinstance(error, Exception):
                 raise
-            logger.exception("The turn %s could not be told", followed.turn_id)
-            response = JsonResponse(BROKEN, status=500)
+            if is_database_trouble(error):
+                logger.warning("The turn %s could not be told: %s", followed.turn_id, error)
+                response = JsonResponse(error_body(503, MESSAGE, CODE), status=503)
+                response["Retry-After"] = str(RETRY_AFTER)
+            else:
+                logger.exception("The turn %s could not be told", followed.turn_id)
+                response = JsonResponse(BROKEN, status=500)
         if not response.streaming:
             await items.aclose()
             slot.leave()

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from django.db import OperationalError
 
 from capabilities.models import Agent
 from sessions.models import Turn
@@ -66,6 +67,25 @@ def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
     assert post(f"{origin}/mcp/desk", make_token(bob)).status_code == 200
+
+
+@pytest.mark.parametrize("part", ["identified", "server"])
+def test_while_the_database_is_away_the_answer_is_503(
+    part: str, origin: str, agent: Agent, bob: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = make_token(bob)
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        raise OperationalError("connection refused")
+
+    target = "toolhub.mcp_door.token_in" if part == "identified" else "sessions.mcp_server.server.offered_to"
+    monkeypatch.setattr(target, away)
+
+    answer = post(f"{origin}/mcp/desk", token)
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"]["code"] == "database_unavailable"
+    assert "refused" not in answer.text
 
 
 def test_without_a_usable_token_there_is_nothing_to_see(origin: str, agent: Agent, bob: Membership) -> None:
