@@ -100,7 +100,7 @@ class Service:
         self.valkey.start()
         self.web.start()
         deadline = time.monotonic() + START_SECONDS
-        while not is_ready("127.0.0.1", self.port, ["localhost"], 1.0):
+        while not is_ready("127.0.0.1", self.port, ["localhost"], 1.0, path="/healthz"):
             if time.monotonic() > deadline or not self.web.running:
                 raise SystemExit(f"The web server is not ready; see {self.folder}.")
             time.sleep(0.1)

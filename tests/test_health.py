@@ -15,6 +15,7 @@ from toolhub import health
 @pytest.fixture(autouse=True)
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_migrated", set())
+    monkeypatch.setattr(health, "has_living_worker", lambda: True)  # tests/sessions/worker/test_signs.py
 
 
 def answer(response: JsonResponse) -> tuple[int, dict[str, str]]:
@@ -29,7 +30,10 @@ def test_a_process_that_answers_is_alive(rf: RequestFactory) -> None:
 def test_a_migrated_database_is_ready(rf: RequestFactory, settings: Any) -> None:
     settings.REDIS_URL = ""
 
-    assert answer(health.readyz(rf.get("/readyz"))) == (200, {"status": "ready", "database": "ok", "broker": "none"})
+    assert answer(health.readyz(rf.get("/readyz"))) == (
+        200,
+        {"status": "ready", "database": "ok", "broker": "none", "workers": "ok"},
+    )
 
 
 @pytest.mark.django_db

@@ -10,10 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import OperationalError, ProgrammingError, connection, transaction
+from django.db import OperationalError, ProgrammingError, transaction
+from django.db import connection as django_connection
 
 from toolhub.tenants.connections import keep_own_connection
 from toolhub.tenants.models import Organisation
+
+#: With what only this backend has.
+connection: Any = django_connection
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -36,7 +40,7 @@ def pool() -> Iterator[Any]:
 
 
 def is_lent(pool: Any) -> bool:
-    return pool.get_stats()["pool_available"] == 0
+    return int(pool.get_stats()["pool_available"]) == 0
 
 
 def in_another_thread(work: Any) -> Any:

@@ -15,6 +15,8 @@ from django.urls import resolve
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from sessions.worker.signs import has_living_worker
+
 logger = logging.getLogger(__name__)
 #: Paths that load balancers and Prometheus call, at each web server by itself.
 BY_ANY_NAME = ("/healthz", "/readyz", "/metrics")
@@ -34,10 +36,12 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 until turns can be accepted. The database is the queue, so a broker that is away is told, and no obstacle."""
-    database = database_state()
-    ready = database == "ok"
+    """503 until turns can be accepted and run: the database answers, and a worker gets on with its work. The database
+    is the queue, so a broker that is away is told, and no obstacle."""
+    database, workers = database_state(), workers_state()
+    ready = (database, workers) == ("ok", "ok")
     body = {"status": "ready" if ready else "unavailable", "database": database, "broker": broker_state()}
+    body["workers"] = workers
     return JsonResponse(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "2"})
 
 
@@ -65,6 +69,14 @@ def database_state() -> str:
         logger.warning("The database cannot be reached: %s", error)
         return "unreachable"
     return "ok"
+
+
+def workers_state() -> str:
+    """`ok`, `none` where no worker gave a sign of life lately, or `unknown` without a database."""
+    try:
+        return "ok" if has_living_worker() else "none"
+    except Error:
+        return "unknown"
 
 
 def is_migrated() -> bool:

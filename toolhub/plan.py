@@ -21,6 +21,7 @@ def plan() -> dict[str, object]:
         "redis_url": settings.REDIS_URL,
         "offline_model_url": os.environ.get("TOOLHUB_OFFLINE_MODEL_URL", "").strip(),
         "worker_concurrency": settings.WORKER_CONCURRENCY,
+        "grace_seconds": settings.TOOLHUB_GRACE_SECONDS,
         "valkey_binary": str(get_binary_path()),
         "tool_folder": tool_folder(settings),
     }

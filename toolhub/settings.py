@@ -14,6 +14,7 @@ from urllib.parse import quote
 from capabilities.egress.addresses import allowed_host
 from capabilities.mcp_client.addresses import EntriesRefused, read_entries
 from toolhub.environment import Environment, are_fernet_keys, celery_broker_url, data_secret, database
+from toolhub.probe import ALIVE_SECONDS, worker_file
 from toolhub.refusal import refuse
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -107,6 +108,7 @@ CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CONSUMER = "toolhub.consumer:Consumer"
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10.0
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
@@ -115,10 +117,15 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout"
 #: Turns that one worker process runs at once.
 WORKER_CONCURRENCY = env.integer("TOOLHUB_WORKER_CONCURRENCY", 100, 1, 1000)
 
+#: Seconds after its last sign of life that a worker counts as dead, and the file that a container's check looks at.
+WORKER_ALIVE_SECONDS, WORKER_FILE = ALIVE_SECONDS, worker_file(DATA_DIR)
+
 # -- Turns -----------------------------------------------------------------------------------------------------------
 
 #: Seconds that a worker holds a turn without a sign of life, before another may take it.
 TOOLHUB_LEASE_SECONDS = env.integer("TOOLHUB_LEASE_SECONDS", 15, 2, 600)
+#: Seconds that a worker which is asked to end lets model and tool calls go on that have begun.
+TOOLHUB_GRACE_SECONDS = env.integer("TOOLHUB_GRACE_SECONDS", 10, 0, 3_600)
 #: Seconds that a turn may run.
 TOOLHUB_TURN_SECONDS = env.integer("TOOLHUB_TURN_SECONDS", 600, 1, 86_400)
 #: Seconds that it may wait before: for a worker, or for the session's earlier turns.

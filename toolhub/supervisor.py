@@ -34,8 +34,8 @@ from toolhub.refusal import refuse
 BASE_DIR = Path(__file__).resolve().parent.parent
 #: Bytes that every system's sun_path holds, with room for the closing zero (Linux 108, macOS 104).
 LONGEST_SOCKET_PATH = 100
-#: Seconds that the parts together have to end by themselves.
-GRACE_SECONDS = 15.0
+#: Seconds that the parts together have to end by themselves, behind the grace that a worker gives to calls.
+END_SECONDS = 15.0
 #: Seconds between two looks at the children.
 TICK_SECONDS = 0.1
 #: Seconds to wait before the first restart of a part, and at most; a part that lived this long starts afresh.
@@ -226,6 +226,8 @@ class Plan:
     #: Empty: start the offline model here.
     offline_model_url: str
     worker_concurrency: int
+    #: Seconds that a worker on its way down lets calls go on.
+    grace_seconds: int
     #: The program of a Valkey of our own.
     valkey_binary: str
     #: What `sync_tools` is told of the folder that it keeps in step; nothing without one.
@@ -345,7 +347,7 @@ class Supervisor:
         if any(part.running for part in self.everything):
             say("toolhub is stopping.")
         asked = self.signals
-        stop_parts(self.parts, GRACE_SECONDS, hurry=lambda: self.signals > max(asked, 1))
+        stop_parts(self.parts, self.plan.grace_seconds + END_SECONDS, hurry=lambda: self.signals > max(asked, 1))
         if self.valkey:
             stop_parts([self.valkey], 3.0)
             self.valkey.tidy()

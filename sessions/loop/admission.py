@@ -6,7 +6,6 @@ everything that would be sent is known, and nothing has been sent.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from sessions.loop.models.errors import CallStopped
@@ -34,7 +33,7 @@ def admit_model_call(turn: Turn, held: Held, steps: Steps) -> None:
     Raises CallStopped for a turn that was stopped or whose time is up, and TurnFailed for one whose model only repeats
     itself, or cannot write a call. The limit of rounds is asked earlier: it decides on the calls of the last reply too.
     """
-    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
+    if not held.may_begin(turn.deadline_at):
         raise CallStopped
     _check_strikes(steps)
 

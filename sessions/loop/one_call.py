@@ -49,7 +49,7 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     `tools` are those of the round by name. One that is pending is run; one that had begun when a worker died is run
     again only if its tool says that it may. Raises CallStopped and CancelRequested.
     """
-    if held.stopped.is_set() or held.deadline(turn.deadline_at) <= time.monotonic():
+    if not held.may_begin(turn.deadline_at):
         raise CallStopped
     approval, wait = steps.approvals.get(step.pk), steps.call_waits.get(step.pk)
     if _is_elsewhere(step, approval, wait, steps):

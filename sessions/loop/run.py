@@ -400,12 +400,13 @@ def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> str:
     turn. Returns the code of that."""
     if held.reason == "cancelled":
         ledger.finish_stopped(held.claim, half=half)
-    elif held.reason == "draining":
+    elif half is None and held.is_given_back:
         ledger.release(held.claim)
+        return ""
     elif held.reason == "lost":
         raise ledger.LeaseLost(str(held.claim.turn_id))
     else:
         why = "The turn ran out of time."
         text = half["text"] if half else ""
         ledger.finish(held.claim, TurnStatus.EXPIRED, answer=text, error_code="deadline", error_message=why, reply=half)
-    return "" if held.reason == "draining" else held.reason or "deadline"
+    return held.reason or "deadline"

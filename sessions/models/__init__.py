@@ -45,6 +45,7 @@ from sessions.models.turns import (
     TurnEvent,
     TurnStatus,
 )
+from sessions.models.workers import WorkerSign
 
 __all__ = [
     "BEFORE_CALL",
@@ -102,6 +103,7 @@ __all__ = [
     "UsageHour",
     "VerdictSet",
     "Window",
+    "WorkerSign",
     "consent_in_force",
     "name_of",
 ]

@@ -25,6 +25,10 @@ class Held:
     claim: Claim
     stopped: threading.Event = field(default_factory=threading.Event)
     reason: Reason = ""
+    #: Whether this process is going down: what has begun may end, and nothing new begins.
+    is_leaving: bool = False
+    #: When it was claimed, on the monotonic clock.
+    since: float = field(default_factory=time.monotonic)
 
     def stop(self, reason: Reason) -> None:
         if not self.stopped.is_set():
@@ -34,6 +38,15 @@ class Held:
     def deadline(self, deadline_at: datetime) -> float:
         """The turn's deadline on this process's monotonic clock."""
         return time.monotonic() + (deadline_at - timezone.now()).total_seconds()
+
+    def may_begin(self, deadline_at: datetime) -> bool:
+        """Whether the turn may begin its next step: a model call, or a tool call."""
+        return not self.is_leaving and not self.stopped.is_set() and self.deadline(deadline_at) > time.monotonic()
+
+    @property
+    def is_given_back(self) -> bool:
+        """Whether the turn that ends here now is for another worker to go on with."""
+        return self.reason == "draining" or (self.is_leaving and not self.reason)
 
 
 @dataclass
@@ -49,8 +62,7 @@ class HeldTurns:
         held = Held(claim)
         with self._lock:
             self._by_claim[claim] = held
-            if self.draining:
-                held.stop("draining")
+            held.is_leaving = self.draining
         try:
             yield held
         finally:
@@ -62,11 +74,15 @@ class HeldTurns:
             return list(self._by_claim.values())
 
     def drain(self) -> None:
-        """Stop every turn at its next step; they go back to the ledger."""
+        """Let every turn end the step that it is in, and begin no other; it goes back to the ledger behind it."""
         with self._lock:
             self.draining = True
-            held = list(self._by_claim.values())
-        for each in held:
+            for each in self._by_claim.values():
+                each.is_leaving = True
+
+    def give_back(self) -> None:
+        """Stop every turn in the middle of its step; they go back to the ledger."""
+        for each in self.all():
             each.stop("draining")
 
 

@@ -43,6 +43,7 @@ from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
+from sessions.worker import signs
 from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader
 from sessions.worker.small_works import small_works
@@ -60,13 +61,18 @@ HOLD_EVERY = 0.5
 SWEEP_EVERY = 1.0
 #: Seconds after which a turn that nobody took is rung for again.
 RING_AGAIN = 2.0
+#: Seconds in which a bell that this process rang, and that nobody answered, is remembered.
+RANG_LATELY = 10.0
 #: Seconds after which a thread that took turn after turn lets other work of the process have its place.
 STREAK_SECONDS = 5.0
-#: Seconds that a worker on its way down waits for its turns to reach their next step.
-DRAIN_SECONDS = 10.0
+#: Seconds that a worker on its way down waits, behind its grace, for its turns to be given back; and behind that for
+#: its threads to end.
+DRAIN_SECONDS, LAST_SECONDS = 8.0, 4.0
 SWEPT_AT_ONCE = 100
 
 
+#: What this process gets on with.
+progress = signs.Progress()
 #: Threads that take turns now: each runs one, or looks for its next.
 _taking: set[int] = set()
 
@@ -81,6 +87,7 @@ def take_turns() -> None:
     try:
         while not held_turns.draining:
             claim = queue.claim_next(OWNER)
+            progress.chose_at = time.monotonic()
             if claim is None or not _run(claim):
                 return
             if time.monotonic() > until and len(_taking) >= settings.WORKER_CONCURRENCY and _rang_for_next():
@@ -182,7 +189,9 @@ class Housekeeper:
         self.ending = threading.Event()
         self._own = ThreadPoolExecutor(settings.WORKER_CONCURRENCY, "unrung-turn")
         self._own_ids: set[UUID | int] = set()
-        self._renewed = 0.0
+        #: Turns that a worker was called for from here, and when.
+        self._rang_at: dict[UUID, float] = {}
+        self._renewed = self._signed = 0.0
         self._servers = ServerReader()
         self._listeners = Listeners(OWNER)
         self._revoker = Revoker()
@@ -212,9 +221,12 @@ class Housekeeper:
             logger.exception("Housekeeping failed")
 
     def hold(self) -> None:
-        """Tell the turns here what happened to them, and now and then renew their leases."""
+        """Tell the turns here what happened to them, and now and then renew their leases, and the sign of life."""
         watch_held()
         now = time.monotonic()
+        if now - self._signed >= signs.RENEW_EVERY and not progress.is_stuck(held_turns.all()):
+            self._signed = now
+            signs.renew(OWNER)
         if now - self._renewed >= settings.TOOLHUB_LEASE_SECONDS / 3:
             self._renewed = now
             ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
@@ -228,6 +240,7 @@ class Housekeeper:
         servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
         ends = (self._revoker.sweep, roll_up, hide_throwaways, remove_deleted, remove_unused_sets, schema_cache.pass_on)
         each_step((reaping.reap, *clock, *calls, *servers, *ends))
+        progress.swept_at = time.monotonic()
 
     def call_workers(self) -> None:
         """Ring for turns that wait although there is a free place, or take them here where nobody can be rung."""
@@ -250,8 +263,13 @@ class Housekeeper:
         each_step(partial(self._run_here, wait_id, stop_task) for wait_id in task_cancels.asked_for())
 
     def _call_worker(self, turn_id: UUID) -> None:
-        if not bell.ring(turn_id):
+        """Ring; but take the turn here where nobody can be rung, or where nobody came when this process rang last."""
+        now = time.monotonic()
+        self._rang_at = {each: at for each, at in self._rang_at.items() if now - at < RANG_LATELY}
+        if turn_id in self._rang_at or not bell.ring(turn_id):
             self._run_here(turn_id, lambda _: take_turns())
+        else:
+            self._rang_at[turn_id] = now
 
     def _call_worker_for_trial(self, public_id: UUID) -> None:
         if not bell.ring_for_trial(public_id):
@@ -280,11 +298,12 @@ class Housekeeper:
         self._own.submit(work)
 
     def end(self) -> None:
-        """Give the turns back at their next step, and stop."""
+        """Let calls that have begun come to their end, within the grace; give the turns back at their next step, or in
+        the middle of it when the grace is over; and stop."""
         held_turns.drain()
-        until = time.monotonic() + DRAIN_SECONDS
-        while held_turns.all() and time.monotonic() < until:
-            time.sleep(0.05)
+        _wait_for_turns(settings.TOOLHUB_GRACE_SECONDS)
+        held_turns.give_back()
+        _wait_for_turns(DRAIN_SECONDS)
         self.stop()
 
     def stop(self) -> None:
@@ -298,6 +317,14 @@ class Housekeeper:
         self._revoker.end()
         with suppress(DatabaseError, InterfaceError):
             self._listeners.end()
+            signs.withdraw(OWNER)
+
+
+def _wait_for_turns(seconds: float) -> None:
+    """Until no turn runs here, or for so long."""
+    until = time.monotonic() + seconds
+    while held_turns.all() and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def watch_held() -> None:
@@ -325,7 +352,9 @@ def unrung() -> list[UUID]:
     """
     held, taking = len(held_turns.all()), len(_taking)
     places, about_to_take = settings.WORKER_CONCURRENCY - max(held, taking), max(0, taking - held)
-    if places <= 0 or not (now := queue.look()).waiting:
+    now = queue.look() if places > 0 else None
+    progress.note_waiting(now is not None and bool(now.waiting))
+    if now is None or not now.waiting:
         return []
     quiet = Q(rang_at=None) | Q(rang_at__lt=ledger.from_now(-RING_AGAIN))
     members = {each.membership_id for each in now.waiting}
@@ -356,8 +385,18 @@ def begin(**_: object) -> None:
 
 @signals.worker_shutting_down.connect
 def end(**_: object) -> None:
+    threading.Thread(target=_end_at_last, name="last", daemon=True).start()
     if _housekeeper is not None:
         threading.Thread(target=_housekeeper.end, name="drain", daemon=True).start()
+
+
+def _end_at_last() -> None:
+    """End the process when its time is over, whatever its threads wait for: a database that does not answer, a tool
+    that does not come back. It is as if it had been killed, which turns survive."""
+    time.sleep(settings.TOOLHUB_GRACE_SECONDS + DRAIN_SECONDS + LAST_SECONDS)
+    logger.warning("Threads of this worker did not end in time; it ends without them.")
+    logging.shutdown()
+    os._exit(1)
 
 
 @signals.worker_shutdown.connect

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection as django_connection
 
 from sessions.models import Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.worker import process as worker
@@ -27,6 +27,8 @@ pytestmark = [
 ]
 
 TURNS, POOL = 40, 3
+#: With what only this backend has.
+connection: Any = django_connection
 
 
 @pytest.fixture

@@ -5,21 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db import InterfaceError, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from sessions.models import ChatSession, Turn, TurnStatus
+from capabilities.contract.context import ToolContext
+from capabilities.registry import registry
+from capabilities.registry import tool as register
+from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns import bell, ledger
 from sessions.turns.held import Held, HeldTurns
 from sessions.turns.ledger import Claim
 from sessions.worker import process as worker
 from sessions.worker.process import Housekeeper, watch_held, work_on
-from tests.cast import make_agent, make_role, make_session
+from tests.cast import make_agent, make_role, make_session, make_tool
 from tests.processes import wait_for
-from tests.scripted_openai import Raw, Say, ScriptedOpenAI
+from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
 from tests.sessions.steps import accepted, change, claimed, expire_lease, reread
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope, system_scope
@@ -165,13 +169,15 @@ def test_a_cancel_reaches_a_turn_whose_provider_hangs(
 
 
 def test_a_worker_on_its_way_down_gives_its_turns_back_and_takes_no_more(
-    session: ChatSession, provider: ScriptedOpenAI, housekeeper: Housekeeper, held_turns: HeldTurns
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    housekeeper: Housekeeper,
+    held_turns: HeldTurns,
+    settings: Any,
 ) -> None:
+    settings.TOOLHUB_GRACE_SECONDS = 1
     provider.enqueue(Raw(delay=30))
-    turn = accepted(session)
-    running = threading.Thread(target=work_on, args=(turn.pk,))
-    running.start()
-    wait_for(lambda: bool(provider.requests), 10)
+    turn, running = begun(session, provider)
 
     housekeeper.end()
     running.join(10)
@@ -180,6 +186,85 @@ def test_a_worker_on_its_way_down_gives_its_turns_back_and_takes_no_more(
     assert (row.status, row.attempts, held_turns.all()) == (TurnStatus.QUEUED, 0, [])
     work_on(turn.pk)
     assert reread(turn).epoch == row.epoch
+
+
+def begun(session: ChatSession, provider: ScriptedOpenAI) -> tuple[Turn, threading.Thread]:
+    """A turn whose model was asked, and the thread that runs it."""
+    turn = accepted(session)
+    running = threading.Thread(target=work_on, args=(turn.pk,))
+    running.start()
+    wait_for(lambda: bool(provider.requests), 10)
+    return turn, running
+
+
+def test_a_reply_that_comes_within_the_grace_is_not_paid_for_twice(
+    session: ChatSession, provider: ScriptedOpenAI, housekeeper: Housekeeper, held_turns: HeldTurns
+) -> None:
+    provider.enqueue(Say("Nearly there.", delay=1.5))
+    turn, running = begun(session, provider)
+
+    housekeeper.end()
+    running.join(10)
+
+    assert (reread(turn).status, reread(turn).answer) == (TurnStatus.DONE, "Nearly there.")
+    assert len(provider.requests) == 1
+
+
+def test_behind_a_reply_within_the_grace_no_call_begins_and_another_worker_goes_on(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    housekeeper: Housekeeper,
+    held_turns: HeldTurns,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_tool(session.organisation, "uuid")
+    provider.enqueue(Say(calls=[call("uuid"), call("uuid", id="call_2")], delay=1.0), Say("Done."))
+    turn, running = begun(session, provider)
+
+    housekeeper.end()
+    running.join(10)
+
+    assert (reread(turn).status, reread(turn).attempts) == (TurnStatus.QUEUED, 0)
+    assert calls_of(turn) == [StepStatus.PENDING] * 2
+    monkeypatch.setattr(worker, "held_turns", HeldTurns())
+    work_on(turn.pk)
+    assert (reread(turn).answer, len(provider.requests)) == ("Done.", 2)
+    assert calls_of(turn) == [StepStatus.DONE] * 2
+
+
+def test_a_tool_that_comes_back_within_the_grace_has_its_result_on_record(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    housekeeper: Housekeeper,
+    held_turns: HeldTurns,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = threading.Event()
+
+    def slow(context: ToolContext) -> str:
+        """Takes longer than a turn that is stopped waits for its tool."""
+        runs.set()
+        time.sleep(2.0)
+        return "sent"
+
+    monkeypatch.setattr(registry, "tools", dict(registry.tools))
+    register(category="utility", effect="external", human_format="Sending")(slow)
+    make_tool(session.organisation, "slow")
+    provider.enqueue(Say(calls=[call("slow")]))
+    turn, running = begun(session, provider)
+    assert runs.wait(10)
+
+    housekeeper.end()
+    running.join(10)
+
+    assert (reread(turn).status, calls_of(turn)) == (TurnStatus.QUEUED, [StepStatus.DONE])
+
+
+def calls_of(turn: Turn) -> list[str]:
+    with system_scope():
+        return list(
+            Step.objects.filter(turn=turn, kind=StepKind.TOOL).order_by("index").values_list("status", flat=True)
+        )
 
 
 def test_a_worker_without_a_broker_runs_turns_by_sweeping(
