@@ -136,6 +136,7 @@ class ImportedToolOut(serializers.Serializer[ImportedTool]):
     description = serializers.CharField(help_text="As the source has it: text from outside.")
     effect = serializers.CharField(help_text="A guess: read, write or external.")
     is_destructive = serializers.BooleanField()
+    effect_why = serializers.CharField(help_text="What the source's own hint does to the guess; empty: nothing.")
     tokens = serializers.IntegerField()
     warnings = WarningOut(many=True)
     collision = serializers.CharField(help_text="Which tool has the name that it would have had.")
@@ -147,7 +148,7 @@ class ImportedToolOut(serializers.Serializer[ImportedTool]):
 class ImportedToolDetailOut(ImportedToolOut):
     parameters: Any = serializers.JSONField()
     implementation: Any = serializers.JSONField()
-    annotations: Any = serializers.JSONField(help_text="Hints of the source, which decide nothing.")
+    annotations: Any = serializers.JSONField(help_text="Hints of the source: see `effect_why`.")
     more: Any = serializers.JSONField(help_text="What a toolkit file says beside: instructions, timeout, tests, ...")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capabilities.common import confined
-from capabilities.contract.effects import effect_of_name
+from capabilities.contract.effects import guess_effect
 from capabilities.contract.warnings import header_flaw
 from capabilities.importers.found import FoundTool, ReadSource, SourceRefused
 from capabilities.importers.names import mcp_tool_name
@@ -47,7 +47,7 @@ def found_tool(sent: Any, server: str) -> FoundTool:
     name: str = sent["name"]
     annotations = sent.get("annotations") if isinstance(sent.get("annotations"), Mapping) else {}
     title = _text(sent.get("title")) or _text((annotations or {}).get("title"))
-    guess = effect_of_name(name, title)
+    guess = guess_effect(name, title=title, description=_text(sent.get("description")), hints=annotations)
     schema = sent.get("inputSchema")
     output_schema = sent.get("outputSchema")
     implementation = {
@@ -65,6 +65,7 @@ def found_tool(sent: Any, server: str) -> FoundTool:
         implementation=implementation,
         effect=guess.effect,
         is_destructive=guess.is_destructive,
+        effect_why=guess.why,
         annotations=dict(annotations or {}),
         refused=_text(sent.get("schemaFlaw")) or header_flaw(schema),
     )

@@ -31,6 +31,8 @@ class FoundTool:
     group: str = ""
     effect: str = "external"
     is_destructive: bool = False
+    #: What the guess of its effect goes by beside its own words: see `Effect.why`.
+    effect_why: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[DefinitionWarning, ...] = ()
     refused: str = ""

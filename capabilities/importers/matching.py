@@ -206,6 +206,12 @@ def content_of_row(row: ImportedTool) -> SourceContent:
     return content_at_source(row.description, row.parameters, row.implementation, row.more)
 
 
+def effect_kept(tool: Tool, guessed: str) -> str:
+    """The effect of the tool's next version: a guess makes nothing milder that was accepted."""
+    version = tool.current_version
+    return version.effect if version is not None and version.effect != READ else guessed
+
+
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
     """Of each tool, the version in force and those that wait: what a reading is compared with. One query."""
     statuses = (VersionStatus.APPROVED, VersionStatus.PENDING)

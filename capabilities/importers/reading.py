@@ -12,7 +12,6 @@ from django.db import transaction
 from capabilities.catalogue.tools.writes import Definition, ToolRefused, check_of_kind
 from capabilities.common.text import storable, storable_json, storable_value
 from capabilities.common.tokens import count_each
-from capabilities.contract.effects import READ
 from capabilities.contract.names import reserved_for
 from capabilities.contract.warnings import is_hidden, warnings_of
 from capabilities.contract.wire import tool_wire
@@ -24,6 +23,7 @@ from capabilities.importers.matching import (
     content_of_row,
     contents_at_source,
     dismissed_before,
+    effect_kept,
     kind_of,
     known_tools,
     next_of,
@@ -96,6 +96,7 @@ def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> Importe
         implementation=implementation if implementation is not None else {},
         effect=found.effect,
         is_destructive=found.is_destructive,
+        effect_why=storable(found.effect_why, 300),
         annotations=storable_json(dict(found.annotations), MAX_TEXT) or {},
         kind=found.kind,
         server_id=found.server_id,
@@ -126,8 +127,9 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
     tool = own.get(row.original_name)
     if tool is not None:
         row.tool, row.name = tool, tool.name
-        if tool.current_version is not None and tool.current_version.effect != READ:
-            row.effect = tool.current_version.effect  # a person may have said so: a guess takes nothing back
+        row.effect = effect_kept(tool, found.effect)
+        if row.effect != found.effect:
+            row.effect_why = ""
     else:
         row.name, row.collision = names.give(_wanted(row, found), row.original_name)
 

@@ -591,6 +591,7 @@ def change_imported(
     if effect is not None:
         if effect not in EFFECTS:
             raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
+        row.effect_why = row.effect_why if effect == row.effect else ""
         row.effect = effect
     if is_destructive is not None:
         row.is_destructive = is_destructive
@@ -598,7 +599,7 @@ def change_imported(
         raise ChangeRefused("effect", "What only reads destroys nothing: choose one of the two.")
     after = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
     if before != after:
-        row.save(update_fields=["name", "collision", "effect", "is_destructive"])
+        row.save(update_fields=["name", "collision", "effect", "effect_why", "is_destructive"])
         record("import.change", row, actor=actor, before=before, after=after)
     return row
 

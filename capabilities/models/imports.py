@@ -134,10 +134,11 @@ class ImportedTool(PublicModel):
     description = models.TextField(blank=True, default="")
     parameters = models.JSONField(default=dict)
     implementation = models.JSONField(default=dict)
-    #: Our guess: read, write or external; and whether it may destroy something. The source's own hints are in
-    #: `annotations` and decide nothing.
+    #: The guess: read, write or external; whether it may destroy something; and one sentence where the source's own
+    #: hints (`annotations`) count, or do not count because something contradicts them.
     effect = models.CharField(max_length=16, blank=True, default="")
     is_destructive = models.BooleanField(default=False)
+    effect_why = models.CharField(max_length=300, blank=True, default="")
     annotations = models.JSONField(default=dict, blank=True)
     tokens = models.PositiveIntegerField(default=0)
     #: What a person should know first: [{"code", "text"}].

@@ -33,6 +33,7 @@ from capabilities.importers.matching import (
     content_at_source,
     content_of,
     contents_at_source,
+    effect_kept,
     known_tools,
     next_content,
     speaks_of,
@@ -373,7 +374,7 @@ def _next_content(server: McpServer, tool: Tool, offered: FoundTool) -> tuple[De
         description=offered.description,
         parameters=dict(offered.parameters),
         implementation=dict(offered.implementation),
-        effect=offered.effect,
+        effect=effect_kept(tool, offered.effect),
     )
     content = next_content(tool, tool.current_version, content_of(row, ToolImport(title=server.title, server=server)))
     try:

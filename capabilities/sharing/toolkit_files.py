@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from capabilities.catalogue.helper_modules.writes import check_name
 from capabilities.common import confined
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.effects import READ, effect_of_name, effect_of_request
+from capabilities.contract.effects import READ, guess_effect
 from capabilities.contract.knobs import KNOBS
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.contract.toolkit_file import BUILTIN, HTTP, MCP, PYTHON
@@ -261,9 +261,8 @@ def _out_of_range(tool: Mapping[str, Any]) -> str:
 
 
 def _guess(tool: Mapping[str, Any]) -> Any:
-    if tool["kind"] == HTTP:
-        return effect_of_request(str(tool["implementation"].get("method", "")), tool["name"])
-    return effect_of_name(tool["name"])
+    method = str(tool["implementation"].get("method", "")) if tool["kind"] == HTTP else ""
+    return guess_effect(tool["name"], method=method)
 
 
 def _warnings(tool: Mapping[str, Any], guess: str) -> Iterator[DefinitionWarning]:

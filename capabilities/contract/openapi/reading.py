@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from capabilities.contract.effects import effect_of_request
+from capabilities.contract.effects import guess_effect
 from capabilities.contract.http_tool import METHODS, HttpImplementation, ImplementationRefused, check_http
 from capabilities.contract.openapi.arguments import Arguments, add_body, add_parameters
 from capabilities.contract.openapi.references import Document, OperationRefused, entries, mapping, text
@@ -105,7 +105,7 @@ class _Operation:
     def read(self, path: str, item: Mapping[str, Any], method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
         named = text(operation.get("operationId")) or f"{method} {path}"
         summary = " ".join(text(operation.get("summary")).split())
-        effect = effect_of_request(method, path, named, summary)
+        effect = guess_effect(named, title=summary, path=path, method=method)
         security = operation.get("security", self._document.root.get("security"))
         entry: dict[str, Any] = {
             "original_name": f"{method.upper()} {path}"[:300],

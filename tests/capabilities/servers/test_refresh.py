@@ -156,6 +156,32 @@ def test_s49_a_changed_definition_is_kept_back_within_one_refresh(
     assert AuditEntry.objects.filter(action="mcp_server.read").latest("pk").after == {"changed": [ECHO]}
 
 
+@pytest.mark.parametrize(
+    ("accepted", "hints", "proposed"),
+    [
+        ("read", {"readOnlyHint": False}, "external"),
+        ("read", {"destructiveHint": True}, "external"),
+        ("read", {}, "external"),
+        ("external", {"readOnlyHint": True, "title": "Echo"}, "external"),
+    ],
+)
+def test_s49_a_changed_hint_is_kept_back_and_takes_nothing_back_that_a_person_accepted(
+    server: McpServer, script: Script, alice: Membership, accepted: str, hints: dict[str, Any], proposed: str
+) -> None:
+    script.tools["echo"] |= {"annotations": {"readOnlyHint": True}}
+    again(server)
+    (version,) = waiting()
+    decide_version(version, approve=True, actor=alice)
+    ToolVersion.objects.filter(tool=tool()).update(effect=accepted)
+    script.tools["echo"] |= {"annotations": hints}
+
+    again(server)
+
+    (version,) = waiting()
+    assert (version.effect, usable()) == (proposed, [ADD])
+    assert tool().quarantine
+
+
 def test_s50_who_decides_on_a_change_reads_what_is_hidden_in_it(
     server: McpServer, script: Script, alice: Membership
 ) -> None:
