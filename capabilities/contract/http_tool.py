@@ -22,7 +22,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -426,6 +426,9 @@ def _path(implementation: HttpImplementation, given: Mapping[str, Any]) -> str:
         if value is None:
             raise _wrong(name, "the address needs a value for it")
         written = _path_value(implementation.arguments[name], value)
+        others = {_root(each) for each in values if each != found[1]}
+        if isinstance(value, Mapping) and any(_root(str(key)) in others for key in value):
+            raise _wrong(name, "one of its keys is the name of another part of the address")
         if not written:
             raise _wrong(name, "it is a part of the address and cannot be empty")
         if any(_has_dots(each) or re.search(r"[\x00-\x1f\x7f]", each) for each in _decoded(written)):
@@ -471,13 +474,37 @@ def _path_value(argument: HttpArgument, value: Any) -> str:
 
 
 def _query(implementation: HttpImplementation, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    taken = {*implementation.query, *(each.name for each in implementation.placed("query").values())}
-    for name, argument in implementation.placed("query").items():
-        if (value := given.get(name)) is not None:
-            for key, text in _pairs(argument, value):
-                if key != argument.name and key in taken:
-                    raise _wrong(name, f"{key!r} is set elsewhere, and cannot be one of its keys")
-                yield key, text
+    for _, pair in _pairs_of(implementation.placed("query"), given, fixed=implementation.query):
+        yield pair
+
+
+def _pairs_of(
+    placed: Mapping[str, HttpArgument], given: Mapping[str, Any], *, fixed: Iterable[str] = ()
+) -> Iterator[tuple[HttpArgument, tuple[str, str]]]:
+    """Names and values of all arguments of a query or a form. No key of an object stands for another parameter: raises
+    ToolError for one whose name is taken, whether that has a value or not."""
+    names = {name: each.name for name, each in placed.items()}
+    taken = {"": set(map(_folded, fixed))} | {name: {_folded(each)} for name, each in names.items()}
+    for name, argument in placed.items():
+        if (value := given.get(name)) is None:
+            continue
+        of_others = set().union(*(each for owner, each in taken.items() if owner != name))
+        roots = set(map(_root, of_others))
+        for key, text in _pairs(argument, value):
+            is_own = key == argument.name or key.startswith(f"{argument.name}[")
+            if (key != argument.name and _folded(key) in of_others) or (not is_own and _root(key) in roots):
+                raise _wrong(name, f"{key[:100]!r} is set elsewhere, and cannot be one of its keys")
+            taken[name].add(_folded(key))
+            yield argument, (key, text)
+
+
+def _folded(key: str) -> str:
+    return key.strip().casefold()
+
+
+def _root(key: str) -> str:
+    """The parameter that a server may take a key for: `a[b]`, `a.b`, `a[]` and `A` are all about `a`."""
+    return re.split(r"[\[.\x00]", _folded(key), maxsplit=1)[0].strip()
 
 
 def _pairs(argument: HttpArgument, value: Any) -> Iterator[tuple[str, str]]:
@@ -512,7 +539,7 @@ def _deep(name: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(each, Mapping):
             yield from _deep(f"{name}[{key}]", each)
         elif isinstance(each, list):
-            yield from ((f"{name}[{key}]", _plain(inner)) for inner in each)
+            yield from _deep(f"{name}[{key}]", {str(number): inner for number, inner in enumerate(each)})
         else:
             yield f"{name}[{key}]", _plain(each)
 
@@ -553,15 +580,10 @@ def _body(implementation: HttpImplementation, given: Mapping[str, Any]) -> tuple
     forms, files = implementation.placed("form"), implementation.placed("file")
     if not (forms or files):
         return None, kind
-    pairs = [
-        pair
-        for name, argument in forms.items()
-        if given.get(name) is not None
-        for pair in _pairs(argument, given[name])
-    ]
+    pairs = list(_pairs_of({**forms, **files}, {name: given.get(name) for name in forms}))
     if kind.lower() == URLENCODED:
-        return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs).encode(), kind
-    parts: list[tuple[str, Any]] = [(name, (None, value.encode())) for name, value in pairs]
+        return "&".join(f"{quote(key, safe='')}={quote(text, safe='')}" for _, (key, text) in pairs).encode(), kind
+    parts: list[tuple[str, Any]] = [(key, _form_part(argument, text)) for argument, (key, text) in pairs]
     parts += [
         (argument.name, _file(name, argument, given[name]))
         for name, argument in files.items()
@@ -571,6 +593,10 @@ def _body(implementation: HttpImplementation, given: Mapping[str, Any]) -> tuple
         return None, kind
     request = httpx2.Request("POST", "https://multipart.invalid/", files=parts)
     return request.read(), request.headers["content-type"]
+
+
+def _form_part(argument: HttpArgument, text: str) -> tuple[Any, ...]:
+    return (None, text.encode(), JSON) if argument.style_used == "json" else (None, text.encode())
 
 
 def _whole_body(implementation: HttpImplementation, name: str, value: Any) -> bytes:

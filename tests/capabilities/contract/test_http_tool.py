@@ -77,7 +77,7 @@ def test_path_styles_are_written_as_the_specification_says(style: str, explode: 
         ("spaceDelimited", False, OBJECT, "color=R%20100%20G%20200%20B%20150"),
         ("pipeDelimited", False, ARRAY, "color=blue%7Cblack%7Cbrown"),
         ("deepObject", True, OBJECT, "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"),
-        ("deepObject", True, {"a": {"b": [1, 2]}}, "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2"),
+        ("deepObject", True, {"a": {"b": [1, 2]}}, "color%5Ba%5D%5Bb%5D%5B0%5D=1&color%5Ba%5D%5Bb%5D%5B1%5D=2"),
         ("json", None, OBJECT, "color=%7B%22R%22%3A100%2C%22G%22%3A200%2C%22B%22%3A150%7D"),
         ("", None, ARRAY, "color=blue&color=black&color=brown"),
         ("", None, True, "color=true"),
@@ -249,6 +249,84 @@ def test_keys_that_a_model_chooses_cannot_override_other_values_of_the_query() -
         with pytest.raises(ToolError, match="set elsewhere"):
             request(value, filter={key: "globex"})
     assert request(value, filter={"color": "blue"}).url == f"{BASE}/?tenant=acme&color=blue"
+
+
+FILTER = {"color": "blue"}
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "multipart/form-data"])
+@pytest.mark.parametrize("key", ["role", "ROLE", " role", "role[]", "role[0]", "role.x", "avatar"])
+def test_keys_that_a_model_chooses_cannot_override_other_fields_of_a_form(media_type: str, key: str) -> None:
+    arguments = {"filter": {"in": "form"}, "role": {"in": "form"}}
+    if media_type.startswith("multipart"):
+        arguments["avatar"] = {"in": "file"}
+    elif key == "avatar":
+        return
+    value = {"method": "POST", "body": {"media_type": media_type}, "arguments": arguments}
+
+    for others in ({}, {"role": "user"}):
+        with pytest.raises(ToolError, match="set elsewhere"):
+            request(value, filter={key: "admin"}, **others)
+    assert b"blue" in (request(value, filter=FILTER).content or b"")
+
+
+@pytest.mark.parametrize("place", ["query", "form"])
+def test_two_objects_cannot_set_the_same_key(place: str) -> None:
+    value = {"method": "POST", "arguments": {"a": {"in": place}, "b": {"in": place}}}
+
+    with pytest.raises(ToolError, match="set elsewhere"):
+        request(value, a={"x": 1}, b={"x": 2})
+
+
+@pytest.mark.parametrize("place", ["query", "form"])
+def test_arguments_that_share_a_root_by_their_author_are_sent(place: str) -> None:
+    arguments = {
+        "size": {"in": place, "name": "page[size]"},
+        "number": {"in": place, "name": "page[number]"},
+        "page": {"in": place, "style": "deepObject"},
+    }
+    value = {"method": "POST", "arguments": arguments}
+    found = request(value, size=1, number=2, page={"after": "x"})
+
+    written = unquote(found.url + (found.content or b"").decode())
+    assert all(each in written for each in ("page[size]=1", "page[number]=2", "page[after]=x"))
+    with pytest.raises(ToolError, match="set elsewhere"):
+        request(value, size=1, page={"size": 100})
+
+
+@pytest.mark.parametrize("place", ["header", "cookie"])
+def test_keys_of_an_object_stay_in_its_own_header_or_cookie(place: str) -> None:
+    arguments = {"filter": {"in": place, "explode": True}, "role": {"in": place}}
+    found = request({"arguments": arguments}, filter={"role": "admin"}, role="user")
+
+    if place == "header":
+        assert (found.headers["filter"], found.headers["role"]) == ("role=admin", "user")
+    else:
+        assert found.headers["cookie"] == "filter=role%2Cadmin; role=user"
+
+
+def test_keys_of_an_object_cannot_name_another_part_of_a_path() -> None:
+    value = {
+        "url": f"{BASE}/{{a}}/{{role}}",
+        "arguments": {
+            "a": {"in": "path", "style": "matrix", "explode": True},
+            "role": {"in": "path", "style": "matrix"},
+        },
+    }
+
+    with pytest.raises(ToolError, match="another part"):
+        request(value, a={"role": "admin"}, role="user")
+    assert request(value, a=FILTER, role="user").url == f"{BASE}/;color=blue/;role=user"
+
+
+def test_a_json_part_of_a_multipart_form_says_its_type() -> None:
+    arguments = {"meta": {"in": "form", "style": "json"}, "name": {"in": "form"}}
+    value = {"method": "POST", "body": {"media_type": "multipart/form-data"}, "arguments": arguments}
+
+    content = request(value, meta={"a": 1}, name="tea").content or b""
+
+    assert b'name="meta"\r\nContent-Type: application/json\r\n\r\n{"a":1}' in content
+    assert b'name="name"\r\n\r\ntea' in content
 
 
 def test_an_argument_that_the_tool_does_not_have_is_not_sent() -> None:
