@@ -37,6 +37,8 @@ class Listing:
     cache_scope: str = "private"
     #: The list is longer than was read.
     is_cut: bool = False
+    #: One sentence for people where the list is not all of it, or does not end.
+    note: str = ""
 
     @property
     def tells_changes(self) -> bool:

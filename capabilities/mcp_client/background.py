@@ -18,6 +18,8 @@ from capabilities.mcp_client.errors import ServerSilent, Stopped
 
 T = TypeVar("T")
 
+#: The name of the thread that speaks to all servers.
+THREAD = "mcp"
 #: Seconds between looks at whether who asked was stopped.
 LOOK_EVERY = 0.1
 #: Seconds beyond its own deadline after which a coroutine is given up from outside.
@@ -35,7 +37,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="mcp", daemon=True).start()
+            threading.Thread(target=loop.run_forever, name=THREAD, daemon=True).start()
             for function in _on_start:
                 loop.call_soon_threadsafe(function, loop)
             _loop = loop

@@ -18,7 +18,7 @@ from capabilities.mcp_client.errors import AnswerRefused, McpError, ServerSilent
 from capabilities.mcp_client.limits import FIRST_BACKOFF, MAX_PAGES, MAX_TOOLS, MOST_BACKOFF
 from capabilities.mcp_client.protocol import Conversation, OneCall, question_key
 from capabilities.mcp_client.sessions import Pool
-from capabilities.mcp_client.words import readable
+from capabilities.mcp_client.words import finite, readable
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 TASK_MILLISECONDS = 3_600_000
 #: Seconds between looks for whether a call opened a session that is listened to.
 LOOK_EVERY = 1.0
+
+NO_END = "Its list names a further page without end: what came again was left out."
+CUT = f"Its list is longer than is read: {MAX_TOOLS:,} tools, {MAX_PAGES} pages."
 
 _pool: Pool | None = None
 
@@ -56,6 +59,8 @@ async def list_tools(address: ServerAddress, *, seconds: float) -> Listing:
 async def _listing(talk: Conversation, seconds: float) -> Listing:
     found: list[ListedTool] = []
     names: set[str] = set()
+    had: set[str] = set()
+    note = ""
     ttl: float | None = None
     scope, cursor, is_cut = "public" if talk.is_modern else "private", None, False
     for page_number in range(MAX_PAGES + 1):
@@ -66,11 +71,16 @@ async def _listing(talk: Conversation, seconds: float) -> Listing:
         tools = page.get("tools")
         if not isinstance(tools, list):
             raise AnswerRefused("The server's list of tools is no list.")
-        for definition in tools[: MAX_TOOLS - len(found)]:
+        if page_number and not {_name_of(each) for each in tools} - names:
+            note = "" if not tools and not isinstance(page.get("nextCursor"), str) else NO_END
+            break
+        tools, _ = finite(tools)
+        room = MAX_TOOLS - len(found)
+        for definition in tools[:room]:
             tool = listed(definition, names, is_modern=talk.is_modern)
             names.add(tool.name)
             found.append(tool)
-        is_cut = len(tools) > MAX_TOOLS
+        is_cut = len(tools) > room
         if talk.is_modern:
             kept = page.get("ttlMs")
             this = max(0.0, kept / 1_000) if isinstance(kept, int | float) and not isinstance(kept, bool) else 0.0
@@ -80,6 +90,10 @@ async def _listing(talk: Conversation, seconds: float) -> Listing:
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):
             break
+        if cursor in had:
+            note = NO_END
+            break
+        had.add(cursor)
     info, capabilities = talk.server_info, talk.server_capabilities
     return Listing(
         tools=tuple(found),
@@ -90,7 +104,13 @@ async def _listing(talk: Conversation, seconds: float) -> Listing:
         ttl=ttl,
         cache_scope=scope,
         is_cut=is_cut,
+        note=note or (CUT if is_cut else ""),
     )
+
+
+def _name_of(definition: Any) -> str:
+    name = definition.get("name") if isinstance(definition, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def listed(definition: Any, names: set[str], *, is_modern: bool) -> ListedTool:

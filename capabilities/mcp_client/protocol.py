@@ -23,9 +23,19 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-# What a server sends wrong, the SDK logs with a traceback and with the text; here it is a sentence for who asked.
-for name in ("mcp", "client"):
-    logging.getLogger(name).setLevel(logging.CRITICAL)
+from capabilities.mcp_client.background import THREAD
+
+
+class _NotOfServers(logging.Filter):
+    """Lets nothing through that the SDK says in the thread that speaks to servers: what a server sends wrong, it logs
+    with a traceback and with the text, and here it is a sentence for who asked. Other threads log as they did."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.threadName != THREAD or record.levelno >= logging.CRITICAL
+
+
+for name in ("client", "mcp.client.session", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
+    logging.getLogger(name).addFilter(_NotOfServers())
 
 CLIENT = types.Implementation(name="toolhub", version="1")
 TASKS = "io.modelcontextprotocol/tasks"

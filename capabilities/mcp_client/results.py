@@ -5,18 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from capabilities.contract.effects import is_true
 from capabilities.contract.results import MAX_FILE, MAX_FILES, ResultFile, ToolResult
-from capabilities.mcp_client.words import readable
+from capabilities.mcp_client.words import finite, readable
 
 #: Blocks of content that are looked at, and characters of an address and of a name.
 MAX_BLOCKS = 200
 MAX_ADDRESS = 2_000
 MAX_NAME = 200
 HIDDEN = "(Characters that nobody sees were taken out of this result.)"
+NOTHING = "(The tool returned nothing.)"
+NO_NUMBER = "(A number that JSON does not have, such as NaN, became null.)"
+_DATA_URL = re.compile(r"\s*data:([\w.+-]+/[\w.+-]+)?[^,]{0,200},", re.IGNORECASE)
 #: Endings of names for media types that are common in results.
 ENDINGS = {
     "image/png": ".png",
@@ -57,24 +62,38 @@ class _Reading:
 def result_of(sent: Mapping[str, Any]) -> ToolResult:
     """The result of `tools/call`, as it was sent. What is malformed is left out, with a line that says so."""
     reading = _Reading()
-    content = sent.get("content")
-    blocks = content if isinstance(content, list) else []
+    blocks = _blocks(sent)
     for block in blocks[:MAX_BLOCKS]:
-        _read_block(block if isinstance(block, Mapping) else {}, reading)
+        _read_block(block, reading)
     if len(blocks) > MAX_BLOCKS:
         reading.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
-    structured = sent.get("structuredContent")
-    if structured is not None and not reading.lines:
+    structured, had_none = finite(sent.get("structuredContent"))
+    if structured is not None and not any(line.strip() for line in reading.lines):
         reading.say(json.dumps(structured, ensure_ascii=False))
+    if had_none:
+        reading.lines.append(NO_NUMBER)
     if reading.has_hidden:
         reading.lines.append(HIDDEN)
+    text = "\n".join(reading.lines)
     return ToolResult(
-        text="\n".join(reading.lines),
+        text=text if text.strip() else NOTHING,
         structured=_as_object(structured),
         files=tuple(reading.files),
         links=tuple(reading.links),
-        is_error=sent.get("isError") is True,
+        is_error=is_true(sent.get("isError")),
     )
+
+
+def _blocks(sent: Mapping[str, Any]) -> list[Any]:
+    """The pieces of content in whatever form: a list, one block, a text, or `toolResult` as in protocol 2024-10-07."""
+    content = sent.get("content")
+    if content is None and "toolResult" in sent:
+        content = sent["toolResult"]
+        if not isinstance(content, str):
+            return [json.dumps(finite(content)[0], ensure_ascii=False)]
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
 
 
 def _as_object(structured: Any) -> Mapping[str, Any] | None:
@@ -84,9 +103,16 @@ def _as_object(structured: Any) -> Mapping[str, Any] | None:
     return {"result": structured}
 
 
-def _read_block(block: Mapping[str, Any], reading: _Reading) -> None:
+def _read_block(block: Any, reading: _Reading) -> None:
+    if isinstance(block, str):
+        reading.say(block)
+        return
+    if not isinstance(block, Mapping):
+        if block is not None:
+            reading.say(json.dumps(finite(block)[0], ensure_ascii=False))
+        return
     kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
+    if kind in ("text", None) and isinstance(block.get("text"), str):
         reading.say(block["text"])
     elif kind in ("image", "audio"):
         _add_file(block.get("data"), block.get("mimeType"), "", str(kind), reading)
@@ -114,19 +140,30 @@ def _read_resource(resource: Mapping[str, Any], reading: _Reading) -> None:
 
 
 def _add_file(data: Any, media_type: Any, name: str, kind: str, reading: _Reading) -> None:
-    media_type = reading.word(media_type, 100).lower() or "application/octet-stream"
     if not isinstance(data, str):
         reading.lines.append(f"({kind} without data was left out)")
         return
+    media_type = reading.word(media_type, 100).lower()
+    if found := _DATA_URL.match(data):
+        media_type, data = media_type or found[1].lower(), data[found.end() :]
+    media_type = media_type or "application/octet-stream"
     if len(data) * 3 // 4 > MAX_FILE or reading.bytes_of_files + len(data) * 3 // 4 > MAX_FILES:
         reading.lines.append(f"({kind} {media_type} was left out: it is larger than {MAX_FILE // 1_000_000} MB)")
         return
     try:
-        content = base64.b64decode(data, validate=True)
+        content = _decoded(data)
     except (binascii.Error, ValueError):
         reading.lines.append(f"({kind} {media_type} was left out: its data cannot be read)")
         return
     reading.bytes_of_files += len(content)
-    name = name or f"{kind}-{len(reading.files) + 1}{ENDINGS.get(media_type, '')}"
-    reading.files.append(ResultFile(name=name[:MAX_NAME], media_type=media_type, content=content))
+    name = (name or f"{kind}-{len(reading.files) + 1}{ENDINGS.get(media_type, '')}")[:MAX_NAME]
+    if any(each.name == name for each in reading.files):
+        name = f"{len(reading.files) + 1}-{name}"[:MAX_NAME]
+    reading.files.append(ResultFile(name=name, media_type=media_type, content=content))
     reading.lines.append(f"[{kind}: {name}, {media_type}, {len(content):,} bytes]")
+
+
+def _decoded(data: str) -> bytes:
+    """Base64 with line breaks, of either alphabet, with or without its padding. Raises ValueError."""
+    plain = "".join(data.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from typing import Any
 
 #: Colours and other commands for a terminal; the second form sets titles and links.
 _TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
@@ -25,3 +27,16 @@ def _is_hidden(character: str) -> bool:
     if character in "\n\t" or character in _KEPT:
         return False
     return unicodedata.category(character) in ("Cc", "Cf", "Cs")
+
+
+def finite(value: Any) -> tuple[Any, bool]:
+    """The value with null for each number that JSON does not have, and whether there was one."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None, True
+    if isinstance(value, dict):
+        pairs = {key: finite(each) for key, each in value.items()}
+        return {key: each for key, (each, _) in pairs.items()}, any(had for _, had in pairs.values())
+    if isinstance(value, list):
+        found = [finite(each) for each in value]
+        return [each for each, _ in found], any(had for _, had in found)
+    return value, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from capabilities.contract.context import Credential, LinkNeeded, ToolError
 from capabilities.contract.masking import masked_value
@@ -100,13 +101,4 @@ def _masked(listing: Listing, credential: Credential) -> Listing:
         for each in listing.tools
     )
     plain = {name: masked_value(getattr(listing, name), credential.secrets) for name in ("server_info", "instructions")}
-    return Listing(
-        tools,
-        listing.protocol,
-        plain["server_info"],
-        plain["instructions"],
-        listing.capabilities,
-        listing.ttl,
-        listing.cache_scope,
-        listing.is_cut,
-    )
+    return replace(listing, tools=tools, **plain)

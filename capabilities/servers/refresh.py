@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -185,7 +185,8 @@ def read_for_import(tool_import: ToolImport) -> ReadSource:
 def source_of(server: McpServer, listing: Listing) -> ReadSource:
     """What the server offers, as imports take it, read in a child process. Raises SourceRefused and ConfinedError."""
     answer = {"tools": [each.definition for each in listing.tools], "protocolVersion": listing.protocol}
-    return read_text(json.dumps(answer), server.organisation_id, server=server.name)
+    source = read_text(json.dumps(answer), server.organisation_id, server=server.name)
+    return replace(source, summary={**source.summary, "note": listing.note}) if listing.note else source
 
 
 def note_failure(server: McpServer, sentence: str) -> None:

@@ -111,6 +111,39 @@ def test_an_old_server_is_asked_in_its_own_protocol(old_address: ServerAddress) 
     assert [tool.name for tool in listing.tools] == ["echo", "slow", "die"]
 
 
+@pytest.mark.parametrize("cursor", ["8", ""])
+def test_a_list_that_never_ends_is_read_once(principal: str, cursor: str) -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object", "x": float("nan")}} for name in ("one", "two")]
+    asked: list[Any] = []
+
+    def page(message: dict[str, Any]) -> dict[str, Any]:
+        asked.append(message)
+        return {"tools": tools, "nextCursor": cursor}
+
+    with raw_server({"tools/list": page}) as url:
+        listing = client.list_tools(ServerAddress("http", principal, url=url))
+
+    assert [tool.name for tool in listing.tools] == ["one", "two"]
+    assert [tool.definition["inputSchema"]["x"] for tool in listing.tools] == [None, None]
+    assert "without end" in listing.note
+    assert len(asked) == 2
+
+
+def test_a_cursor_that_was_had_before_ends_a_list(principal: str) -> None:
+    asked: list[Any] = []
+
+    def page(message: dict[str, Any]) -> dict[str, Any]:
+        asked.append(message)
+        tools = [{"name": f"tool{len(asked)}", "inputSchema": {"type": "object"}}]
+        return {"tools": tools, "nextCursor": "ab"[len(asked) % 2]}
+
+    with raw_server({"tools/list": page}) as url:
+        listing = client.list_tools(ServerAddress("http", principal, url=url))
+
+    assert len(listing.tools) == len(asked) == 3
+    assert listing.note
+
+
 def test_a_list_in_pages_is_read_whole_and_an_endless_one_is_cut(
     principal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
