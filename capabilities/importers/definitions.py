@@ -10,14 +10,17 @@ from typing import Any
 
 from capabilities.common import confined
 from capabilities.contract.effects import guess_effect
-from capabilities.contract.warnings import header_flaw
+from capabilities.contract.warnings import DefinitionWarning, header_flaw
 from capabilities.importers.found import FoundTool, ReadSource, SourceRefused
-from capabilities.importers.names import mcp_tool_name
+from capabilities.importers.names import mcp_tool_name, name_warnings
 from capabilities.models import ToolImport
 
 #: Tools of one list.
 MAX_TOOLS = 2_000
 NEEDS_SERVER = "A file names no server that could run it: add the MCP server, and import its tools from there."
+MENDED = DefinitionWarning(
+    "schema_mended", "Its arguments are written in another draft of JSON Schema, or with mistakes: they were put right."
+)
 #: Seconds and bytes that reading one document may take.
 SECONDS = 10.0
 ANSWER_BYTES = 12_000_000
@@ -67,6 +70,7 @@ def found_tool(sent: Any, server: str) -> FoundTool:
         is_destructive=guess.is_destructive,
         effect_why=guess.why,
         annotations=dict(annotations or {}),
+        warnings=(*name_warnings(name), *((MENDED,) if sent.get("schemaMended") is True else ())),
         refused=_text(sent.get("schemaFlaw")) or header_flaw(schema),
     )
 

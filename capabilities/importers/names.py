@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
+from capabilities.contract.ascii_names import ascii_name
+from capabilities.contract.warnings import DefinitionWarning
+
 MAX_NAME = 64
 #: Characters of the hash that a name which was cut or is taken ends in.
 HASH = 6
@@ -13,13 +16,25 @@ _REFUSED = re.compile(r"[^a-zA-Z0-9_-]+")
 
 def tool_name(text: str) -> str:
     """A tool's name for this text: other characters become _, and what is too long ends in a hash of the whole."""
-    name = _REFUSED.sub("_", text).strip("_") or "tool"
+    name = _REFUSED.sub("_", ascii_name(text)).strip("_") or "tool"
     return name if len(name) <= MAX_NAME else with_hash(name, text)
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
     """mcp__server__tool, so that two servers may have tools of the same name, and neither can imitate another tool."""
-    return tool_name(f"mcp__{_REFUSED.sub('_', server)}__{_REFUSED.sub('_', tool)}")
+    return tool_name(f"mcp__{_part(server)}__{_part(tool)}")
+
+
+def _part(text: str) -> str:
+    return _REFUSED.sub("_", ascii_name(text))
+
+
+def name_warnings(original: str) -> tuple[DefinitionWarning, ...]:
+    """What to say of a name in another alphabet: the source knows it by that one, and a model by the one here."""
+    if original.isascii():
+        return ()
+    says = f"Its name is {original[:100]}: it is sent so, and written in other letters here."
+    return (DefinitionWarning("name_written", says),)
 
 
 def with_prefix(prefix: str, name: str) -> str:

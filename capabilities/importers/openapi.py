@@ -8,7 +8,7 @@ from capabilities.common import confined
 from capabilities.contract.warnings import DefinitionWarning
 from capabilities.egress import fetch
 from capabilities.importers.found import FoundTool, ReadSource, SourceRefused
-from capabilities.importers.names import tool_name
+from capabilities.importers.names import name_warnings, tool_name
 from capabilities.models import ToolImport
 
 #: Seconds and bytes of a document that is fetched.
@@ -53,5 +53,6 @@ def _fetched(url: str) -> tuple[str, str]:
 
 
 def _found_tool(entry: dict[str, Any]) -> FoundTool:
-    warnings = tuple(DefinitionWarning(each["code"], each["text"]) for each in entry["warnings"])
+    said = tuple(DefinitionWarning(each["code"], each["text"]) for each in entry["warnings"])
+    warnings = (*name_warnings(entry["name"]), *said)
     return FoundTool(**entry | {"name": tool_name(entry["name"]), "warnings": warnings})

@@ -122,9 +122,7 @@ def listed(definition: Any, names: set[str], *, is_modern: bool) -> ListedTool:
     reason, headers = "", {}
     if name in names:
         reason = "The list has another tool of this name before it."
-    elif not isinstance(schema, Mapping):
-        reason = "It has no input schema."
-    elif is_modern:
+    elif is_modern and isinstance(schema, Mapping):
         wrong = find_invalid_x_mcp_header(dict(schema))
         if wrong is not None:
             reason = f"Its header annotations are malformed: {readable(wrong)[0][:300]}."

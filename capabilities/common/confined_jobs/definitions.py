@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capabilities.contract.documents import DocumentRefused, read_document
+from capabilities.contract.mended_schemas import mended_arguments
 from capabilities.contract.schemas import SchemaRefused, check_schema
 
 #: What a file may say beside its tools.
@@ -24,11 +25,8 @@ def run(text: str) -> dict[str, Any]:
     if not isinstance(tools, list):
         return {"refused": "This is no list of MCP tools: it has no “tools”."}
     for each in tools:
-        if isinstance(each, dict) and "inputSchema" in each:
-            try:
-                check_schema(each["inputSchema"])
-            except SchemaRefused as error:
-                each["schemaFlaw"] = str(error)
+        if isinstance(each, dict):
+            _mend(each)
     facts = {name: around[name][:200] for name in FACTS if isinstance(around.get(name), str)}
     return {"tools": tools, "server": _server(around), "facts": facts}
 
@@ -37,3 +35,19 @@ def _server(around: dict[str, Any]) -> str:
     info = around.get("serverInfo")
     named = around.get("server") or (info.get("name") if isinstance(info, dict) else None)
     return named[:100] if isinstance(named, str) and named.strip() else "server"
+
+
+def _mend(tool: dict[str, Any]) -> None:
+    """Put its schema right where it is not taken as it is: `schemaMended` says so, `schemaFlaw` why it is refused."""
+    tool.pop("schemaFlaw", None)
+    tool["schemaMended"] = False
+    try:
+        check_schema(tool.get("inputSchema"))
+    except SchemaRefused:
+        mended = mended_arguments(tool.get("inputSchema"))
+        try:
+            check_schema(mended)
+        except SchemaRefused as error:
+            tool["schemaFlaw"] = str(error)
+        else:
+            tool["inputSchema"], tool["schemaMended"] = mended, True

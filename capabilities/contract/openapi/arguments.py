@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from capabilities.contract.ascii_names import ascii_name
 from capabilities.contract.http_tool import (
     JSON,
     MULTIPART,
@@ -51,12 +52,16 @@ class Arguments:
     media_type: str = ""
     body_argument: str = ""
     renamed: list[str] = field(default_factory=list)
+    #: Names in another alphabet, and how they are written here.
+    written: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     warnings: list[DefinitionWarning] = field(default_factory=list)
 
     def add(self, argument: HttpArgument, schema: dict[str, Any], *, required: bool) -> str:
         """Take an argument in, under its own name where that is free. Returns the name that it has here."""
         wanted = _safe(argument.name)
+        if not argument.name.isascii():
+            self.written.append(f"{argument.name[:100]} as {wanted}")
         name = wanted
         if name in self.properties:
             name = _safe(f"{argument.place}_{wanted}")
@@ -81,6 +86,9 @@ class Arguments:
         found = list(self.warnings)
         if self.renamed:
             found.append(DefinitionWarning("arguments_renamed", f"Two have the same name: {'; '.join(self.renamed)}."))
+        if self.written:
+            says = f"Arguments in other letters than they are sent in: {', '.join(self.written[:10])}."
+            found.append(DefinitionWarning("name_written", says))
         if self.left_out:
             found.append(DefinitionWarning("left_out", f"Left out: {', '.join(self.left_out[:10])}."))
         return found
@@ -88,7 +96,7 @@ class Arguments:
 
 def _safe(name: str) -> str:
     """A name that providers take as the name of an argument."""
-    return re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:MAX_NAME] or "value"
+    return re.sub(r"[^a-zA-Z0-9_.-]+", "_", ascii_name(name)).strip("_")[:MAX_NAME] or "value"
 
 
 def _where(place: str) -> str:

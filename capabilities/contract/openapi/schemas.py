@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from capabilities.contract.mended_schemas import TYPES, mended_node
 from capabilities.contract.openapi.references import MAX_CHAIN, Document, OperationRefused, mapping, text
 
 #: Levels of one schema, and parts of all schemas of one operation.
@@ -20,28 +21,6 @@ MAX_LEVELS = 12
 MAX_PARTS = 800
 #: Characters of a description inside a schema, and of a default.
 MAX_DESCRIPTION, MAX_DEFAULT = 1_000, 500
-TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-#: What people write for a type.
-ODD_TYPES = {
-    "int": "integer",
-    "int32": "integer",
-    "int64": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
-    "decimal": "number",
-    "bool": "boolean",
-    "str": "string",
-    "text": "string",
-    "date": "string",
-    "date-time": "string",
-    "datetime": "string",
-    "file": "string",
-    "uuid": "string",
-    "dict": "object",
-    "map": "object",
-    "list": "array",
-}
 
 
 def _is_number(value: Any) -> bool:
@@ -68,6 +47,8 @@ KEPT: Mapping[str, Callable[[Any], bool]] = {
     "pattern": lambda value: isinstance(value, str) and len(value) <= 2_000 and _is_pattern(value),
     "minimum": _is_number,
     "maximum": _is_number,
+    "exclusiveMinimum": _is_number,
+    "exclusiveMaximum": _is_number,
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "minLength": _is_count,
     "maxLength": _is_count,
@@ -142,10 +123,10 @@ class Schemas:
         return target | own if not set(own) - {"description", "default"} else _merged([target, own])
 
     def _translated(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        schema = mended_node(schema)
         found = _described(schema)
         found |= {name: schema[name] for name, is_right in KEPT.items() if name in schema and is_right(schema[name])}
         found |= self._types(schema)
-        found |= _bounds(schema)
         if isinstance(schema.get("enum"), list) and schema["enum"]:
             found["enum"] = schema["enum"]
         if "const" in schema:
@@ -159,15 +140,11 @@ class Schemas:
         return _nullable(found) if self._document.is_3_0 and schema.get("nullable") is True else found
 
     def _types(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        kind = schema.get("type")
-        said = [each for each in (kind if isinstance(kind, list) else [kind]) if isinstance(each, str)]
-        kinds = [ODD_TYPES.get(each, each) for each in said]
-        known = list(dict.fromkeys(each for each in kinds if each in TYPES))
-        if not known:
-            if kind is None and isinstance(schema.get("properties"), Mapping):
-                return {"type": "object"}
-            return {"type": "array"} if kind is None and "items" in schema else {}
-        return {"type": known[0] if len(known) == 1 else known}
+        if "type" in schema:
+            return {"type": schema["type"]}
+        if isinstance(schema.get("properties"), Mapping):
+            return {"type": "object"}
+        return {"type": "array"} if "items" in schema or "prefixItems" in schema else {}
 
     def _object_parts(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -183,11 +160,8 @@ class Schemas:
             kept = [each for each in required if isinstance(each, str) and each not in hidden]
             if kept:
                 found["required"] = list(dict.fromkeys(kept))
-        items = schema.get("items")
-        if isinstance(items, list):
-            found["prefixItems"] = [self._read(each, level + 1, inside) for each in items]
-        elif items is not None:
-            found["items"] = self._read(items, level + 1, inside)
+        if schema.get("items") is not None:
+            found["items"] = self._read(schema["items"], level + 1, inside)
         return found
 
     def _is_read_only(self, schema: Any) -> bool:
@@ -231,18 +205,6 @@ def _described(schema: Mapping[str, Any]) -> dict[str, Any]:
     if len(said) > MAX_DESCRIPTION:
         said = said[: MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"
     return {"description": said} if said else {}
-
-
-def _bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Exclusive bounds: a number since 3.1, in 3.0 a word beside the bound."""
-    found: dict[str, Any] = {}
-    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        value = schema.get(exclusive)
-        if value is True and _is_number(schema.get(bound)):
-            found[exclusive] = schema[bound]
-        elif _is_number(value):
-            found[exclusive] = value
-    return found
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -503,3 +504,15 @@ def test_any_document_is_read_without_a_crash(
         if not found["refused"]:
             check_schema(found["parameters"])
             json.dumps(found)
+
+
+def test_arguments_in_other_alphabets_have_names_of_their_own_and_go_out_under_the_real_ones() -> None:
+    names = ("größe", "groesse", "名前", "¿?", "¡!")
+    found = one({"parameters": [parameter(name, schema={"type": "string"}) for name in names]})
+
+    arguments = found["implementation"]["arguments"]
+    assert [each["name"] for each in arguments.values()] == list(names)
+    assert len(arguments) == len(names)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", each) for each in arguments)
+    assert next(iter(arguments)) == "groesse"
+    assert "name_written" in [each["code"] for each in found["warnings"]]
