@@ -22,12 +22,15 @@ from mcp_types import jsonrpc_message_adapter
 
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.limits import MAX_ANSWER
+from capabilities.mcp_client.words import readable
 from toolhub.bounded_json import TooMuchJson, check_json
 
 logger = logging.getLogger(__name__)
 
 #: Bytes of its error output that are kept, the last ones.
 MAX_STDERR = 20_000
+#: Of that, lines and characters that go into an error.
+LAST_LINES, MAX_LAST_WORDS = 3, 300
 #: Seconds that it has to end by itself once its input is closed, and again once it was asked to.
 END_SECONDS = 2.0
 LOOK_EVERY = 0.1
@@ -54,6 +57,12 @@ class ServerProcess:
     @property
     def stderr(self) -> str:
         return self._stderr.decode(errors="replace")
+
+    @property
+    def last_words(self) -> str:
+        """The end of its error output in one line, as people may read it."""
+        lines = [line.strip() for line in readable(self.stderr)[0].splitlines() if line.strip()]
+        return " | ".join(lines[-LAST_LINES:])[-MAX_LAST_WORDS:]
 
     def say_goodbye(self, title: str) -> None:
         """What it wrote last goes to the log of this service, where it ended by itself with an error."""

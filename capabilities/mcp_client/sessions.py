@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
+from capabilities.contract.masking import masked_value
 from capabilities.egress import ExchangeLimits, guarded_async_client
 from capabilities.egress.async_client import SERVERS
 from capabilities.mcp_client.addresses import ServerAddress
@@ -57,6 +58,8 @@ Key = tuple[str, str]
 #: Seconds between looks for what is idle, and after which a connection without calls is let go.
 REAP_EVERY = 5.0
 CLIENT_IDLE_SECONDS = 60.0
+#: Characters from which on a value of a process's environment is masked in what it writes.
+SHORTEST_SECRET = 8
 #: Seconds that a session has to say goodbye and to end its process.
 CLOSE_SECONDS = 8.0
 #: No call takes longer than this, a stream of events neither; each call has its own, shorter time.
@@ -154,12 +157,22 @@ class Session:
                 async with self._room:
                     self._room.notify_all()
 
+    def _with_last_words(self, error: McpError) -> McpError:
+        """The error with what a process wrote last before it ended, or while it did not start."""
+        words = self.process.last_words if self.process is not None else ""
+        words = masked_value(words, [each for each in self.address.env.values() if len(each) >= SHORTEST_SECRET])
+        if words and isinstance(error, (ServerLost, ServerSilent, AnswerRefused, ServerUnreachable)):
+            error.args = (f"{str(error).rstrip('.')}. It wrote last: {words}", *error.args[1:])
+        return error
+
     async def _lost(self) -> None:
         """The connection ended under a call: no other call begins with it. Raises why, where that is known."""
         self._ending.set()
         await asyncio.wait([self._task], timeout=0.5)
         if self._failure is not None:
             raise self._failure
+        if self._has_died:
+            raise self._with_last_words(ServerLost(f"The connection to {self.address.title} ended."))
 
     def keep_for(self, seconds: float) -> None:
         """It is not closed for being idle before that."""
@@ -199,7 +212,7 @@ class Session:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await stack.aclose()
         except BaseException as error:
-            self._failure = translated(error, self.address, noted, CONNECT_SECONDS)
+            self._failure = self._with_last_words(translated(error, self.address, noted, CONNECT_SECONDS))
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:

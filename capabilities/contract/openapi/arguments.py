@@ -54,6 +54,8 @@ class Arguments:
     renamed: list[str] = field(default_factory=list)
     #: Names in another alphabet, and how they are written here.
     written: list[str] = field(default_factory=list)
+    #: Schemes whose secret stood among the parameters.
+    signed_by: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     warnings: list[DefinitionWarning] = field(default_factory=list)
 
@@ -114,10 +116,10 @@ def add_parameters(
     shared: Any,
     own: Any,
     path: str,
-    signed: frozenset[tuple[str, str]],
+    signed: Mapping[tuple[str, str], str],
 ) -> None:
     """Those of the path with those of the operation, which stand in their place. `signed` are the places and names that
-    a credential fills. Raises OperationRefused."""
+    a credential fills, with its scheme. Raises OperationRefused."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for each in [*entries(shared), *entries(own)]:
         parameter = document.resolved(each)
@@ -138,13 +140,16 @@ def _add_parameter(
     place: str,
     name: str,
     parameter: Mapping[str, Any],
-    signed: frozenset[tuple[str, str]],
+    signed: Mapping[tuple[str, str], str],
 ) -> None:
     required = parameter.get("required") is True or place == "path"
-    if place == "header" and name.lower() in IGNORED_HEADERS:
-        return
     if (place, name.lower()) in signed:
         arguments.left_out.append(f"{name}, which the credential fills")
+        arguments.signed_by.append(signed[place, name.lower()])
+        return
+    if place == "header" and name.lower() in IGNORED_HEADERS:
+        if name.lower() == "authorization":
+            arguments.left_out.append(f"the header {name}, which a credential fills")
         return
     if place not in PLACES or place in ("body", "form", "file"):
         if required:

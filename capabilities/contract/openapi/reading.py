@@ -11,7 +11,7 @@ from capabilities.contract.http_tool import METHODS, HttpImplementation, Impleme
 from capabilities.contract.openapi.arguments import Arguments, add_body, add_parameters
 from capabilities.contract.openapi.references import Document, OperationRefused, entries, mapping, text
 from capabilities.contract.openapi.schemas import Schemas
-from capabilities.contract.openapi.servers import addresses, credentials, needed, signed_places
+from capabilities.contract.openapi.servers import addresses, credentials, needed, secret_places
 from capabilities.contract.schemas import SchemaRefused, check_schema
 from capabilities.contract.warnings import DefinitionWarning
 
@@ -150,8 +150,10 @@ class _Operation:
             shared=item.get("parameters"),
             own=operation.get("parameters"),
             path=plain,
-            signed=signed_places(self._schemes),
+            signed=secret_places(self._document, operation.get("security", self._document.root.get("security"))),
         )
+        if arguments.signed_by and not entry["annotations"].get("security"):
+            entry["annotations"]["security"] = arguments.signed_by[:1]
         add_body(arguments, self._document, schemas, body=operation.get("requestBody"), method=method)
         base = addresses(operation.get("servers") or item.get("servers"), self._url or self._base_url)
         elsewhere = base[0]["url"] if base and base[0]["url"] != self._base_url else ""

@@ -80,9 +80,17 @@ def _credential(name: str, scheme: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def signed_places(schemes: Mapping[str, Mapping[str, str]]) -> frozenset[tuple[str, str]]:
-    """Where a credential stands in a request, as place and lower-case name: no argument goes there."""
-    return frozenset((each["kind"], each["parameter"].lower()) for each in schemes.values() if each["parameter"])
+def secret_places(document: Document, security: Any) -> dict[tuple[str, str], str]:
+    """Where a credential stands in the requests of an operation with this `security`: the scheme by place and
+    lower-case name. No argument goes there. Empty where the document says that nothing signs it (`[]`)."""
+    if isinstance(security, list) and not any(map(mapping, security)):
+        return {}
+    found: dict[tuple[str, str], str] = {}
+    for name in mapping(mapping(document.root.get("components")).get("securitySchemes")):
+        scheme = document.component("securitySchemes", str(name))
+        if text(scheme.get("type")) == "apiKey" and text(scheme.get("name")):
+            found[text(scheme.get("in")), text(scheme.get("name")).lower()] = str(name)
+    return found
 
 
 def needed(security: Any, schemes: Mapping[str, Mapping[str, str]]) -> list[str]:

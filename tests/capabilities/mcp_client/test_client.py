@@ -526,6 +526,17 @@ def test_a_process_that_cannot_start_is_left_alone_for_a_while(tmp_path: Path, p
     assert counted.read_text() == "x"
 
 
+def test_the_last_words_of_a_process_are_in_the_error_without_its_secrets(principal: str) -> None:
+    program = "import os, sys; sys.exit('one\\n\\x1b[31mno database; token ' + os.environ['TOKEN'])"
+    address = process_of("-c", program, principal=principal, env={"TOKEN": "s3cret-of-it"})
+
+    with pytest.raises(McpError) as raised:
+        client.list_tools(address, timeout=20)
+
+    assert "one | no database" in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
 def test_a_program_that_is_not_there_is_told_so(principal: str) -> None:
     with pytest.raises(ServerUnreachable, match="could not be started: No such file or directory"):
         client.list_tools(ServerAddress("stdio", principal, title="It", argv=("/no/such/program",)))

@@ -113,6 +113,33 @@ def test_what_speaks_for_somebody_is_no_argument() -> None:
     assert (found["parameters"]["properties"], found["refused"]) == ({}, "")
 
 
+def test_an_authorization_header_is_left_to_a_credential_and_the_review_shows_it() -> None:
+    assert said(one({"parameters": [parameter("Authorization", "header")]})) == ["left_out"]
+
+
+@pytest.mark.parametrize("place", ["query", "header", "cookie"])
+@pytest.mark.parametrize(
+    ("security", "is_argument"),
+    [
+        ({}, False),
+        ({"security": [{"k": []}]}, False),
+        ({"security": [{}, {"k": []}]}, False),
+        ({"security": []}, True),
+        ({"security": [{}]}, True),
+    ],
+)
+def test_a_secret_among_the_parameters_is_no_argument_unless_nothing_signs_the_operation(
+    place: str, security: dict[str, Any], is_argument: bool
+) -> None:
+    schemes = {"k": {"type": "apiKey", "in": place, "name": "Key"}}
+    operation = {"parameters": [parameter("key", place, required=True)]} | security
+
+    found = one(operation, components={"securitySchemes": schemes})
+
+    assert list(found["parameters"]["properties"]) == (["key"] if is_argument else [])
+    assert found["annotations"].get("security", []) == ([] if is_argument else ["k"])
+
+
 def test_a_header_that_no_tool_sets_is_left_out_or_refused() -> None:
     assert said(one({"parameters": [parameter("Host", "header")]})) == ["left_out"]
     assert "needs the header Host" in one({"parameters": [parameter("Host", "header", required=True)]})["refused"]
