@@ -135,7 +135,7 @@ def test_mr_42_a_secret_among_the_arguments_is_masked_for_approvers_and_the_call
     server: Any,  # noqa: F811
 ) -> None:
     credential = make_credential(session.membership, origins=[server.url])
-    properties = {"id": {"type": "string"}}
+    properties = {"id": {"type": "string"}, "verbose": {"type": "boolean"}}
     make_http(session, server, credential, parameters={"type": "object", "properties": properties, "required": ["id"]})
     on_argument(session, "read_user", "id", "*")
     provider.enqueue(Say(calls=[call("read_user", {"id": f"x-{SECRET}"})]), Say("Read."))

@@ -28,6 +28,7 @@ from capabilities.models import (
     Tool,
 )
 from sessions.loop import delegation
+from sessions.loop import parking as waits
 from sessions.models import OPEN_STATUSES, ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking
@@ -726,7 +727,7 @@ def before_parking(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -
             acts.pop()()
         return parking.park(claim)
 
-    monkeypatch.setattr(delegation, "park", parked)
+    monkeypatch.setattr(waits, "park", parked)
 
 
 def test_a_child_that_ends_before_its_parent_waits_is_not_waited_for(
@@ -765,7 +766,7 @@ def test_a_crash_behind_the_intent_makes_no_second_child(
 ) -> None:
     provider.enqueue(Say(calls=[ask()]), Say("Well."))
     turn = accept(session)
-    crash_at(monkeypatch, delegation, "park", turn)
+    crash_at(monkeypatch, waits, "park", turn)
 
     turn = work(turn)
 
