@@ -9,9 +9,8 @@ import os
 import subprocess
 import sys
 
+import django
 import pytest
-
-from capabilities.sandbox import bubblewrap
 
 #: What the reasons of skipped tests begin with; conftest.py counts them.
 NOT_ISOLATED = "not isolated: "
@@ -28,6 +27,8 @@ def need_isolation(reason: str) -> None:
 
 def why_no_namespaces() -> str:
     """Why bubblewrap makes no namespaces on this machine; empty where it does. Asked of the program itself."""
+    from capabilities.sandbox import bubblewrap
+
     bwrap = bubblewrap.program()
     if bwrap is None:
         return bubblewrap.MISSING
@@ -37,4 +38,6 @@ def why_no_namespaces() -> str:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+    django.setup()
     sys.exit(why_no_namespaces() or None)

