@@ -140,7 +140,8 @@ class _Starved(TookTooLong):
 def _answer(
     job: Job, arguments: Mapping[str, Any], seconds: float, until: float, stopped: threading.Event, most: int
 ) -> Any:
-    cpu = max(1, round(seconds + 0.5))
+    # Less than the time that is left, so that one that had a processor all the while ends by this limit.
+    cpu = max(1, min(round(seconds + 0.5), int(0.8 * (until - time.monotonic()))))
     command = [sys.executable, "-I", "-S", str(CHILD), job, str(MEMORY), str(cpu), *FOLDERS]
     # A file and not a pipe: a child that does not read cannot hold the writer.
     with tempfile.TemporaryFile() as file:

@@ -185,7 +185,7 @@ def test_mr_28_explain_says_that_an_agent_is_not_offered(
 ) -> None:
     found = explain(Subject(bob, legal, None), Asked())
     client.force_login(alice.user)
-    page = client.get(f"/o/acme/explain/?agent=legal&member={bob.public_id}").content.decode()
+    page = client.get(f"/o/acme/explain/?agent=legal&member={bob.user.email}").content.decode()
     enter(bob)
 
     assert (found.is_offered, explain(Subject(bob, legal, None), Asked()).is_offered) == (False, True)

@@ -136,7 +136,7 @@ def test_the_list_costs_the_same_with_one_and_with_three(as_alice: Client, alice
     for names in (["a"], ["b", "c"]):
         for name in names:
             with organisation_scope(alice.organisation):
-                create_rule(RuleContent(name=name, agent=agent.slug), actor=alice)
+                create_rule(RuleContent(name=name, agent=agent.slug, tool_pattern=f"{name}_*"), actor=alice)
         as_alice.get(RULES)
         with CaptureQueriesContext(connection) as captured:
             assert as_alice.get(RULES).status_code == 200

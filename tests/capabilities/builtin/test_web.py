@@ -103,7 +103,7 @@ def test_a_page_that_holds_its_parser_is_left_in_time_and_the_next_one_is_read(
     call: Call, site: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     child = tmp_path / "child.py"
-    child.write_text("import time; time.sleep(600)")
+    child.write_text("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass\n")
     with monkeypatch.context() as patch:
         patch.setattr(confined, "CHILD", child)
         patch.setattr(confined, "SECONDS", 0.5)

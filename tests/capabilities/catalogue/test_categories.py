@@ -114,7 +114,7 @@ def test_the_bulk_switch_takes_the_same_queries_for_any_number(
 ) -> None:
     names = [make_tool(acme, f"tool_{number}").name for number in range(count)]
 
-    with django_assert_num_queries(15):  # six of them for what the actor may use before and after
+    with django_assert_num_queries(19):  # ten of them for what the actor may use and talk to, before and after
         set_tools_enabled(names, False, actor=alice)
 
 

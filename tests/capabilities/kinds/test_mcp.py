@@ -93,7 +93,7 @@ def test_every_kind_of_content_has_its_place(acme: Organisation) -> None:
         "A note.",
         "[resource: data.bin, application/zip, 15 bytes]",
         "(content of the type hologram was left out)",
-        "(content of the type that it has none of was left out)",
+        "nothing",
     ]
     assert [(file.name, file.media_type, file.content[1:4]) for file in came.files] == [
         ("image-1.png", "image/png", b"PNG"),
@@ -146,7 +146,7 @@ def test_a_schema_that_doubles_its_time_is_given_up_in_a_child(acme: Organisatio
     for number in range(1, 41):
         schema["$defs"][f"d{number}"] = {"anyOf": [{"$ref": f"#/$defs/d{number - 1}"}] * 2}
     with raw_far(acme, result({"type": "text", "text": "ok"}, structuredContent={"a": 1}), output_schema=schema) as far:
-        came = far.call(timeout=8)
+        came = far.call(timeout=40)
 
     assert "too complex" in came.text
 

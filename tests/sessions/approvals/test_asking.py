@@ -35,7 +35,7 @@ from capabilities.models import (
     Tool,
 )
 from sessions.approvals import queries, writes
-from sessions.loop import asking, delegation, preparing
+from sessions.loop import asking, parking, preparing
 from sessions.loop.preparing import Prepared
 from sessions.models import (
     Approval,
@@ -439,7 +439,7 @@ def test_a_worker_that_dies_before_the_turn_waits_asks_nobody_twice(
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(delegation, "park", dies)
+        patched.setattr(parking, "park", dies)
         turn = accept(session)
         with pytest.raises(SystemExit):
             work(turn)
@@ -465,7 +465,7 @@ def test_an_answer_that_comes_before_the_turn_waits_lets_it_go_on_at_once(
             writes.approve(approval, actor=approval.requester)
         return park(claim)
 
-    monkeypatch.setattr(delegation, "park", answered_first)
+    monkeypatch.setattr(parking, "park", answered_first)
 
     turn = run(session)
 

@@ -27,7 +27,7 @@ from capabilities.models import (
 )
 from sessions.approvals import queries, writes
 from sessions.approvals.writes import ContentRefused
-from sessions.loop import call_waits, delegation, task_cancels
+from sessions.loop import call_waits, parking, task_cancels
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.models import (
     Approval,
@@ -653,7 +653,7 @@ def test_a_crash_between_the_wait_and_the_park_asks_once(
     session: ChatSession, far_side: FarSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far_side.answers = [FORM, {"booked": "4a"}]
-    turn = work(crash(accept(session), monkeypatch, delegation, "park"))
+    turn = work(crash(accept(session), monkeypatch, parking, "park"))
     assert (turn.status, len(asked_of(turn)), len(far_side.calls)) == (TurnStatus.WAITING_INPUT, 1, 1)
 
     assert answer(turn, seat="4a").status == TurnStatus.DONE
@@ -706,7 +706,7 @@ def test_an_answer_that_comes_before_the_turn_is_parked_is_taken_at_once(
             writes.answer(approval, actor=approval.requester, action="accept", content={"seat": "4a"})
         return park(claim)
 
-    monkeypatch.setattr(delegation, "park", answered_first)
+    monkeypatch.setattr(parking, "park", answered_first)
 
     assert run(session).status == TurnStatus.DONE
     assert len(far_side.calls) == 2

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from capabilities.catalogue.tools.writes import set_tool_enabled
-from capabilities.common.confined import run as run_confined
+from capabilities.common import confined
 from capabilities.contract.context import Credential, ToolContext, ToolError
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Effect, Grant, RoleMembership, Tool
@@ -234,7 +233,7 @@ def test_a_schema_from_outside_that_never_ends_holds_one_child_and_not_the_worke
     tool = make_tool(acme, "from_outside", parameters=parameters)
     with organisation_scope(acme):
         (spec,) = current_specs([tool.current_version_id or 0])
-    monkeypatch.setattr(execution, "run_confined", partial(run_confined, seconds=1.0))
+    monkeypatch.setattr(confined, "SECONDS", 1.0)
     begun = time.monotonic()
 
     refused = execution.read_arguments(spec, Call("i", "from_outside", '{"x": 1}'), acme.pk)
@@ -243,7 +242,7 @@ def test_a_schema_from_outside_that_never_ends_holds_one_child_and_not_the_worke
     assert isinstance(refused, execution.Outcome)
     assert json.loads(refused.result)["error"].startswith("The arguments could not be checked: This is too complex")
     assert fits == {}
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.django_db
@@ -256,16 +255,17 @@ def test_the_schema_of_a_built_in_tool_costs_no_child_and_a_changed_one_does(
         children.append(job)
         return []
 
-    monkeypatch.setattr(execution, "run_confined", run_nothing)
+    monkeypatch.setattr(confined, "run", run_nothing)
     own = make_tool(acme, "uuid")
-    changed = make_tool(acme, "calculator", parameters={"type": "object", "properties": {}}, category=own.category)
+    dear = {"type": "object", "properties": {"x": {"type": "string", "pattern": "(?=a)a"}}}
+    changed = make_tool(acme, "calculator", parameters=dear, category=own.category)
     versions = [each.current_version_id or 0 for each in (own, changed)]
     with organisation_scope(acme):
         specs = {spec.name: spec for spec in current_specs(versions)}
 
     execution.read_arguments(specs["uuid"], Call("i", "uuid", '{"count": 1}'), acme.pk)
     assert children == []
-    execution.read_arguments(specs["calculator"], Call("i", "calculator", "{}"), acme.pk)
+    execution.read_arguments(specs["calculator"], Call("i", "calculator", '{"x": "a"}'), acme.pk)
     assert children == ["schema"]
 
 

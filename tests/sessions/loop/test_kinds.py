@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def outcome_with(spec: ToolSpec, *secrets: str) -> Outcome:
 def test_tx27_a_line_of_a_tenants_tool_holds_its_arguments_and_does_nothing_else(
     acme: Organisation, line: str, arguments: dict[str, Any], shown: str
 ) -> None:
-    assert display("book_seat", spec_of_booking(acme, human_format=line), arguments) == shown
+    assert display("book_seat", replace(spec_of_booking(acme), human_format=line), arguments) == shown
 
 
 def test_tx_04_tx_10_tx_11_tx_24_an_agent_names_tools_of_all_kinds_and_a_turn_calls_them_in_one_way(
