@@ -100,8 +100,9 @@ def save_provider(
         )
     provider.slug = slug
     _write(provider, content)
-    ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
     after = _told(provider)
+    if before != after or content.api_key is not None:  # else what was tested is as it was
+        ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
     if content.api_key is not None:
         after["api_key"] = "changed" if content.api_key else "removed"
     if moved:
@@ -158,8 +159,9 @@ def save_model(
         setattr(model, each.name, getattr(content, each.name))
     # Never what a worker writes of it meanwhile: what was learned.
     model.save(update_fields=None if is_new else [each.name for each in fields(content)])
-    ConnectionTest.objects.filter(language_model=model).delete()
     after = _model_told(model)
+    if before != after:  # else what was tested is as it was: who uses it is no part of that
+        ConnectionTest.objects.filter(language_model=model).delete()
     if renamed:
         after |= _forget_learned(LanguageModel.objects.filter(pk=model.pk))
         model.learned, model.missing_since = [], None

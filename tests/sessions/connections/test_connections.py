@@ -16,7 +16,7 @@ from django.utils import timezone
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import ConnectionTest, LanguageModel, Provider
-from capabilities.providers.writes import ModelContent, save_model
+from capabilities.providers.writes import ModelContent, model_content, save_model
 from capabilities.registry import ServiceSpec, registry
 from capabilities.services.writes import clear_service, save_service, shown_service_or_404
 from sessions.connections import runs as connection_tests
@@ -256,6 +256,9 @@ def test_a_model_gets_one_short_message(
     assert [len(request["messages"]) for request in provider.requests] == [1]
     assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == [TOOL]
     with organisation_scope(acme):
+        agent = make_agent(acme, slug="user-of-it")
+        save_model(model.provider, model, model_content(model), agents=[agent], actor=alice)
+        assert ConnectionTest.objects.exists()  # who uses it is no part of what was tested
         save_model(model.provider, model, ModelContent("another", 8_000), actor=alice)
         assert not ConnectionTest.objects.exists()
 
