@@ -58,9 +58,11 @@ def small_talk() -> SmallTalk:
 
 def threshold(index: Index, share: float = SHARE) -> float:
     """The figure that a message must reach in this catalogue: above that share of the small talk, each measured as if
-    it were not stored."""
+    it were not stored. Measured once: threads that need it meanwhile wait for it."""
     if share not in index.thresholds:
-        index.thresholds[share] = _measured(index, share)
+        with index.measuring:
+            if share not in index.thresholds:
+                index.thresholds[share] = _measured(index, share)
     return index.thresholds[share]
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,8 @@ class Vectors:
 @dataclass(frozen=True, eq=False)
 class Index:
     """Documents in their given order; a document's number is its place there. key: a hash of the content. words: a word
-    for each stem. name_order: the place of each document by name. thresholds: the gate's, once it has measured them."""
+    for each stem. name_order: the place of each document by name. thresholds: the gate's, once it has measured them,
+    which one thread does (`measuring`)."""
 
     key: str
     language: str
@@ -77,6 +79,7 @@ class Index:
     toolkit_sizes: dict[str, int]
     by_category: dict[str, Ids]
     thresholds: dict[float, float] = field(default_factory=dict)
+    measuring: Lock = field(default_factory=Lock)
     _chosen: dict[tuple[str, ...], Ids] = field(default_factory=dict)
 
     def __len__(self) -> int:
