@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -66,10 +66,11 @@ class Queue:
         )
 
 
-def claim_next(owner: str) -> Claim | None:
-    """Take the turn whose organisation and member waited longest. None where no turn waits that may run."""
+def claim_next(owner: str, is_leaving: Callable[[], bool] = lambda: False) -> Claim | None:
+    """Take the turn whose organisation and member waited longest. None where no turn waits that may run, and where this
+    process is on its way down by the time that the thread may choose."""
     with _choosing:
-        for _ in range(TRIES):
+        for _ in range(0 if is_leaving() else TRIES):
             waiting = look().waiting
             for each in waiting:
                 taken = claim(each.turn_id, owner)

@@ -86,7 +86,7 @@ def take_turns() -> None:
     _taking.add(threading.get_ident())
     try:
         while not held_turns.draining:
-            claim = queue.claim_next(OWNER)
+            claim = queue.claim_next(OWNER, lambda: held_turns.draining)
             progress.chose_at = time.monotonic()
             if claim is None or not _run(claim):
                 return

@@ -66,6 +66,16 @@ def test_a_service_without_a_living_worker_is_not_ready(client: Client, housekee
     assert probe.main(["worker"])
 
 
+def test_a_worker_that_stops_takes_its_sign_away(client: Client, housekeeper: Housekeeper) -> None:
+    housekeeper.start()
+    wait_for(has_living_worker, 10)
+
+    housekeeper.stop()
+
+    assert ready(client) == (503, "none")
+    assert not probe.main(["worker"])
+
+
 def test_a_worker_that_was_killed_counts_no_more(client: Client, settings: Any) -> None:
     renew("worker-1")
     assert ready(client) == (200, "ok")
@@ -138,6 +148,14 @@ def test_a_worker_that_takes_none_of_the_turns_that_wait_gives_no_sign() -> None
     assert not progress.is_stuck([])
 
 
+def test_a_thread_that_comes_back_from_the_queue_is_progress() -> None:
+    before = worker.progress.chose_at
+
+    worker.take_turns()
+
+    assert worker.progress.chose_at > before
+
+
 def test_a_worker_whose_threads_all_hang_gives_no_sign(settings: Any) -> None:
     settings.WORKER_CONCURRENCY = 2
     held = [Held(Claim(None, 1, 1)) for _ in range(2)]  # type: ignore[arg-type]
@@ -154,7 +172,7 @@ def test_a_wedged_worker_stops_giving_its_sign_while_turns_wait(
     """Its leases are held and its sweeps come round, but no thread comes back from the queue."""
     free = threading.Event()
 
-    def hangs(owner: str) -> None:
+    def hangs(*_: object) -> None:
         free.wait(30)  # for a connection, or for a lock that somebody holds
 
     monkeypatch.setattr(queue, "claim_next", hangs)

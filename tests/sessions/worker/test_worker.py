@@ -16,7 +16,7 @@ from capabilities.contract.context import ToolContext
 from capabilities.registry import registry
 from capabilities.registry import tool as register
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
-from sessions.turns import bell, ledger
+from sessions.turns import bell, ledger, queue
 from sessions.turns.held import Held, HeldTurns
 from sessions.turns.ledger import Claim
 from sessions.worker import process as worker
@@ -186,6 +186,21 @@ def test_a_worker_on_its_way_down_gives_its_turns_back_and_takes_no_more(
     assert (row.status, row.attempts, held_turns.all()) == (TurnStatus.QUEUED, 0, [])
     work_on(turn.pk)
     assert reread(turn).epoch == row.epoch
+
+
+def test_a_thread_that_waits_to_choose_takes_nothing_once_the_worker_is_on_its_way_down(
+    session: ChatSession, held_turns: HeldTurns
+) -> None:
+    turn = accepted(session)
+    with queue._choosing:
+        taking = threading.Thread(target=worker.take_turns)
+        taking.start()
+        wait_for(lambda: taking.ident in worker._taking, 10)
+        time.sleep(0.2)  # it has looked whether the worker is on its way down, and waits for the others
+        held_turns.drain()
+    taking.join(10)
+
+    assert (reread(turn).status, reread(turn).epoch) == (TurnStatus.QUEUED, 0)
 
 
 def begun(session: ChatSession, provider: ScriptedOpenAI) -> tuple[Turn, threading.Thread]:
