@@ -175,7 +175,7 @@ def _merged(messages: Sequence[Message]) -> Iterator[Message]:
 def _are_one(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one["role"] != other["role"] or one["role"] not in ("user", "assistant", "system"):
         return False
-    return not one.get("tool_calls") and "extras" not in one and "extras" not in other
+    return "extras" not in one and "extras" not in other  # behind calls stand their results
 
 
 def _begun_by_user(messages: list[Message]) -> list[Message]:

@@ -160,6 +160,7 @@ REFUSALS = [
     ("Please ensure that function call turn comes immediately after a user turn.", ("user_first", 0)),
     ("messages: first message must use the user role", ("user_first", 0)),
     ("This model is overloaded.", None),
+    ("Tool call id was a but must be a-z, with a length of 3.", None),
 ]
 
 
