@@ -163,6 +163,7 @@ LOADERS = {
     "validate_json",
     "parse_raw",
 }
+FROM_PYDANTIC = {"from_json", "SchemaValidator", "*"}
 OURS = "this service wrote it"
 STORED = "stored by this service, which loaded it within bounds when it came"
 CHILD = "runs in a child process with limits, which ends"
@@ -180,6 +181,8 @@ ALLOWED = {
     "capabilities/catalogue/tools/writes.py:write_versions": OURS,
     "capabilities/common/confined_jobs/child.py:main": OURS,
     "capabilities/common/confined_jobs/syntax.py:json_flaw": CHILD,
+    "capabilities/contract/effective.py:_schema": DEFINITION,
+    "capabilities/contract/schemas.py:_checks_of": DEFINITION,
     "capabilities/contract/schemas.py:_validator": DEFINITION,
     "capabilities/contract/spec.py:definition": DEFINITION,
     "capabilities/contract/spec.py:parameters_text": DEFINITION,
@@ -243,10 +246,16 @@ def uses_in(source: str, file: str) -> Iterator[str]:
     for name, node in nodes_by_function(ast.parse(source)):
         is_loader = isinstance(node, ast.Attribute) and node.attr in LOADERS and not is_pickle(node)
         asks = isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "json"
-        imported = isinstance(node, ast.ImportFrom) and node.module in ("json", "orjson", "pydantic_core")
+        imported = isinstance(node, ast.ImportFrom) and brings_loader(node)
         plain = isinstance(node, ast.Import) and any(each.name in ("orjson", "ujson", "msgspec") for each in node.names)
         if is_loader or asks or imported or plain:
             yield f"{file}:{name}"
+
+
+def brings_loader(node: ast.ImportFrom) -> bool:
+    """Whether it imports from a library of JSON, or from pydantic's one what loads it."""
+    names = {each.name for each in node.names}
+    return node.module in ("json", "orjson") or (node.module == "pydantic_core" and not names.isdisjoint(FROM_PYDANTIC))
 
 
 def is_pickle(node: ast.Attribute) -> bool:
@@ -284,10 +293,15 @@ def test_what_is_allowed_is_still_there() -> None:
         "def f(): return json.JSONDecoder().decode(x)",
         "def f():\n    from json import loads\n    return loads(x)",
         "def f():\n    import orjson\n    return orjson.loads(x)",
+        "def f():\n    from pydantic_core import from_json as read\n    return read(x)",
     ],
 )
 def test_each_way_around_is_found(source: str) -> None:
     assert "a.py:f" in set(uses_in(source, "a.py"))
+
+
+def test_an_error_of_pydantic_loads_nothing() -> None:
+    assert not [*uses_in("from pydantic_core import PydanticSerializationError", "a.py")]
 
 
 def views(patterns: list[URLPattern | URLResolver]) -> Iterator[type[APIView]]:
