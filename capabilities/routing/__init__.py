@@ -2,6 +2,6 @@
 
 import os
 
-#: Before numpy is imported, which reads it once. A worker's threads multiply small matrices side by side: with threads of
-#: its own for each, they wait for one another, thirty at once for 25 s, without them for 1 s.
+#: Before numpy is imported, which reads it once. Threads of a worker multiply small matrices side by side: where each
+#: product had threads of its own, thirty of them stood in each other's way for 25 s, and else take 1 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
