@@ -179,6 +179,42 @@ def test_cx_30_a_set_that_got_a_step_after_its_mark_stays(chat: ChatSession, pro
     assert marks() == [False], "the verdicts went, the set is named"
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_cx_30_a_row_whose_mark_was_taken_away_after_the_look_stays(
+    chat: ChatSession, provider: ScriptedOpenAI, *, is_named: bool
+) -> None:
+    """The row is what the statement that deletes sees, and not what the look saw."""
+    say(chat, provider)
+    with organisation_scope(chat.organisation_id):
+        if not is_named:
+            Step.objects.update(tool_set=None)
+        key = ToolSet.objects.get(unused_since=None).pk
+        unused_sets.remove_unused(ToolSet, key)
+
+        assert ToolSet.objects.filter(pk=key).exists()
+
+
+def test_cx_30_a_step_between_the_two_statements_keeps_the_row(chat: ChatSession, provider: ScriptedOpenAI) -> None:
+    say(chat, provider)
+    used: list[str] = []
+
+    def then_used(execute: Any, sql: str, *more: Any) -> Any:
+        result = execute(sql, *more)
+        if sql.startswith("UPDATE") and not used:
+            used.append(sql)
+            use(chat, tool_set)
+        return result
+
+    with organisation_scope(chat.organisation_id):
+        Step.objects.update(tool_set=None)
+        ToolSet.objects.update(unused_since=from_now(-2 * DAY))
+        tool_set = ToolSet.objects.get()
+        with connection.execute_wrapper(then_used):
+            unused_sets.remove_unused(ToolSet, tool_set.pk)
+
+        assert (len(used), ToolSet.objects.filter(pk=tool_set.pk).exists()) == (1, True)
+
+
 def test_cx_30_a_turn_that_begins_to_use_a_set_races_the_sweep(chat: ChatSession, provider: ScriptedOpenAI) -> None:
     """Marked long ago: one thread takes it for a call while another removes it. Whoever comes first, the call has its
     row."""
