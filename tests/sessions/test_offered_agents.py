@@ -109,6 +109,20 @@ def test_mr_28_a_schedule_names_an_agent_that_its_member_is_offered(legal: Agent
     assert "not offered" in Schedule.objects.get(pk=row.pk).last_error
 
 
+def test_mr_28_where_no_agent_is_named_the_first_one_that_is_offered_is_taken(legal: Agent, bob: Membership) -> None:
+    Agent.objects.update(offered_to=Offer.ROLES)
+    wanted = ScheduleContent("Daily", "0 9 * * *", "Read the contracts.", "", "UTC")
+    with pytest.raises(ChangeRefused) as refused:
+        add_schedule(wanted, member=bob)
+    assert (refused.value.field, refused.value.code) == ("agent", "conflict")
+    assert periodic._reminders_session(bob) is None
+
+    enter(bob)
+
+    session = periodic._reminders_session(bob)
+    assert (add_schedule(wanted, member=bob).agent, session and session.agent) == (legal, legal)
+
+
 def test_mr_28_what_is_open_ends_when_the_member_leaves_the_room(legal: Agent, bob: Membership) -> None:
     enter(bob)
     session = make_session(bob, legal)
