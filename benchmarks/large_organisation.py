@@ -49,6 +49,7 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolRefusal,
     ToolTestCase,
     ToolVersion,
 )
@@ -177,6 +178,7 @@ def _fill(organisation: Organisation, members: Sequence[Membership], size: Size)
     _kept(member, size)
     _people(organisation, member, tools)
     _far_sides(members)
+    _refusals(organisation, tools)
     _imports(members[0])
     _modules(members[0])
     add_runtime_rows(member)
@@ -484,6 +486,19 @@ def _far_sides(members: Sequence[Membership]) -> None:
     )  # fmt: skip
 
 
+def _refusals(organisation: Organisation, tools: Sequence[Tool]) -> None:
+    """The first tool was refused by each of the first 50 models."""
+    version = tools[0].current_version
+    assert version is not None
+    ToolRefusal.objects.bulk_create(
+        ToolRefusal(
+            organisation=organisation, tool=tools[0], model=model, version=version, sha256="0" * 64, origin="o",
+            words="Invalid schema for this function: a list says nothing of what is in it.", refused_at=timezone.now(),
+        )
+        for model in LanguageModel.objects.order_by("pk")[:50]
+    )  # fmt: skip
+
+
 def _modules(member: Membership) -> None:
     """Python modules, half of them with a version that waits; the first with many versions, and 200 tools import it."""
     own = {"organisation_id": member.organisation_id}
@@ -585,6 +600,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         **dict.fromkeys(("number", "first", "second", "other"), 1),
         "module": _first(HelperModule).name,
         "import_id": _first(ToolImport).public_id,
+        "refusal_id": _first(ToolRefusal).public_id,
         "publication_id": _publication().public_id,
         "imported_id": _first(ImportedTool).public_id,
     }

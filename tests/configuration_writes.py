@@ -64,6 +64,7 @@ from capabilities.models import (
     ToolImport,
     ToolKind,
     Toolkit,
+    ToolRefusal,
     ToolTestCase,
     ToolVersion,
     VersionStatus,
@@ -71,7 +72,7 @@ from capabilities.models import (
 from capabilities.policies import writes as policies
 from capabilities.prices import writes as prices
 from capabilities.providers import environment as environment_provider
-from capabilities.providers import learning, listings
+from capabilities.providers import learning, listings, refused_tools
 from capabilities.providers import writes as providers
 from capabilities.registry import registry
 from capabilities.runtime_config import writes as runtime_config
@@ -99,6 +100,7 @@ NOT_IN_TABLE = {
     "capabilities.servers.writes.read_tools": "start_import, of a server",
     "capabilities.catalogue.http_tools.writes.category_for": "a check",
     "capabilities.sharing.exports.export_toolkit": "changes nothing: it is on record that a toolkit left the house",
+    "capabilities.sharing.agents_file.apply_file": "calls the writes of toolkits and agents",
     "capabilities.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
     "capabilities.push.writes.add_browser": "one's own browsers",
     "capabilities.push.writes.remove_browser": "one's own browsers",
@@ -717,6 +719,7 @@ TABLE: dict[str, Write] = {
         d.row(LanguageModel), "omit:stream_options", actor=a
     ),
     "capabilities.providers.listings.add_listed_models": _add_listed_model,
+    "capabilities.providers.refused_tools.try_again": lambda d, a: refused_tools.try_again(d.row(ToolRefusal), actor=a),
     "capabilities.providers.writes.save_provider": lambda d, a: providers.save_provider(
         None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
     ),

@@ -90,13 +90,18 @@ def _on_sqlite(statement: Statement) -> list[Access]:
         lines = [row[3] for row in cursor.fetchall()]
         cursor.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'")
         tables = dict(cursor.fetchall())
-    names = {alias: table for table, alias in ALIAS.findall(statement.sql)}
+    matches = [match for line in lines if (match := LINE.match(line)) and line != "SCAN CONSTANT ROW"]
+    by_index = {tables.get(match["index"]) for match in matches}
+    # Subqueries beside each other have the same alias: what is read by an index elsewhere in the plan is not meant.
+    names: dict[str, str] = {}
+    for table, alias in ALIAS.findall(statement.sql):
+        if alias not in names or names[alias] in by_index:
+            names[alias] = table
     is_sorted = any("TEMP B-TREE FOR ORDER" in line for line in lines)
     is_limited = statement.sql.startswith("SELECT MAX(") or (" LIMIT " in statement.sql and not is_sorted)
     found = []
-    for line in lines:
-        match = LINE.match(line)
-        if match is None or match["name"].startswith("(") or line == "SCAN CONSTANT ROW":
+    for match in matches:
+        if match["name"].startswith("("):
             continue
         columns = tuple(re.findall(r"(\w+)[<>=]", match["terms"] or ""))
         index = match["index"] or match["key"] or ""

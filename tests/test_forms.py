@@ -17,13 +17,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
 from django.urls import Resolver404, resolve, reverse
 
-from capabilities.models import Agent, AgentToolkit, Tool, Toolkit
+from capabilities.models import Agent, AgentToolkit, Tool, Toolkit, ToolRefusal
 from sessions.loading.loadable import LoadTarget
 from sessions.loading.queries import load_for
 from sessions.models import TurnStatus
@@ -511,6 +512,11 @@ def fill_more(database: sqlite3.Connection) -> Filled:
             loaded = make_session(alice, agent, title="word loaded")
             make_turn(loaded, "word ended", status=TurnStatus.FAILED, agent=other, error_message="word")
             load_for(LoadTarget(loaded, agent), actor=alice, category=side.category)
+            mark = ToolRefusal.objects.get()
+            calculator = Tool.objects.get(name="calculator")
+            mark.pk, mark.tool, mark.version = None, calculator, calculator.current_version
+            mark.public_id = uuid4()
+            mark.save(force_insert=True)
             give_tool(other, make_tool(alice.organisation, "off_tool"))
             Tool.objects.filter(name="off_tool").update(is_enabled=False)
             AgentToolkit.objects.create(
@@ -528,6 +534,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("join", reverse("join_link", args=[switching])),
         ("tool_version", reverse("tool_version", args=["acme", side.python_tool, side.retired])),
         ("tool_detail", reverse("tool_detail", args=["acme", side.kept_back_tool])),
+        ("tool_detail", reverse("tool_detail", args=["acme", "calculator"])),
         ("module_detail", reverse("module_detail", args=["acme", side.idle_module])),
         ("module_version", reverse("module_version", args=["acme", side.idle_module, side.retired])),
     )

@@ -36,7 +36,19 @@ from capabilities.catalogue.categories.writes import CategoryContent, create_cat
 from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
-from capabilities.models import Category, Effect, Grant, GrantRequest, McpServer, Role, RoleMembership, RoleRule, Tool
+from capabilities.models import (
+    Category,
+    Effect,
+    Grant,
+    GrantRequest,
+    LanguageModel,
+    McpServer,
+    Role,
+    RoleMembership,
+    RoleRule,
+    Tool,
+    ToolRefusal,
+)
 from capabilities.pipeline.permissions import key_of, permissions_of
 from tests.cast import (
     PASSWORD,
@@ -440,6 +452,10 @@ def random_organisation(acme: Organisation, dice: random.Random) -> Membership:
     make_toolkit(acme, "kit", tools[0])
     server = McpServer.objects.create(**own, name="s", title="S", is_enabled=False, off_by_admin=dice.random() < 0.5)
     Tool.objects.filter(pk=make_tool(acme, "mcp__s__a", category=categories[0]).pk).update(kind="mcp", server=server)
+    model, version = LanguageModel.objects.get(), tools[0].current_version
+    assert version is not None
+    told = {"sha256": "0" * 64, "origin": "o", "words": "No.", "refused_at": timezone.now()}
+    ToolRefusal.objects.create(**own, tool=tools[0], model=model, version=version, **told)
     actor = make_member(acme, "actor", dice.choice([Access.VIEWER, Access.MEMBER, Access.MEMBER, Access.OPERATOR]))
     people = [actor, make_member(acme, "boss", Access.ADMIN), make_member(acme, "operator", Access.OPERATOR)]
     people += [make_member(acme, name) for name in ("peer", "other")]
