@@ -88,6 +88,12 @@ class TurnOut(serializers.Serializer[Turn]):
     draft = serializers.CharField(help_text="What the model has written so far of the reply that it is at.")
     error_code = serializers.CharField()
     error_message = serializers.CharField()
+    cut_by = serializers.CharField(
+        help_text="Why the answer is not whole: `length` (the model met its limit of tokens) or `content_filter`."
+    )
+    retry_after = serializers.IntegerField(
+        allow_null=True, help_text="Seconds after which the provider that failed the turn says to try again."
+    )
     untrusted_since = serializers.IntegerField(
         allow_null=True,
         help_text="The step whose result brought the first text from outside; 0: it was there from the start.",

@@ -107,7 +107,9 @@ def of_turn(turn: Turn) -> tuple[int, dict[str, Any]]:
 
 
 def error_of_turn(turn: Turn) -> JsonResponse:
-    """The same as a response. With 429 it says after how many seconds another try is worth it."""
+    """The same as a response. With 429, and where the provider said so, it says after how many seconds another try is
+    worth it."""
     status, body = of_turn(turn)
-    headers = {"Retry-After": str(RETRY_AFTER)} if status == 429 else {}
+    seconds = turn.retry_after if turn.retry_after is not None else (RETRY_AFTER if status == 429 else None)
+    headers = {"Retry-After": str(seconds)} if seconds is not None else {}
     return JsonResponse(body, status=status, headers=headers)

@@ -17,6 +17,7 @@ from django.core.exceptions import PermissionDenied
 
 from sessions.chats.readers import Reader, open_readers
 from sessions.gateway.asked_people import sentence_for
+from sessions.loop.models.finishing import CUT, LENGTH, STOP, finish_of
 from sessions.models import (
     Step,
     StepKind,
@@ -177,9 +178,10 @@ def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
     """As OpenAI names them. A turn at its limit of rounds was cut short, too."""
     if calls:
         return "tool_calls"
-    if turn.error_code == MAX_ROUNDS or last == "length":
-        return "length"
-    return "content_filter" if last == "content_filter" else "stop"
+    cut = turn.cut_by or finish_of(last)  # a turn of before this was stored
+    if turn.error_code == MAX_ROUNDS:
+        return LENGTH
+    return cut if cut in CUT else STOP
 
 
 async def stop(followed: Followed) -> None:

@@ -217,6 +217,8 @@ def parsed_arguments(spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
         )
     try:
         arguments = storable_value(load_json(text))
+        if isinstance(arguments, str) and arguments.strip()[:1] == "{":  # encoded twice, as small models do
+            arguments = storable_value(load_json(arguments))
     except JsonRefused as error:
         return _malformed(f"These are no arguments: the text {error}. Send one JSON object.", call)
     if arguments is None:

@@ -7,6 +7,7 @@ the turn from any point.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,6 +19,7 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.common.durations import duration
 from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import namespaces_in
 from capabilities.kinds.lines import display
@@ -39,6 +41,7 @@ from sessions.loop.history import Conversation, Past, TooLong
 from sessions.loop.hooks import TurnHooks
 from sessions.loop.models.asking import Asking, Question
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError, SearchRefused, ToolsRefused
+from sessions.loop.models.finishing import CUT, FILTERED
 from sessions.loop.models.replies import CALL_ID, Reply
 from sessions.loop.models.responses import found_in
 from sessions.loop.models.usage import Usage, priced_use
@@ -55,6 +58,8 @@ from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
 from toolhub.tenants.statements import Select
 
+#: Seconds that a provider's wish to be left alone is passed on as, at most.
+MAX_RETRY_AFTER = 86_400
 ROUND_LIMIT = (
     "I stopped after {rounds} rounds without a final answer. What was done so far stands; write again to go on."
 )
@@ -119,7 +124,7 @@ def _run(turn: Turn, held: Held) -> str:
         ledger.release(held.claim, wait=busy.wait)
         return busy.code
     except ModelError as error:
-        ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, error_message=str(error))
+        ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, **_why_failed(error))
         return error.code
     except ledger.CancelRequested:
         held.stop("cancelled")
@@ -130,6 +135,14 @@ def _run(turn: Turn, held: Held) -> str:
         return _end_stopped(held)
     finally:
         turn.hooks.settle()
+
+
+def _why_failed(error: ModelError) -> dict[str, Any]:
+    """The words of an error that ends a turn, and when the provider says that another try is worth it."""
+    if error.retry_after is None:
+        return {"error_message": str(error)}
+    seconds = min(math.ceil(error.retry_after), MAX_RETRY_AFTER)
+    return {"error_message": f"{error} It asks to try again in {duration(seconds)}.", "retry_after": seconds}
 
 
 def _answer(turn: Turn, held: Held) -> dict[str, Any]:
@@ -180,8 +193,8 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
 def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:
     """The end by a reply without calls, which is stored with it where it is not yet. Raises TurnFailed."""
     if text:
-        return {"answer": text, "reply": reply}
-    if finish_reason == "content_filter":
+        return {"answer": text, "reply": reply, "cut_by": finish_reason if finish_reason in CUT else ""}
+    if finish_reason == FILTERED:
         raise TurnFailed("content_filter", "The provider's content filter held the answer back.", reply)
     raise TurnFailed("empty_answer", "The model answered with nothing.", reply)
 

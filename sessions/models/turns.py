@@ -86,6 +86,10 @@ class Turn(TenantModel):
     answer = models.TextField(blank=True)
     error_code = models.CharField(max_length=40, blank=True)
     error_message = models.TextField(blank=True)
+    #: Why its answer is not whole: `length` or `content_filter`; empty for one that is. And the seconds after which the
+    #: provider that failed it said that another try is worth it.
+    cut_by = models.CharField(max_length=20, blank=True, default="", db_default="")
+    retry_after = models.PositiveIntegerField(null=True, blank=True)
 
     #: By which protocol it came; empty for pages, the REST API and the service itself. One that has it has a
     #: ClientRequest.

@@ -575,6 +575,8 @@ _END: dict[str, Any] = {
     "draft": "",
     "error_code": None,
     "error_message": None,
+    "cut_by": None,
+    "retry_after": None,
     "ended_at": Now(),
     "lease_until": Value(None),
     "owner": "",
@@ -590,6 +592,8 @@ def finish(
     answer: str = "",
     error_code: str = "",
     error_message: str = "",
+    cut_by: str = "",
+    retry_after: int | None = None,
     reply: Mapping[str, Any] | None = None,
 ) -> None:
     """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
@@ -598,6 +602,7 @@ def finish(
     without calls: it is stored with what it cost. Without one, what is reserved for the turn's call is released.
     """
     end = {"status": status, "answer": answer, "error_code": error_code, "error_message": storable(error_message)}
+    end |= {"cut_by": cut_by, "retry_after": retry_after}
     said = {"error_code": error_code} if error_code else {}
     with transaction.atomic():
         hold(claim.parent_id)

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from capabilities.contract.wire import canonical_json, namespaces_in, without_search
@@ -173,7 +173,13 @@ class Asking:
         while True:
             model = self.question.model
             self._call = ModelCall(
-                endpoint, model.dialect, self.question.body, self.stopped, self.deadline, **self.options
+                endpoint,
+                model.dialect,
+                self.question.body,
+                self.stopped,
+                self.deadline,
+                names=partial(_names_in, self.question),
+                **self.options,
             )
             try:
                 reply = self._call.run()
@@ -270,6 +276,11 @@ class Asking:
                 where = "in the request" if name in model.by_client else "on the page of the model or of the agent"
                 return ModelError("setting_refused", f"{refused} The {label} is set to {value}: change it {where}.")
         return refused
+
+
+def _names_in(question: Question) -> frozenset[str]:
+    """The tools that were sent, by name."""
+    return frozenset(each["function"]["name"] for each in json.loads(question.declared) if "function" in each)
 
 
 def _sent_names(settings: Iterable[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.models import Dialect
+from sessions.loop.models.finishing import finish_of
 from sessions.loop.models.replies import MAX_EXTRAS, Piece, ReplyReader, line, text_of
 from sessions.loop.models.requests import CallSettings, given, written
 
@@ -28,62 +29,88 @@ _JOINED = ("text", "summary", "data", "signature")
 class ChatReader(ReplyReader):
     dialect = Dialect.CHAT
 
-    #: The call that each index stands for now, and the one that came last.
+    #: The call that each id and each index stands for now, and the one that came last.
+    _by_id: dict[str, Piece] = field(default_factory=dict)
     _by_index: dict[int, Piece] = field(default_factory=dict)
     _last: Piece | None = None
-    #: The choice that is read, the first one that came.
-    _choice: object = None
+    #: The choices that words and calls are read of, the first ones that had any, and why each choice ended.
+    _speaks: int | None = None
+    _calls: int | None = None
+    _ends: dict[int, str] = field(default_factory=dict)
     #: Thoughts as they came, and how much of them is kept at most: they are of use whole or not at all.
     _thoughts: dict[str, list[Any]] = field(default_factory=dict)
     _room: int = MAX_EXTRAS
 
     def add_event(self, event: Any) -> str:
         self.events += 1
-        if not isinstance(event, Mapping):
-            return ""
-        self.add_usage(event.get("usage"))
-        self.add_model(event.get("model"))
-        choice = _first_choice(event)
-        if not choice or not self._is_same(choice.get("index")):
-            return ""
-        delta = choice.get("delta")
-        added = self._add_message(delta) if isinstance(delta, Mapping) else ""
-        self.add_finish(choice.get("finish_reason"))
-        return added
+        return self._add_answer(event)
 
     def add_whole(self, answer: Any) -> str:
+        self.events += isinstance(answer, Mapping) and (
+            "choices" in answer or isinstance(answer.get("message"), Mapping)
+        )
+        return self._add_answer(answer)
+
+    def _add_answer(self, answer: Any) -> str:
+        """Either form: some providers send a whole message in a stream."""
         if not isinstance(answer, Mapping):
             return ""
-        self.events += "choices" in answer
-        self.add_usage(answer.get("usage"))
+        for counted in (answer.get("x_groq"), answer):
+            self.add_usage(counted.get("usage") if isinstance(counted, Mapping) else None)
         self.add_model(answer.get("model"))
-        choice = _first_choice(answer)
-        message = choice.get("message")
-        added = self._add_message(message) if isinstance(message, Mapping) else ""
-        self.add_finish(choice.get("finish_reason"))
+        return "".join([self._add_choice(place, each) for place, each in enumerate(_choices(answer))])
+
+    def _add_choice(self, place: int, choice: Mapping[str, Any]) -> str:
+        """Some providers split a reply into choices: words are read of the first that has any, and calls likewise."""
+        number = choice.get("index")
+        number = number if isinstance(number, int) else place
+        self.add_usage(choice.get("usage"))
+        delta, message = choice.get("delta"), choice.get("message")
+        added = self._add_message(delta, number) if isinstance(delta, Mapping) and delta else ""
+        if isinstance(message, Mapping):
+            added += self._add_message(self._unsaid_of(message), number)
+        elif isinstance(choice.get("text"), str):
+            added += self._add_message({"content": choice["text"]}, number)
+        self._ends[number] = finish_of(
+            choice.get("finish_reason"), choice.get("native_finish_reason")
+        ) or self._ends.get(number, "")
+        said = self._speaks if self._calls is None else self._calls
+        self.add_finish(self._ends.get(number if said is None else said))
         return added
+
+    def _unsaid_of(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A whole message without what came in pieces before it."""
+        if not self.spoke:
+            return message
+        content = text_of(message.get("content"))
+        said = "".join(self._text)
+        rest = content[len(said) :] if content.startswith(said) else ""
+        return {"content": rest, "tool_calls": message.get("tool_calls") if not self.pieces else None}
 
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
         thoughts = {name: _joined(pieces) for name, pieces in self._thoughts.items()} if self._room else {}
         calls = {str(place): piece.extras for place, piece in enumerate(kept) if piece.extras}
         return {name: value for name, value in (("message", thoughts), ("calls", calls)) if value}
 
-    def _add_message(self, message: Mapping[str, Any]) -> str:
-        added = self.add_text(text_of(message.get("content")) or text_of(message.get("refusal")))
+    def _add_message(self, message: Mapping[str, Any], choice: int) -> str:
+        added, text = "", text_of(message.get("content")) or text_of(message.get("refusal"))
+        if text and self._speaks is None:
+            self._speaks = choice
+        if self._speaks in (None, choice):
+            added = self.add_written(text)
         self.add_thought(message.get("reasoning_content") or message.get("reasoning"))
         for name in THOUGHTS:
             if message.get(name) and self._room:
                 self._room = max(0, self._room - _length(message[name]))
                 self._thoughts.setdefault(name, []).append(message[name])
         calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else []:
+        if isinstance(message.get("function_call"), Mapping) and not calls:
+            calls = [{"index": 0, "function": message["function_call"]}]
+        if isinstance(calls, list) and calls and self._calls is None:
+            self._calls = choice
+        for call in calls if isinstance(calls, list) and self._calls == choice else []:
             self._add_call(call)
         return added
-
-    def _is_same(self, index: object) -> bool:
-        if self._choice is None:
-            self._choice = index
-        return index is None or index == self._choice
 
     def _add_call(self, call: Any) -> None:
         if not isinstance(call, Mapping):
@@ -95,21 +122,46 @@ class ChatReader(ReplyReader):
         piece = self._last = self._piece_of(call.get("index"), id, name)
         piece.id = piece.id or id
         piece.name = piece.name or name
+        if id:
+            self._by_id.setdefault(id, piece)
         piece.add_arguments(function.get("arguments"))
         if call.get(OF_CALL):
             piece.extras[OF_CALL] = call[OF_CALL]
 
     def _piece_of(self, index: Any, id: str, name: str) -> Piece:
-        """Which call this goes on with: by its index, else a new one where a name comes, else the last one.
+        """Which call this goes on with: by its id, else its index, else its name, else the last one.
 
-        Some servers give every call the index 0: there, a name with another id begins another call.
+        Some servers give every call the index 0, some the same id, some number fragments in place of calls, and some
+        repeat the name in each: what follows a whole call under a name is another call.
         """
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 1_000_000:
-            return self._last if self._last and not name else self.add_piece(len(self.pieces))
-        known = self._by_index.get(index)
-        if known is None or (name and known.name and id and known.id and id != known.id):
-            known = self._by_index[index] = self.add_piece(index)
-        return known
+            index = None
+        known = self._by_id.get(id) if id else None
+        if known is not None and not self._is_next(known, index, name):
+            return known
+        if index is not None:
+            at = self._by_index.get(index)
+            if at is None or self._is_other(at, id, name):
+                at = self._by_index[index] = self.add_piece(len(self.pieces))
+            return at
+        if known is not None or (id and name) or self._last is None:
+            return self.add_piece(len(self.pieces))
+        if name and (name != self._last.name or self._last.is_complete):
+            return self.add_piece(len(self.pieces))
+        return self._last
+
+    def _is_next(self, known: Piece, index: int | None, name: str) -> bool:
+        """Whether a fragment under the id of a call begins another one all the same."""
+        if index is None or self._by_index.get(index) is known:
+            return bool(name) and name != known.name and known.is_complete
+        return index in self._by_index or (bool(name) and (not known.arguments or known.is_complete))
+
+    @staticmethod
+    def _is_other(known: Piece, id: str, name: str) -> bool:
+        """Whether a fragment at the index of a call begins another one."""
+        if not name or not known.name:
+            return False
+        return id != known.id if id and known.id else (name != known.name or known.is_complete)
 
 
 def _length(value: Any) -> int:
@@ -148,11 +200,14 @@ def _is_more_of(last: Any, entry: Any) -> bool:
     return all(last.get(name) == entry.get(name) for name in ("index", "type"))
 
 
-def _first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def _choices(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of an answer; one without any, but with a message (Ollama's own form), is one itself."""
     choices = answer.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        return choices[0]
-    return {}
+    if isinstance(choices, list):
+        return [each for each in choices if isinstance(each, Mapping)]
+    if isinstance(answer.get("message"), Mapping):
+        return [{"delta": answer["message"], "finish_reason": answer.get("done_reason")}]
+    return []
 
 
 READER: type[ReplyReader] = ChatReader

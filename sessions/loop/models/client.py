@@ -51,13 +51,15 @@ class ModelCall:
     on_restart: Callable[[], None] = lambda: None
     tries: int = field(default_factory=lambda: settings.TOOLHUB_MODEL_TRIES)
     on_wait: Callable[[], None] = lambda: None
+    #: The tools that were sent.
+    names: Callable[[], frozenset[str]] = frozenset
     #: The try that is under way.
     _exchange: Exchange | None = None
 
     def run(self) -> Reply:
         """The model's reply. Raises ModelError, ModelBusy or CallStopped."""
         for attempt in range(1, self.tries + 1):
-            exchange = self._exchange = Exchange(self.endpoint, self.dialect, self.body, self._time_left())
+            exchange = self._exchange = Exchange(self.endpoint, self.dialect, self.body, self._time_left(), self.names)
             try:
                 return self._read(exchange)
             except Failed as failed:
@@ -89,11 +91,11 @@ class ModelCall:
             refusal = replace(failed.refusal, words=self._without_key(failed.refusal.words, MAX_REFUSAL))
             raise ModelRefused(failed.code, said, refusal) from failed
         if not failed.again or (failed.wait is not None and wait >= left):
-            raise ModelError(failed.code, said) from failed
+            raise ModelError(failed.code, said, failed.wait) from failed
         if wait > MAX_WAIT:
             raise ModelBusy(failed.code, said, wait) from failed
         if attempt == self.tries:
-            raise ModelError(failed.code, said) from failed
+            raise ModelError(failed.code, said, failed.wait) from failed
         return wait
 
     def _said(self, failed: Failed) -> str:

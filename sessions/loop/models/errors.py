@@ -18,16 +18,18 @@ from sessions.loop.models.refusals import Refusal
 class ModelError(Exception):
     """The model call failed for good."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code = code
+        #: Seconds after which the provider says that another try is worth it.
+        self.retry_after = retry_after
 
 
 class ModelBusy(ModelError):
     """The provider asks to be left alone for `wait` seconds."""
 
     def __init__(self, code: str, message: str, wait: float) -> None:
-        super().__init__(code, message)
+        super().__init__(code, message, wait)
         self.wait = wait
 
 

@@ -6,7 +6,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,10 +16,11 @@ from django.conf import settings
 from capabilities.models import Dialect
 from capabilities.providers.vendors import vendor_of
 from sessions.loop.models.dialects import DIALECTS
+from sessions.loop.models.error_bodies import read_body
 from sessions.loop.models.errors import ModelError
-from sessions.loop.models.failures import MAX_SAID, Failed, failure, raise_error_object, without_key
+from sessions.loop.models.failures import MAX_SAID, Failed, failure, raise_bad_end, raise_error_object, without_key
 from sessions.loop.models.replies import ReplyReader
-from sessions.loop.models.transport import Endpoint, bounded, sdk, sse_data
+from sessions.loop.models.transport import Endpoint, begins_with, bounded, sdk, sse_data
 from toolhub.bounded_json import JsonMessages, load_json
 
 #: Values of one answer, all events of a stream together: of 8 MB that say anything. Some providers answer deep.
@@ -32,11 +33,18 @@ class Exchange:
     `items` gets pieces of text, at the end None, or a Failed.
     """
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect, body: bytes, seconds: float) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        dialect: Dialect,
+        body: bytes,
+        seconds: float,
+        names: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
         self.endpoint, self.dialect, self.body = endpoint, dialect, body
         # A second more than the deadline leaves, so that it is the deadline that ends the call.
         self.seconds = min(seconds + 1.0, settings.TOOLHUB_MODEL_SECONDS)
-        self.reader: ReplyReader = DIALECTS[dialect].READER(base_url=endpoint.base_url)
+        self.reader: ReplyReader = DIALECTS[dialect].READER(base_url=endpoint.base_url, names=names)
         self.items: queue.Queue[str | Failed | None] = queue.Queue()
         self._response: httpx2.Response | None = None
         self._rest: Iterator[bytes] = iter(())
@@ -89,10 +97,17 @@ class Exchange:
         self._rest = bounded(response)
         if self._closed:
             return
-        if "json" in response.headers.get("content-type", ""):
+        first, self._rest = begins_with(self._rest)
+        if first[:1] in (b"{", b"["):
             self._read_whole()
+        elif first[:1] == b"<":
+            page = read_body(b"".join(self._rest)).words
+            raise Failed("provider_invalid", f"The provider answered with a page: {page}", again=True)
         else:
             self._read_stream()
+        raise_bad_end(self.reader)
+        if text := self.reader.end():
+            self.items.put(text)
 
     def _read_to_end(self) -> None:
         """The few bytes behind the end of a stream, so that the connection can carry the next call."""
@@ -101,12 +116,18 @@ class Exchange:
                 pass
 
     def _read_whole(self) -> None:
-        received = b"".join(self._rest)
+        received = b"".join(self._rest).decode("utf-8", "replace").removeprefix("\ufeff")
         try:
-            text = received.decode("utf-8", "replace")
-            answer = load_json(text, most_values=MOST_VALUES, most_depth=MOST_DEPTH, constant=float)
+            answer = load_json(received, most_values=MOST_VALUES, most_depth=MOST_DEPTH, constant=float)
         except ValueError as error:
+            if "\n{" in received:  # an object in each line, as Ollama streams
+                lines = [b"data: %s\n\n" % line.encode() for line in received.splitlines() if line.strip()]
+                self._rest = iter(lines)
+                self._read_stream()
+                return
             raise Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
+        if isinstance(answer, list) and len(answer) == 1:
+            answer = answer[0]
         raise_error_object(answer)
         self.reader.is_streamed = False
         self.items.put(self.reader.add_whole(answer))

@@ -13,24 +13,48 @@ import openai
 
 from capabilities.common.text import storable
 from capabilities.egress import EgressRefused
+from sessions.loop.models.error_bodies import read_body
+from sessions.loop.models.finishing import ERROR
 from sessions.loop.models.refusals import Refusal
+from sessions.loop.models.replies import ReplyReader
 
 #: Characters of what a provider says of an error that are passed on.
 MAX_SAID = 400
 #: Characters of a refusal that are read for what it teaches.
 MAX_REFUSAL = 2_000
 #: How providers say that the messages do not fit the model's window: OpenAI, vLLM, Mistral, DeepSeek and llama.cpp;
-#: Anthropic; Gemini; xAI; Bedrock; Cohere.
+#: Anthropic; Gemini; xAI; Bedrock; Cohere; Moonshot; Zhipu; Alibaba.
 TOO_LONG = re.compile(
-    r"context.(?:length|size|window|limit)|prompt is too long|request_too_large|input is too long"
-    r"|input token count.{0,60}exceeds|maximum (?:prompt|model|input) length|too many tokens:",
+    r"context.(?:length|size|window|limit)|prompt (?:is )?too long|request_too_large|input (?:is )?too (?:long|large)"
+    r"|input token count.{0,60}exceeds|maximum (?:prompt|model|input) length|too many (?:input )?tokens|max_model_len"
+    r"|(?:exceed\w*|longer than|over) (?:the )?(?:model'?s? )?(?:max\w* )?(?:input |prompt )?(?:token limit|context)"
+    r"|(?:prompt|input|messages?).{0,40}exceeds? (?:the )?max|reduce (?:the )?(?:length|size) of (?:the |your )?"
+    r"(?:messages|prompt|input)|range of input length",
     re.IGNORECASE,
 )
-#: How providers say that nobody pays any more, and that there is no such model: trying again changes neither.
-NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|insufficient.balance", re.IGNORECASE)
+#: How providers say that nobody pays any more, that the key is no good, that there is no such model (trying again
+#: changes none of these), and that they are asked too often.
+NO_CREDIT = re.compile(
+    r"insufficient[ _.](?:\w+[ _])?(?:quota|balance|credits?|funds)|credit balance is too low|billing_hard_limit"
+    r"|billing hard limit|(?:out of|no|any|more|enough|remaining) credits?\b|used (?:up )?all .{0,30}credits?"
+    r"|payment required|arrear|exceeded_current_quota",
+    re.IGNORECASE,
+)
+NO_KEY = re.compile(
+    r"api[ _-]?key.{0,20}(?:not valid|invalid|incorrect|expired|not found|missing)"
+    r"|(?:invalid|incorrect|wrong|missing|no|expired|unknown)[ _](?:\w+[ _])?(?:x-)?api[ _-]?key"
+    r"|authentication_error|authentication (?:failed|required)|unauthenticated|\bunauthorized\b",
+    re.IGNORECASE,
+)
 NO_MODEL = re.compile(
-    r"model_not_found|model_decommissioned|\bmodel\b.{0,120}(?:does not exist|not found|decommissioned|no longer)",
+    r"model_not_found|model_not_available|model_decommissioned|unknown model|no such model|not a valid model"
+    r"|\bmodels?\b.{0,120}(?:does not exist|doesn't exist|not found|decommissioned|no longer|retired|discontinued)"
+    r"|(?:not found|no|find)\W+(?:the )?model\b",
     re.IGNORECASE | re.DOTALL,
+)
+TOO_OFTEN = re.compile(
+    r"rate[ _-]?limit|too many requests|throttl|resource_exhausted|requests? per (?:minute|day)|tokens per minute",
+    re.IGNORECASE,
 )
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 #: The status that the code or the type of an error object stands for, where the object came with status 200.
@@ -72,20 +96,53 @@ class Failed(Exception):
 
 def raise_error_object(answer: Any) -> None:
     """An error that came with status 200, alone or in the middle of a stream."""
-    if not isinstance(answer, dict):
-        return
-    response = answer.get("response")
-    error = answer if answer.get("type") == "error" else answer.get("error")
-    if answer.get("type") == "response.failed":
-        error = (response.get("error") if isinstance(response, dict) else None) or "it failed"
+    error = _error_in(answer)
     if not error:
         return
-    if isinstance(error, dict) and isinstance(error.get("error"), dict):
-        error = error["error"]
-    told = error if isinstance(error, dict) else {"message": error}
-    said, name = told.get("message"), f"{told.get('code')} {told.get('type')}"
-    code, again = _code_of(_status_of(told), f"{name} {said}"[:MAX_REFUSAL])
-    raise Failed(code, f"The provider reported: {said}", again=again)
+    read = read_body(error)
+    told = next(iter(error), None) if isinstance(error, list) else error
+    while isinstance(told, Mapping) and isinstance(told.get("error"), Mapping):
+        told = told["error"]
+    names = told if isinstance(told, Mapping) else {}
+    code, again = _code_of(_status_of(names), read.all[:MAX_REFUSAL])
+    raise Failed(code, f"The provider reported: {read.words}", again=again, wait=read.wait if again else None)
+
+
+def raise_bad_end(reader: ReplyReader) -> None:
+    """A reply that its provider ended with an error."""
+    if reader.finish_reason == ERROR:
+        raise Failed("provider_error", "The provider broke the reply off with an error.", again=True)
+
+
+def _error_in(answer: Any) -> Any:
+    """What an answer says of an error; None where it is part of a reply."""
+    if isinstance(answer, list):
+        found = [error for each in answer[:20] if (error := _error_in(each))]
+        return found or None
+    if not isinstance(answer, Mapping):
+        return None
+    if answer.get("type") == "response.failed":
+        return _inside(answer, "response", "error") or "it failed"
+    if answer.get("status") == "failed" and isinstance(answer.get("output"), list):
+        return answer.get("error") or "it failed"
+    if answer.get("type") == "error" or answer.get("object") == "error":
+        return answer
+    if answer.get("error"):
+        return answer["error"]
+    choices = answer.get("choices")
+    if isinstance(choices, list):
+        return next((each["error"] for each in choices if isinstance(each, Mapping) and each.get("error")), None)
+    is_reply = any(name in answer for name in ("output", "type", "delta", "usage"))
+    if is_reply or isinstance(answer.get("message"), Mapping):
+        return None
+    return answer if any(answer.get(name) for name in ("detail", "errors", "message")) else None
+
+
+def _inside(answer: Mapping[str, Any], *names: str) -> Any:
+    value: Any = answer
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def failure(error: Exception) -> Failed:
@@ -103,28 +160,35 @@ def failure(error: Exception) -> Failed:
 
 
 def _status_failure(error: openai.APIStatusError) -> Failed:
-    status, said = error.status_code, _words_of(error)
-    code, again = _code_of(status, f"{error.code} {said}")
+    status, body = error.status_code, _body_of(error)
+    read = read_body(body)
+    said = read.words[:MAX_REFUSAL] or str(error.message)
+    code, again = _code_of(status, f"{error.code or ''} {read.all[:MAX_REFUSAL]}")
     told = f"{_TOLD[code].format(status=status)}: {said}"
-    wait = retry_after(error.response.headers) if again else None
+    asked = retry_after(error.response.headers)
+    wait = (read.wait if asked is None else asked) if again else None
     refusal = None
     if code == "provider_rejected":
-        refusal = Refusal(status, _all_words_of(error), str(error.param or ""), str(error.code or ""))
+        words = f"{said} {body}"[: 2 * MAX_REFUSAL]  # some say beside the message only which parameter they refuse
+        name = error.code or next(iter(read.names), "")
+        refusal = Refusal(status, words, str(error.param or read.parameter), str(name))
     return Failed(code, told, again=again, wait=wait, refusal=refusal)
 
 
 def _code_of(status: int, words: str) -> tuple[str, bool]:
     """The error code for the turn, and whether another try makes sense, of a status and the provider's words."""
-    if status in (401, 403):
-        return "provider_auth", False
     if status == 402 or (status < 500 and NO_CREDIT.search(words)):
         return "provider_credit", False
-    if status == 429:
+    if status in (401, 403) and not (status == 403 and TOO_OFTEN.search(words)):
+        return "provider_auth", False
+    if status == 413 or (status != 429 and TOO_LONG.search(words)):
+        return "context_length", False
+    if status == 429 or TOO_OFTEN.search(words):
         return "provider_rate_limit", True
     if status in RETRIED_STATUSES or status >= 500:
         return "provider_error", True
-    if status == 413 or TOO_LONG.search(words):
-        return "context_length", False
+    if NO_KEY.search(words):
+        return "provider_auth", False
     return ("model_gone" if NO_MODEL.search(words) else "provider_rejected"), False
 
 
@@ -141,19 +205,16 @@ def _status_of(error: Mapping[str, Any]) -> int:
             return _STATUSES[name]
         if any(known.search(name) for known in (NO_CREDIT, TOO_LONG, NO_MODEL)):
             return 400
+        if TOO_OFTEN.search(name):
+            return 429
     return 500
 
 
-def _words_of(error: openai.APIStatusError) -> str:
-    message = error.body.get("message") if isinstance(error.body, dict) else None
-    return (message if isinstance(message, str) else str(error.message))[:MAX_REFUSAL]
-
-
-def _all_words_of(error: openai.APIStatusError) -> str:
-    """The whole of what was answered: some servers say which parameter they refuse beside the message only."""
-    words = _words_of(error)
-    details = error.body if isinstance(error.body, dict | list) else ""
-    return words if words and isinstance(details, dict) and "message" in details else f"{words} {details}"
+def _body_of(error: openai.APIStatusError) -> object:
+    try:
+        return error.response.text or error.body
+    except (httpx2.StreamError, ValueError):
+        return error.body
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from capabilities.common.text import storable, storable_json
 from capabilities.models import Dialect
+from sessions.loop.models.finishing import finish_of
 from sessions.loop.models.usage import Usage, usage_of
+from sessions.loop.models.written import WrittenText
+from toolhub.bounded_json import load_json
 
 #: Characters of an answer, of one call's arguments, and of all a reply's extras (as JSON) that are kept.
 MAX_TEXT = 400_000
@@ -68,6 +71,16 @@ class Piece:
     def arguments(self) -> str:
         return "".join(self._arguments)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether its arguments are a whole object by now. Long ones are not looked at."""
+        if not self._arguments or self._room < MAX_ARGUMENTS - 20_000 or not self._arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(load_json(self.arguments), dict)
+        except ValueError:
+            return False
+
     def add_arguments(self, arguments: object) -> None:
         if isinstance(arguments, Mapping):  # as some local servers send them
             arguments = json.dumps(arguments)
@@ -102,6 +115,9 @@ class ReplyReader(ABC):
     _unsaid_length: int = 0
     #: The provider's usage object that came last.
     _usage: Mapping[str, Any] = field(default_factory=dict)
+    #: The tools that were sent: a call that is written as text is run where it names one.
+    names: Callable[[], frozenset[str]] = frozenset
+    _written: WrittenText | None = None
 
     @abstractmethod
     def add_event(self, event: Any) -> str:
@@ -115,8 +131,25 @@ class ReplyReader(ABC):
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
         """What goes back unread, with the extras of these calls."""
 
+    def end(self) -> str:
+        """Nothing more comes: returns what was held back of the text, and takes over the calls that stand in it, where
+        the provider told of none."""
+        written = self._written
+        if written is None:
+            return ""
+        text = self._keep(written.end())
+        for name, arguments in written.calls if not self.pieces else ():
+            piece = self.add_piece(len(self.pieces))
+            piece.name = name
+            piece.add_arguments(arguments)
+        for thought in written.thoughts:
+            self.add_thought(thought)
+        self._written = None
+        return text
+
     def build(self) -> Reply:
         """The reply as far as it has come."""
+        self.end()
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
@@ -141,6 +174,23 @@ class ReplyReader(ABC):
         if not text:
             return ""
         self.spoke = True
+        return self._keep(text)
+
+    def add_written(self, text: str) -> str:
+        """The same of text that may hold what is none: thoughts in tags, and calls."""
+        if not text:
+            return ""
+        self.spoke = True
+        if self._written is None:
+            self._written = WrittenText(self.names, self._void_text)
+        return self._keep(self._written.add(text))
+
+    def _void_text(self) -> None:
+        """What came so far was a thought."""
+        self.add_thought("".join(self._text))
+        self._text = []
+
+    def _keep(self, text: str) -> str:
         text = text[: max(0, MAX_TEXT - self._length)]
         self._length += len(text)
         self._text.append(text)
@@ -159,9 +209,9 @@ class ReplyReader(ABC):
             self.pieces.append(piece)
         return piece
 
-    def add_finish(self, reason: object) -> None:
-        if isinstance(reason, str) and reason:
-            self.finish_reason = storable(reason, 40)
+    def add_finish(self, reason: object, native: object = None) -> None:
+        if known := finish_of(reason, native):
+            self.finish_reason = storable(known, 40)
 
     def add_model(self, name: object) -> None:
         if not self.model and isinstance(name, str):

@@ -19,6 +19,7 @@ from typing import Any
 
 from capabilities.contract.wire import namespaces_in
 from capabilities.models import Dialect
+from sessions.loop.models.finishing import FILTERED, LENGTH, finish_of
 from sessions.loop.models.replies import MAX_CALLS, Piece, ReplyReader, line
 from sessions.loop.models.requests import TOOLS, CallSettings, given, written
 
@@ -212,7 +213,7 @@ class ResponsesReader(ReplyReader):
         if is_cut or response.get("status") == "incomplete":
             why = _mapping(response.get("incomplete_details")).get("reason")
             # Whatever else cut it off: as in chat completions, calls of a reply that is cut off are not run.
-            self.add_finish("content_filter" if why == "content_filter" else "length")
+            self.add_finish(FILTERED if finish_of(why) == FILTERED else LENGTH)
         else:
             self.add_finish("tool_calls" if self.pieces else "stop")
         return added

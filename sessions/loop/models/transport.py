@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import httpx2
 import openai
@@ -14,6 +15,7 @@ from capabilities.egress import guarded_client
 from capabilities.providers.resolve import ResolvedModel, ResolvedProvider
 from sessions.loop.models.errors import ModelError
 from sessions.loop.models.failures import Failed
+from toolhub.bounded_json import load_json
 
 #: Bytes of one answer; more is no answer.
 MAX_BYTES = 8_000_000
@@ -110,9 +112,22 @@ def bounded(response: httpx2.Response) -> Iterator[bytes]:
 
 
 def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
-    """The data of each server-sent event. Bytes are joined before they are read as UTF-8; CR LF and LF end a line."""
-    begun: list[bytes] = []
+    """The data of each server-sent event. Bytes are joined before they are read as UTF-8; CR LF and LF end a line. An
+    event also ends where the next one begins without the empty line between them."""
     data: list[str] = []
+    for line in _lines(pieces):
+        is_data = line.startswith(("data:", "error:"))
+        if data and (not line or line.startswith("event:") or (is_data and _is_whole("\n".join(data)))):
+            yield "\n".join(data)
+            data = []
+        if is_data:
+            data.append(line.partition(":")[2].removeprefix(" "))
+    if data:
+        yield "\n".join(data)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    begun: list[bytes] = []
     for piece in pieces:
         first, *lines = piece.split(b"\n")
         begun.append(first)
@@ -121,14 +136,28 @@ def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
         lines.insert(0, b"".join(begun))
         begun = [lines.pop()]
         for raw in lines:
-            line = raw.rstrip(b"\r").decode("utf-8", "replace")
-            if line.startswith("data:"):
-                data.append(line[5:].removeprefix(" "))
-            elif not line and data:
-                yield "\n".join(data)
-                data = []
-    rest = b"".join(begun)
-    if rest.startswith(b"data:"):
-        data.append(rest[5:].decode("utf-8", "replace").strip())
-    if data:
-        yield "\n".join(data)
+            yield raw.rstrip(b"\r").decode("utf-8", "replace")
+    if rest := b"".join(begun):
+        yield rest.decode("utf-8", "replace").rstrip()
+
+
+def _is_whole(data: str) -> bool:
+    """Whether this is an event by itself, and no line of a longer one."""
+    if data.strip() == "[DONE]":
+        return True
+    try:
+        load_json(data, most_values=800_000, most_depth=500, constant=float)
+    except ValueError:
+        return False
+    return True
+
+
+def begins_with(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes that are no space, or none where there is nothing else; and all pieces again."""
+    read: list[bytes] = []
+    for piece in pieces:
+        read.append(piece)
+        first = b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16] if piece.strip() else b""
+        if first and (first[:1] in b"{[<" or len(first) >= 6 or b":" in first):
+            return first, chain(read, pieces)
+    return b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16], iter(read)

@@ -1,9 +1,10 @@
 """What a model call used, as the vendor bills it, read from whichever fields that vendor counts in.
 
-genai-prices knows most vendors' fields; what it does not know stands here. Vendors differ in three ways that change a
-bill: xAI counts reasoning beside the output and others within it; cached tokens stand in `prompt_tokens_details`, at
-the top level (Anthropic's OpenAI endpoint), or as `prompt_cache_hit_tokens` (DeepSeek before its details); and what a
-cache was written with costs more than other input (OpenAI from gpt-5.6 on).
+genai-prices knows most vendors' fields; what it does not know stands here. Vendors differ in these ways that change a
+bill: what the total says beyond input and output was thought, and is output (Gemini); the cache stands in the input or
+beside it; xAI counts reasoning beside the output and others within it; cached tokens stand in `prompt_tokens_details`,
+at the top level (Anthropic's OpenAI endpoint), or as `prompt_cache_hit_tokens` (DeepSeek before its details); and what
+a cache was written with costs more than other input (OpenAI from gpt-5.6 on).
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ MAX_RAW = 4_000
 #: Where other vendors than genai-prices' own say how much of the input was cached, or written to a cache.
 _CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
+_REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_tokens")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+#: The names of other dialects, by ours: Bedrock, Gemini, Ollama and llama.cpp in their own forms.
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "prompt_tokens": ("inputTokens", "promptTokenCount", "prompt_eval_count", "input_token_count"),
+    "completion_tokens": ("outputTokens", "candidatesTokenCount", "eval_count", "output_token_count"),
+    "total_tokens": ("totalTokens", "totalTokenCount", "total_token_count"),
+    "cached_tokens": ("cacheReadInputTokens", "cachedContentTokenCount", "cacheReadInputTokenCount"),
+    "cache_write_tokens": ("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+    "reasoning_tokens": ("thoughtsTokenCount",),
+}
 
 
 @dataclass(frozen=True)
@@ -47,23 +60,34 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     """The usage object of a reply, or of a stream's last piece. None where it does not say input and output."""
     if not isinstance(reported, Mapping):
         return None
-    told = _numbers(reported)
+    told = _named(_numbers(reported))
     counted = _extracted(told, base_url, dialect)
     if counted is None:
         return None
     sent, said = counted.get("input_tokens", 0), counted.get("output_tokens", 0)
+    cached = counted.get("cache_read_tokens") or _first(told, _CACHED)
+    written = counted.get("cache_write_tokens") or _first(told, _WRITTEN)
+    reasoning = counted.get("output_reasoning_tokens", 0) or _first(told, _REASONING, _OUTPUT_DETAILS)
+    total = told.get("total_tokens", 0)
+    sent += _beside_input(sent, cached, written, total - sent - said)
+    if reasoning > said:  # it stands beside what was said
+        said += reasoning
+    if total > sent + said:  # what nobody names was thought, and is billed as output (Gemini)
+        reasoning = max(reasoning, total - sent - said)
+        said = total - sent
     if not 0 < sent <= MAX_TOKENS or said > MAX_TOKENS:
         return None
-    cached = min(counted.get("cache_read_tokens") or _first(told, _CACHED), sent)
-    written = min(counted.get("cache_write_tokens") or _first(told, _WRITTEN), sent - cached)
-    return Usage(
-        sent,
-        said,
-        cached,
-        written,
-        min(counted.get("output_reasoning_tokens", 0), said),
-        raw=storable_json(reported, MAX_RAW) or {},
-    )
+    cached = min(cached, sent)
+    raw = storable_json(reported, MAX_RAW) or {}
+    return Usage(sent, said, cached, min(written, sent - cached), min(reasoning, said), raw=raw)
+
+
+def _beside_input(sent: int, cached: int, written: int, unnamed: int) -> int:
+    """Tokens of the cache that the input does not hold: more than it has, or just what the total says beyond."""
+    beside = cached + written
+    if beside and (beside > sent or unnamed == beside):
+        return beside
+    return next((each for each in (cached, written) if each and unnamed == each), 0)
 
 
 def priced_use(usage: Usage) -> PricedUse:
@@ -110,12 +134,20 @@ def _numbers(reported: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _named(told: dict[str, Any]) -> dict[str, Any]:
+    """The object under the names of chat completions, where it has other ones than either dialect."""
+    if "input_tokens" in told or "prompt_tokens" in told:
+        return told
+    found = {name: next((told[each] for each in others if each in told), None) for name, others in _ALIASES.items()}
+    return told | {name: value for name, value in found.items() if value is not None}
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 
-def _first(told: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    """The first of these that is said, at the top level or in the details of the input."""
-    places = [told, *(told.get(name) for name in ("prompt_tokens_details", "input_tokens_details"))]
+def _first(told: Mapping[str, Any], names: tuple[str, ...], details: tuple[str, ...] = _INPUT_DETAILS) -> int:
+    """The first of these that is said, at the top level or in the details."""
+    places = [told, *(told.get(name) for name in details)]
     found = (each.get(name) for name in names for each in places if isinstance(each, Mapping))
     return next((value for value in found if isinstance(value, int)), 0)

@@ -1,0 +1,162 @@
+"""What a provider says of an error, read from a body of any shape. Pure.
+
+Bodies are an object, a list of objects (Gemini), `detail` as a text or as a list (FastAPI), a text, a page of HTML, an
+event of a stream, or JSON in a string inside of one of these (OpenRouter's `metadata.raw`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolhub.bounded_json import load_json
+
+#: Characters of a body that are read, and how deep.
+MOST_READ = 20_000
+MOST_JSON = 300_000
+MOST_DEPTH = 8
+#: Entries of a list that are read.
+MOST_ENTRIES = 20
+#: Where the words stand, the best place first; `_MORE` holds what another service behind this one said.
+_WORDS = (
+    "message",
+    "error",
+    "errors",
+    "detail",
+    "details",
+    "msg",
+    "error_message",
+    "errormessage",
+    "error_description",
+    "description",
+    "title",
+    "reason",
+    "fault",
+    "exception",
+    "response",
+)
+_MORE = ("metadata", "raw", "innererror", "inner_error", "body")
+_NAMES = ("code", "type", "status", "reason", "__type", "title")
+_UNSEEN = re.compile(r"<(script|style|svg)\b.*?(?:</\1>|\Z)|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+_IS_HTML = re.compile(r"\s*(?:<!doctype|<html|<head|<body|<h1|<center|<title|<\?xml)", re.IGNORECASE)
+_DELAY = re.compile(r"(?:try again|retry|wait)[^.\d]{0,40}?((?:\d+(?:\.\d+)?\s*(?:ms|h|m|s)[a-z]*\s*)+)", re.IGNORECASE)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class ErrorBody:
+    """The words for people; all names by which the error goes (codes, types, states); the parameter that it names; the
+    seconds that it asks to wait, None where it does not."""
+
+    words: str
+    names: tuple[str, ...] = ()
+    parameter: str = ""
+    wait: float | None = None
+
+    @property
+    def all(self) -> str:
+        """What an error is recognised by."""
+        return " ".join([*self.names, self.words])
+
+
+def read_body(body: object) -> ErrorBody:
+    """Whatever was answered. Never raises."""
+    value = _opened(body)
+    words = _words(value, 0) or _collapsed(_as_text(value))
+    names = tuple(dict.fromkeys(each for name in _NAMES for each in _said(value, name)))
+    parameter = next(_said(value, "param"), "")
+    return ErrorBody(words, names, parameter, _wait(value, words))
+
+
+def _opened(value: object, depth: int = 0) -> object:
+    """JSON that came as a text, in events or bare, as its value; other values as they are."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        return value
+    text = value[:MOST_JSON].strip().lstrip("\ufeff")
+    if text.startswith(("data:", "event:", "error:")):
+        lines = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith(("data:", "error:"))]
+        text = "\n".join(line for line in lines if line != "[DONE]")
+    if text[:1] in ("{", "[", '"') and depth < MOST_DEPTH:
+        try:
+            return _opened(load_json(text), depth + 1)
+        except ValueError:
+            return text[:MOST_READ]
+    return text[:MOST_READ]
+
+
+def _words(value: object, depth: int) -> str:
+    if depth > MOST_DEPTH:
+        return ""
+    value = _opened(value, depth)
+    if isinstance(value, str):
+        return _of_page(value) if _IS_HTML.match(value) else _collapsed(value)
+    if isinstance(value, list):
+        return "; ".join(dict.fromkeys(filter(None, (_words(each, depth + 1) for each in value[:MOST_ENTRIES]))))
+    return _of_object(value, depth) if isinstance(value, Mapping) else ""
+
+
+def _of_object(value: Mapping[str, Any], depth: int) -> str:
+    folded = {str(name).casefold(): each for name, each in list(value.items())[:100]}
+    words = next(filter(None, (_words(folded.get(name), depth + 1) for name in _WORDS)), "")
+    place = folded.get("loc")
+    if isinstance(place, list) and words:
+        words = f"{'.'.join(str(each) for each in place)}: {words}"
+    for name in _MORE:
+        more = _words(folded.get(name), depth + 1)
+        if more and more not in words:
+            words = f"{words}: {more}" if words else more
+    return words
+
+
+def _of_page(text: str) -> str:
+    return _collapsed(html.unescape(_TAG.sub(" ", _UNSEEN.sub(" ", text[:MOST_READ]))))
+
+
+def _collapsed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _as_text(value: object) -> str:
+    if value in (None, "", [], {}):
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)[:MOST_READ]
+
+
+def _said(value: object, name: str, depth: int = 0) -> Iterator[str]:
+    """What stands under this name, on the ways that words are found on."""
+    value = _opened(value, depth)
+    if depth > MOST_DEPTH:
+        return
+    if isinstance(value, list):
+        for each in value[:MOST_ENTRIES]:
+            yield from _said(each, name, depth + 1)
+    elif isinstance(value, Mapping):
+        if isinstance(value.get(name), str | int) and not isinstance(value.get(name), bool):
+            yield str(value[name])[:200]
+        for inner in (*_WORDS, *_MORE):
+            if isinstance(value.get(inner), Mapping | list | str):
+                yield from _said(value[inner], name, depth + 1)
+
+
+def _wait(value: object, words: str) -> float | None:
+    for name in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
+        for said in _said(value, name):
+            seconds = _seconds(said if re.search("[a-z]", said) else f"{said}s")
+            if seconds is not None:
+                return seconds
+    found = _DELAY.search(words)
+    return _seconds(found[1]) if found else None
+
+
+def _seconds(text: str) -> float | None:
+    """ "7m12s", "17.5s" or "350ms" as seconds."""
+    parts = _PART.findall(text)
+    return sum(float(number) * _UNITS[unit.lower()] for number, unit in parts) if parts else None
