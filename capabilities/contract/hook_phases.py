@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from capabilities.common.durations import duration
 from capabilities.contract.decisions import Decision, Verb
 from capabilities.contract.effective import Effective, restored
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
@@ -125,7 +126,7 @@ class _Python:
         """The answer as an object. Raises HookFailed and NotRun."""
         left = self.outside.seconds - (self.outside.clock() - self.begun)
         if left <= 0:
-            why = f"Not called: the hooks before it took the {self.outside.seconds:g} seconds of the phase."
+            why = f"Not called: the hooks before it took the {duration(self.outside.seconds)} of the phase."
             raise HookFailed(Failure.TIMEOUT, why)
         config = dict(hook.settings.get("config") or {})
         whole = {"phase": str(hook.phase), "hook": hook.name, "config": config, **self.outside.about, **given}

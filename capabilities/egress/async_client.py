@@ -17,6 +17,7 @@ import anyio
 import httpcore2
 import httpx2
 
+from capabilities.common.durations import duration
 from capabilities.egress.addresses import Purpose, check_url, plain_host
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressFailed, EgressRefused
@@ -173,7 +174,8 @@ class AsyncGuardedTransport(httpx2.AsyncHTTPTransport):
 
 
 def _late(request: httpx2.Request, seconds: float) -> httpx2.ReadTimeout:
-    return httpx2.ReadTimeout(f"{request.url.host} did not finish its answer within {seconds:g} s.", request=request)
+    late = f"{request.url.host} did not finish its answer within {duration(seconds)}."
+    return httpx2.ReadTimeout(late, request=request)
 
 
 class _LimitedBody(httpx2.AsyncByteStream):

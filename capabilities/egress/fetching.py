@@ -14,6 +14,7 @@ from types import MappingProxyType
 import httpcore2
 import httpx2
 
+from capabilities.common.durations import duration
 from capabilities.contract.context import Credential
 from capabilities.egress.addresses import Purpose, check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
@@ -129,7 +130,7 @@ def _told_plainly(host: str, timeout: float) -> Iterator[None]:
     try:
         yield
     except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:
-        raise EgressFailed(f"{host} did not finish its answer within {timeout:g} s.") from error
+        raise EgressFailed(f"{host} did not finish its answer within {duration(timeout)}.") from error
     except httpx2.LocalProtocolError as error:
         raise EgressRefused(f"The request to {host} is not valid HTTP: {str(error).rstrip('.')}.") from error
     except httpx2.HTTPError as error:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from capabilities.common.durations import duration
 from capabilities.mcp_client.errors import ServerSilent, Stopped
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Even
             raise Stopped("The call was stopped.")
         if time.monotonic() >= until:
             future.cancel()
-            raise ServerSilent(f"The server did not answer within {seconds:g} s.")
+            raise ServerSilent(f"The server did not answer within {duration(seconds)}.")
 
 
 def submit(work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:

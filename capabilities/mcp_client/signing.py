@@ -21,6 +21,8 @@ class Seen:
 
     status: int = 0
     challenge: str = ""
+    #: Whether the request that was answered so carried a credential.
+    is_signed: bool = False
 
 
 #: Set by whoever makes a call; the SDK carries the context along to the request.
@@ -43,6 +45,7 @@ class CredentialAuth(httpx2.Auth):
         if noted is not None and response.status_code >= 400:
             noted.status = response.status_code
             noted.challenge = response.headers.get("www-authenticate", "")
+            noted.is_signed = fits(self.credential, address)
 
 
 class CountedBody(httpx2.AsyncByteStream):

@@ -6,9 +6,10 @@ import anyio
 import httpx2
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
+from capabilities.common.durations import duration
 from capabilities.egress import EgressError
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import (
@@ -25,6 +26,8 @@ from capabilities.mcp_client.words import readable
 
 #: Characters of an error's own words that are passed on.
 MAX_WORDS = 500
+#: Statuses of requests that were refused as they were: then nothing was done.
+REFUSED = frozenset({400, 413, 415, 422})
 
 
 def translated(error: BaseException, address: ServerAddress, noted: Seen, seconds: float) -> McpError:
@@ -34,14 +37,16 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
         return error
     name = address.title
     if noted.status in (401, 403):
-        wants = "does not accept the credential" if noted.status == 401 else "does not allow this with the credential"
+        wants = _refused_credential(noted)
         return NotAuthorised(f"{name} {wants}.", status=noted.status, challenge=noted.challenge)
+    if noted.status in REFUSED and not isinstance(error, MCPError):
+        return ServerRefused(f"{name} answered with an error: HTTP status {noted.status}.", code=INVALID_REQUEST)
     if isinstance(error, MCPError):
         return _of_protocol(error, name, noted, seconds)
     if isinstance(error, EgressError):
         return ServerUnreachable(str(error))
     if isinstance(error, TimeoutError | httpx2.TimeoutException):
-        return ServerSilent(f"{name} did not answer within {seconds:g} s.")
+        return ServerSilent(f"{name} did not answer within {duration(seconds)}.")
     if isinstance(error, httpx2.HTTPError):
         return ServerUnreachable(f"{name} could not be reached: {str(error).rstrip('.') or type(error).__name__}.")
     if isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | SubscriptionLost):
@@ -53,6 +58,12 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
     return ServerLost(f"{name} could not be asked ({type(error).__name__}).")
 
 
+def _refused_credential(noted: Seen) -> str:
+    if not noted.is_signed:
+        return "asks for a credential, and none is set" if noted.status == 401 else "does not allow this"
+    return "does not accept the credential" if noted.status == 401 else "does not allow this with the credential"
+
+
 def leaf(error: BaseException) -> BaseException:
     """What a group of exceptions is about: the first in it that is not the end of a wait."""
     while isinstance(error, BaseExceptionGroup):
@@ -62,9 +73,9 @@ def leaf(error: BaseException) -> BaseException:
 
 
 def _of_protocol(error: MCPError, name: str, noted: Seen, seconds: float) -> McpError:
-    if error.code == REQUEST_TIMEOUT:
-        return ServerSilent(f"{name} did not answer within {seconds:g} s.")
-    if error.code == CONNECTION_CLOSED:
+    if error.code == REQUEST_TIMEOUT and noted.status not in REFUSED:
+        return ServerSilent(f"{name} did not answer within {duration(seconds)}.")
+    if error.code == CONNECTION_CLOSED and noted.status not in REFUSED:
         return ServerLost(f"The connection to {name} ended.")
     if error.code == PARSE_ERROR:
         return AnswerRefused(f"{name} sent an answer that is not valid MCP.")

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
+from capabilities.common.durations import duration
 from capabilities.common.names import check_name_free
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
@@ -339,7 +340,7 @@ class Conflict:
 
 def overrides_in_words(overrides: Overrides) -> str:
     timeout, chars = overrides.timeout, overrides.max_result_chars
-    words = [] if timeout is None else [f"timeout {timeout:g} s"]
+    words = [] if timeout is None else [f"timeout {duration(timeout)}"]
     words += [] if chars is None else [f"{chars:,} characters"]
     words += [f"{KNOBS[name].title.lower()} {in_words(value, KNOBS[name])}" for name, value in overrides.more]
     return ", ".join(words) or "as the tool says"

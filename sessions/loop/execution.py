@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from capabilities.common.argument_checks import complaints_about
 from capabilities.common.confined import Busy, ConfinedError
+from capabilities.common.durations import duration
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
@@ -327,7 +328,7 @@ def run_bounded(
         started.let_go()
         left_behind.add(context.organisation_id, started)
         if is_read:
-            return failure(f"The tool did not answer within {context.timeout:g} seconds.")
+            return failure(f"The tool did not answer within {duration(context.timeout)}.")
         return outcome_unknown()
     result = returned[0]
     if isinstance(result, ToolError):

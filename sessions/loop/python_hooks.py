@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from capabilities.common.durations import duration
 from capabilities.common.text import storable_value
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
@@ -66,7 +67,7 @@ def _called(
         left_behind.add(organisation_id, started)
         if stopped.is_set():
             raise CallStopped
-        raise HookFailed(Failure.TIMEOUT, f"It did not answer within {seconds:g} seconds.")
+        raise HookFailed(Failure.TIMEOUT, f"It did not answer within {duration(seconds)}.")
     (answer,) = ended
     if isinstance(answer, HookFailed):
         raise answer

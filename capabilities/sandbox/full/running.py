@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from capabilities.common.durations import duration
 from capabilities.sandbox.full.machine import Missing
 from capabilities.sandbox.full.zygotes import zygote_of
 from capabilities.sandbox.host import HostCalls, OutOfTime, TooManyCalls
@@ -219,7 +220,7 @@ class _Conversation:
             return {"error": (type(error).__name__, str(error))}
 
     def _too_long(self) -> RunError:
-        return RunError("Timeout", f"It took longer than {self._limits.seconds:g} s.")
+        return RunError("Timeout", f"It took longer than {duration(self._limits.seconds)}.")
 
     def _error(self, error: Any) -> RunError:
         """What the code raised, as it says itself: text from outside."""

@@ -24,6 +24,7 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
+from capabilities.common.durations import duration
 from capabilities.sandbox.host import NAMES, HostCalls, OutOfTime, TooManyCalls
 from capabilities.sandbox.monty import modules
 from capabilities.sandbox.monty.pool import pool
@@ -265,7 +266,7 @@ class Loading:
             os.kill(pid, signal.SIGKILL)
 
     def _too_long(self) -> RunError:
-        return RunError("Timeout", f"It took longer than {self.limits.seconds:g} s.")
+        return RunError("Timeout", f"It took longer than {duration(self.limits.seconds)}.")
 
     def crash(self) -> RunError:
         """Why the process is gone."""
@@ -282,7 +283,7 @@ class Loading:
             if self.own_feed is not None and frame.filename == f"<python-input-{self.own_feed}>":
                 line = frame.line
         if kind == "TimeoutError" and "time limit exceeded" in message:
-            return RunError("Timeout", f"It took longer than {self.limits.seconds:g} s.", line)
+            return RunError("Timeout", f"It took longer than {duration(self.limits.seconds)}.", line)
         if kind == "MemoryError":
             return RunError("Memory", f"It held more than {self.limits.memory // 1_000_000:,} MB.", line)
         if "suspension limit" in message:
