@@ -601,7 +601,12 @@ def finish(
     `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle,
     without calls: it is stored with what it cost. Without one, what is reserved for the turn's call is released.
     """
-    end = {"status": status, "answer": answer, "error_code": error_code, "error_message": storable(error_message)}
+    end: dict[str, Any] = {
+        "status": status,
+        "answer": answer,
+        "error_code": error_code,
+        "error_message": storable(error_message),
+    }
     end |= {"cut_by": cut_by, "retry_after": retry_after}
     said = {"error_code": error_code} if error_code else {}
     with transaction.atomic():
