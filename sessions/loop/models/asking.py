@@ -6,10 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn
 
-from capabilities.contract.wire import canonical_json, namespaces_in, without_search
+from capabilities.contract.wire import canonical_json, names_in, namespaces_in, without_search
 from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches, corrected, fills
 from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.models.client import ModelCall
@@ -178,7 +178,7 @@ class Asking:
                 self.question.body,
                 self.stopped,
                 self.deadline,
-                names=partial(_names_in, self.question),
+                names=lambda: frozenset(names_in(self.question.declared)),
                 **self.options,
             )
             try:
@@ -276,11 +276,6 @@ class Asking:
                 where = "in the request" if name in model.by_client else "on the page of the model or of the agent"
                 return ModelError("setting_refused", f"{refused} The {label} is set to {value}: change it {where}.")
         return refused
-
-
-def _names_in(question: Question) -> frozenset[str]:
-    """The tools that were sent, by name."""
-    return frozenset(each["function"]["name"] for each in json.loads(question.declared) if "function" in each)
 
 
 def _sent_names(settings: Iterable[str]) -> frozenset[str]:

@@ -119,7 +119,7 @@ class ChatReader(ReplyReader):
         function = call.get("function")
         function = function if isinstance(function, Mapping) else {}
         id, name = line(call.get("id")), line(function.get("name"))
-        piece = self._last = self._piece_of(call.get("index"), id, name)
+        piece = self._last = self._piece_of(call.get("index"), id, name, bool(function.get("arguments")))
         piece.id = piece.id or id
         piece.name = piece.name or name
         if id:
@@ -128,7 +128,7 @@ class ChatReader(ReplyReader):
         if call.get(OF_CALL):
             piece.extras[OF_CALL] = call[OF_CALL]
 
-    def _piece_of(self, index: Any, id: str, name: str) -> Piece:
+    def _piece_of(self, index: Any, id: str, name: str, has_more: bool) -> Piece:
         """Which call this goes on with: by its id, else its index, else its name, else the last one.
 
         Some servers give every call the index 0, some the same id, some number fragments in place of calls, and some
@@ -142,11 +142,11 @@ class ChatReader(ReplyReader):
         if index is not None:
             at = self._by_index.get(index)
             if at is None or self._is_other(at, id, name):
-                at = self._by_index[index] = self.add_piece(len(self.pieces))
+                at = self._by_index[index] = self.add_piece(index)
             return at
         if known is not None or (id and name) or self._last is None:
             return self.add_piece(len(self.pieces))
-        if name and (name != self._last.name or self._last.is_complete):
+        if name and (name != self._last.name or not has_more or self._last.is_complete):
             return self.add_piece(len(self.pieces))
         return self._last
 

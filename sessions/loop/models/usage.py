@@ -25,6 +25,8 @@ MAX_RAW = 4_000
 #: Where other vendors than genai-prices' own say how much of the input was cached, or written to a cache.
 _CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens")
+#: At the top level, these stand beside the input where they are more than it.
+_BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_tokens")
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
@@ -69,7 +71,7 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     written = counted.get("cache_write_tokens") or _first(told, _WRITTEN)
     reasoning = counted.get("output_reasoning_tokens", 0) or _first(told, _REASONING, _OUTPUT_DETAILS)
     total = told.get("total_tokens", 0)
-    sent += _beside_input(sent, cached, written, total - sent - said)
+    sent += _beside_input(sent, told, cached, written, total - sent - said)
     if reasoning > said:  # it stands beside what was said
         said += reasoning
     if total > sent + said:  # what nobody names was thought, and is billed as output (Gemini)
@@ -82,10 +84,13 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     return Usage(sent, said, cached, min(written, sent - cached), min(reasoning, said), raw=raw)
 
 
-def _beside_input(sent: int, cached: int, written: int, unnamed: int) -> int:
-    """Tokens of the cache that the input does not hold: more than it has, or just what the total says beyond."""
+def _beside_input(sent: int, told: Mapping[str, Any], cached: int, written: int, unnamed: int) -> int:
+    """Tokens of the cache that the input does not hold: just what the total says beyond, or more than the input has.
+    Details of the input are part of it, whatever they say."""
     beside = cached + written
-    if beside and (beside > sent or unnamed == beside):
+    if beside and unnamed == beside:
+        return beside
+    if beside > sent and any(name in told for name in _BESIDE):
         return beside
     return next((each for each in (cached, written) if each and unnamed == each), 0)
 

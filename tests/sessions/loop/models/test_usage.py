@@ -240,7 +240,7 @@ def test_parts_are_never_more_than_their_whole() -> None:
 
     usage = usage_of(reported, "https://api.openai.com/v1", Dialect.CHAT)
 
-    assert usage == Usage(10, 5, 8, 2, 5, raw=reported)
+    assert usage == Usage(10, 75, 8, 2, 70, raw=reported)  # reasoning above the output stands beside it
 
 
 @pytest.mark.parametrize(("said", "cached"), [(8, 8), (90, 10), (-5, 0), (True, 0), (10**12, 0), ("8", 0), (None, 0)])
