@@ -68,7 +68,7 @@ class ChatReader(ReplyReader):
         delta, message = choice.get("delta"), choice.get("message")
         added = self._add_message(delta, number) if isinstance(delta, Mapping) and delta else ""
         if isinstance(message, Mapping):
-            added += self._add_message(self._unsaid_of(message), number)
+            added += self._add_message(self._unsaid_of(message), number, is_whole=True)
         elif isinstance(choice.get("text"), str):
             added += self._add_message({"content": choice["text"]}, number)
         self._ends[number] = finish_of(
@@ -92,7 +92,7 @@ class ChatReader(ReplyReader):
         calls = {str(place): piece.extras for place, piece in enumerate(kept) if piece.extras}
         return {name: value for name, value in (("message", thoughts), ("calls", calls)) if value}
 
-    def _add_message(self, message: Mapping[str, Any], choice: int) -> str:
+    def _add_message(self, message: Mapping[str, Any], choice: int, *, is_whole: bool = False) -> str:
         added, text = "", text_of(message.get("content")) or text_of(message.get("refusal"))
         if text and self._speaks is None:
             self._speaks = choice
@@ -109,6 +109,8 @@ class ChatReader(ReplyReader):
         if isinstance(calls, list) and calls and self._calls is None:
             self._calls = choice
         for call in calls if isinstance(calls, list) and self._calls == choice else []:
+            if is_whole:  # each is a call by itself, whatever it is numbered
+                self._last, self._by_id, self._by_index = None, {}, {}
             self._add_call(call)
         return added
 

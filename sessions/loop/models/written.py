@@ -184,6 +184,8 @@ class WrittenText:
     _closer: re.Pattern[str] = _HARMONY_END
     #: Whom a channel's message is for.
     _header: str = ""
+    #: Whether the reply is written in channels (gpt-oss): only then their marks are none of its words.
+    _has_channels: bool = False
     _in_fence: bool = False
     _in_tick: bool = False
     #: Whether the line has nothing but space so far, and the text has begun.
@@ -259,6 +261,8 @@ class WrittenText:
         if token["tick"] or token["newline"] or self._in_fence or self._in_tick:
             return None
         if token["mark"]:
+            if not (self._has_channels or token["mark"].startswith("<|start|>assistant")):
+                return None
             self._header = token["mark"]
             return True
         if token["think"] or token["unthink"]:
@@ -266,6 +270,7 @@ class WrittenText:
         number = next(each for each in range(len(_OPENERS)) if token[f"o{each}"])
         self._closer, self._looked = _CLOSERS[number], 0
         self._open = "header" if number == _HARMONY else "call"
+        self._has_channels = self._has_channels or number == _HARMONY
         return not token[f"o{number}"].startswith(("<function=", "<invoke"))
 
     def _opens_thought(self, token: re.Match[str]) -> bool | None:

@@ -171,7 +171,6 @@ ARGUMENTS = [  # C7
         "a bool": "true",
         "NaN": "NaN",
         "with NaN inside": '{"expression": NaN}',
-        "a JSON object inside a string": json.dumps(GOOD),
         "in a code fence": f"```json\n{GOOD}\n```",
         "behind a BOM": "\ufeff" + GOOD,
         "with a raw newline in a string": '{"expression": "1\n+1"}',
@@ -180,6 +179,7 @@ ARGUMENTS = [  # C7
         "nested 100,000 deep": "[" * 100_000,
     }.items()
 ]
+ARGUMENTS.append(called("C7 arguments encoded twice", call("calculator", json.dumps(GOOD)), then=[DONE]))
 NAMES = [  # C8
     called(f"C8 name {name[:30]!r}", {"id": "c1", "function": {"name": name, "arguments": GOOD}}, then=[REFUSED])
     for name in (
@@ -545,7 +545,7 @@ STATUSES = [  # C18b, C22
     ),
     Case("C22 529", [Raw(b"", 529)], "provider_error"),
     Case("C22 401", [as_json({"error": {"message": "bad key"}}, 401)], "provider_auth"),
-    Case("C22 404", [as_json({"error": {"message": "no such model"}}, 404)], "provider_rejected"),
+    Case("C22 404", [as_json({"error": {"message": "no such model"}}, 404)], "model_gone"),
     Case("C22 400 in half characters", [as_json({"error": {"message": "no \ud800\x00"}}, 400)], "provider_rejected"),
     Case("C22 400 with an error that is a list", [as_json({"error": ["no"]}, 400)], "provider_rejected"),
     Case("C22 400 with a body that is a list", [as_json([1], 400)], "provider_rejected"),
