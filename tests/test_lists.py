@@ -50,6 +50,7 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
+    ToolRefusal,
     ToolTestCase,
 )
 from capabilities.records.kind import Kind
@@ -380,6 +381,22 @@ def the_module(member: Membership) -> HelperModule:
     return HelperModule.objects.get_or_create(organisation=member.organisation, name="the_module")[0]
 
 
+def make_refusal(member: Membership, number: int) -> None:
+    make_model(member, number)
+    tool = the_tool(member)
+    assert tool.current_version is not None
+    ToolRefusal.objects.create(
+        organisation=member.organisation,
+        tool=tool,
+        model=LanguageModel.objects.get(name=f"m-{number}"),
+        version=tool.current_version,
+        sha256="0" * 64,
+        origin="origin",
+        words="No.",
+        refused_at=timezone.now(),
+    )
+
+
 def make_module_version(member: Membership, number: int) -> HelperVersion:
     own = {"organisation": member.organisation, "created_by": member, "decided_by": member}
     return HelperVersion.objects.create(**own, module=the_module(member), number=number, code="A = 1", sha256="")
@@ -409,6 +426,7 @@ MAKERS: dict[str, Maker] = {
     "api-categories": lambda member, number: make_category(member.organisation, f"category_{number}"),
     "api-tools": lambda member, number: make_tool(member.organisation, f"tool_{number}"),
     "api-tool-versions": make_version,
+    "api-tool-refusals": make_refusal,
     "api-toolkits": make_toolkit,
     "api-agents": make_agent_with_tool,
     "api-providers": make_provider,

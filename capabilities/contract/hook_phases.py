@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from capabilities.common.durations import duration
 from capabilities.contract.decisions import Decision, Verb
+from capabilities.contract.durations import duration
 from capabilities.contract.effective import Effective, restored
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.result_cap import cut

@@ -17,7 +17,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from capabilities.common.durations import duration
+from capabilities.contract.durations import duration
 from capabilities.egress.addresses import Purpose, check_url, plain_host
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressFailed, EgressRefused

@@ -14,8 +14,8 @@ from types import MappingProxyType
 import httpcore2
 import httpx2
 
-from capabilities.common.durations import duration
 from capabilities.contract.context import Credential
+from capabilities.contract.durations import duration
 from capabilities.egress.addresses import Purpose, check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from capabilities.common.durations import duration
+from capabilities.contract.durations import duration
 from capabilities.mcp_client.errors import ServerSilent, Stopped
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from capabilities.common.durations import duration
+from capabilities.contract.durations import duration
 from capabilities.egress import EgressError
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import (

@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
-from capabilities.common.durations import duration
 from capabilities.common.names import check_name_free
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
+from capabilities.contract.durations import duration
 from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides, overrides_of
 from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS

@@ -24,9 +24,9 @@ from django.utils import timezone
 
 from capabilities.common.argument_checks import complaints_about
 from capabilities.common.confined import Busy, ConfinedError
-from capabilities.common.durations import duration
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
+from capabilities.contract.durations import duration
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import CREATE_TOOL

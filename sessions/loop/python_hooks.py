@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from capabilities.common.durations import duration
 from capabilities.common.text import storable_value
+from capabilities.contract.durations import duration
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
 from capabilities.hooks.installed import load_hook

@@ -19,8 +19,8 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.common.durations import duration
 from capabilities.common.tokens import count_tokens
+from capabilities.contract.durations import duration
 from capabilities.contract.wire import namespaces_in
 from capabilities.kinds.lines import display
 from capabilities.pipeline.routing import is_routed

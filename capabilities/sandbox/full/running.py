@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from capabilities.common.durations import duration
+from capabilities.contract.durations import duration
 from capabilities.sandbox.full.machine import Missing
 from capabilities.sandbox.full.zygotes import zygote_of
 from capabilities.sandbox.host import HostCalls, OutOfTime, TooManyCalls

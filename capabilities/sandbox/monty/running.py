@@ -24,7 +24,7 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from capabilities.common.durations import duration
+from capabilities.contract.durations import duration
 from capabilities.sandbox.host import NAMES, HostCalls, OutOfTime, TooManyCalls
 from capabilities.sandbox.monty import modules
 from capabilities.sandbox.monty.pool import pool

@@ -169,7 +169,9 @@ def _status_failure(error: openai.APIStatusError) -> Failed:
     wait = (read.wait if asked is None else asked) if again else None
     refusal = None
     if code == "provider_rejected":
-        words = f"{said} {body}"[: 2 * MAX_REFUSAL]  # some say beside the message only which parameter they refuse
+        has_message = isinstance(error.body, Mapping) and isinstance(error.body.get("message"), str)
+        # Some say beside the message only which parameter they refuse.
+        words = said if has_message else f"{said} {body}"[: 2 * MAX_REFUSAL]
         name = error.code or next(iter(read.names), "")
         refusal = Refusal(status, words, str(error.param or read.parameter), str(name))
     return Failed(code, told, again=again, wait=wait, refusal=refusal)

@@ -183,6 +183,8 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "draft": "",
         "error_code": "",
         "error_message": "",
+        "cut_by": "",
+        "retry_after": None,
         "untrusted_since": None,
         "untrusted_tool": "",
         "waiting_for": [],

@@ -137,7 +137,7 @@ def test_a_tools_refusal_is_told_in_its_words(probe: Callable[..., ToolSpec]) ->
 @pytest.mark.parametrize(
     ("effect", "outcome"),
     [
-        ("read", (StepStatus.FAILED, error("The tool did not answer within 0.2 seconds."))),
+        ("read", (StepStatus.FAILED, error("The tool did not answer within 0.2 s."))),
         ("write", (StepStatus.UNKNOWN, OUTCOME_UNKNOWN)),
         ("external", (StepStatus.UNKNOWN, OUTCOME_UNKNOWN)),
     ],

@@ -452,7 +452,7 @@ def test_what_no_database_takes_in_a_python_hook_s_failure_is_replaced(
 
 #: How each Python hook fails, and what stands in its row.
 FAILURES = {
-    "slow": ("timeout", "It did not answer within 0.3 seconds."),
+    "slow": ("timeout", "It did not answer within 0.3 s."),
     "broken": ("exception", "ValueError: the token is s3cret"),
     "listed": ("malformed", "It must return an object"),
     "strange": ("malformed", "Its answer is no plain data"),
