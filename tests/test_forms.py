@@ -514,8 +514,9 @@ def fill_more(database: sqlite3.Connection) -> Filled:
             load_for(LoadTarget(loaded, agent), actor=alice, category=side.category)
             mark = ToolRefusal.objects.get()
             calculator = Tool.objects.get(name="calculator")
-            mark.pk, mark.tool, mark.version = None, calculator, calculator.current_version
-            mark.public_id = uuid4()
+            assert calculator.current_version is not None
+            mark.pk, mark.public_id = None, uuid4()
+            mark.tool, mark.version = calculator, calculator.current_version
             mark.save(force_insert=True)
             give_tool(other, make_tool(alice.organisation, "off_tool"))
             Tool.objects.filter(name="off_tool").update(is_enabled=False)
