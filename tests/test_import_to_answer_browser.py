@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
 from tests.test_newcomer import TURN_MS, say
@@ -87,7 +87,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, pr
     processes = folder / "mcp.json"
     entry = {"command": sys.executable, "args": [str(SCRIPTED_MCP)], "organisations": ["acme"]}
     processes.write_text(json.dumps({"mcpServers": {"echoes": entry}}))
-    env = {"TOOLHUB_PRIVATE_HOSTS": "127.0.0.1", "TOOLHUB_MCP_STDIO": str(processes)}
+    env = {"TOOLHUB_PRIVATE_HOSTS": LOCAL, "TOOLHUB_MCP_STDIO": str(processes)}
     with service(folder, empty_database, **env) as running:
         rest(running, "providers", {"slug": "scripted", "name": "Scripted", "base_url": provider.url})
         rest(running, "models", {"provider": "scripted", "name": "scripted", "dialect": "chat"})
@@ -162,8 +162,8 @@ def test_a_server_comes_from_its_process_to_an_answer(alice: Page, provider: Scr
     menu(alice, "MCP servers")
     alice.get_by_role("link", name="Add a server").first.click()
     alice.get_by_label("Name", exact=True).fill("echoes")
-    alice.get_by_label("process", exact=False).first.check()
-    alice.get_by_label("Process", exact=True).select_option("echoes")
+    alice.get_by_role("radio", name="Process of this installation").check()
+    alice.get_by_role("combobox", name="Process").select_option("echoes")
     alice.get_by_role("button", name="Add the server").click()
     alice.get_by_role("button", name="Read tools").click()
     accept_all_for(alice, "Assistant", "Echoes")
