@@ -14,7 +14,6 @@ from capabilities.models.agents import (
     Offer,
     Provider,
     RoutingMode,
-    ToolsMode,
     is_offered,
     offered_to,
 )
@@ -167,7 +166,6 @@ __all__ = [
     "Toolkit",
     "ToolkitCategory",
     "ToolkitTool",
-    "ToolsMode",
     "Transport",
     "VersionStatus",
     "is_offered",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools
 from capabilities.catalogue.tools.writes import (
     Definition,
     Origin,
@@ -44,9 +43,9 @@ class HttpToolContent:
 
 
 @configuration_write("name")
-def create_http_tool(content: HttpToolContent, *, to: Recipients = NOBODY, actor: Membership) -> Tool:
+def create_http_tool(content: HttpToolContent, *, actor: Membership) -> Tool:
     """Add an HTTP tool. Needs the right `catalogue` for its category. Its first version is in force at once where the
-    actor has the right `approve_code` for it, and waits for somebody who has it otherwise. `to` gets it.
+    actor has the right `approve_code` for it, and waits for somebody who has it otherwise.
 
     Raises ToolRefused and ChangeRefused with the field: those of the request are called `implementation.…`.
     """
@@ -54,10 +53,9 @@ def create_http_tool(content: HttpToolContent, *, to: Recipients = NOBODY, actor
     definition = checked(content.definition)
     credential = credential_named(content.credential, definition)
     status = status_of_new(ToolKind.HTTP, actor, author=None, changes_code=True, category=category.name)
-    origin = Origin(ToolKind.HTTP, credential=credential)
-    tool = create_tool(category, definition, actor=actor, origin=origin, status=status)
-    give_tools([tool.name], to, actor=actor)
-    return tool
+    return create_tool(
+        category, definition, actor=actor, origin=Origin(ToolKind.HTTP, credential=credential), status=status
+    )
 
 
 @configuration_write()

@@ -11,8 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
-from capabilities.catalogue.recipients.writes import NOBODY
 from capabilities.catalogue.versions.queries import difference_between, may_read_code, version_or_404
 from capabilities.catalogue.versions.rules import check_changes_versions
 from capabilities.catalogue.versions.writes import (
@@ -71,7 +69,7 @@ class QuarantineIn(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=MAX_QUARANTINE, help_text="Whoever decides about it reads it.")
 
 
-class DecideIn(RecipientsIn):
+class DecideIn(serializers.Serializer[Any]):
     decision = serializers.ChoiceField(["approve", "reject"])
     reason = serializers.CharField(
         max_length=MAX_REASON, allow_blank=True, default="", help_text="A rejection needs one; the author reads it."
@@ -176,8 +174,7 @@ class ToolVersionDecide(APIView):
         body = checked(DecideIn, request)
         with refusals():
             approve = body["decision"] == "approve"
-            to = recipients_of(body) if approve else NOBODY
-            decide_version(version, approve=approve, reason=body["reason"], to=to, actor=member)
+            decide_version(version, approve=approve, reason=body["reason"], actor=member)
         return Response(version_out(member, version_or_404(name, number)))
 
 
