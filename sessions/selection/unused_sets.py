@@ -65,6 +65,14 @@ def is_named(table: Any) -> Q:
     return named
 
 
+def is_unnamed(table: Any) -> Q:
+    """Whether no step names the row: one condition for each column, so that each is looked up in its own index."""
+    unnamed = Q()
+    for column in NAMED_BY[table]:
+        unnamed &= ~Q(Exists(Step.objects.filter(**{column: OuterRef("pk")})))
+    return unnamed
+
+
 def _mark(look: Look) -> None:
     """Of the next rows by their keys those that nothing names; young ones may belong to a call that is under way."""
     with system_scope():
@@ -72,7 +80,7 @@ def _mark(look: Look) -> None:
         keys = list(rows.values_list("pk", flat=True)[:AT_ONCE])
         look.after = keys[-1] if len(keys) == AT_ONCE else 0
         old = look.table.objects.filter(pk__in=keys, unused_since=None, created_at__lt=from_now(-GRACE_SECONDS))
-        old.filter(~is_named(look.table)).update(unused_since=Now())
+        old.filter(is_unnamed(look.table)).update(unused_since=Now())
 
 
 def _remove(look: Look) -> None:
