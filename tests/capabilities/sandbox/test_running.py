@@ -200,7 +200,7 @@ def run():
             pass
 """
 
-    found = ran(code, runtime=runtime, host=HostFunctions(http=slow), seconds=0.5)
+    found = ran(code, runtime=runtime, host=HostFunctions(http=slow), seconds=3)
 
     assert found.error is not None
     assert (found.error.kind, found.host_calls) == ("Timeout", 1)
