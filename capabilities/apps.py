@@ -9,8 +9,10 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.requests.queries import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.access.roles import invited as invited_roles  # noqa: PLC0415 -- app ready
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
+        from capabilities.agents import giving  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.recipients import writes as recipients  # noqa: PLC0415 -- app ready
         from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
         from capabilities.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
         from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
@@ -28,6 +30,7 @@ class CapabilitiesConfig(AppConfig):
 
         registry.discover()
         warn_of_open_hosts()
+        recipients.give_tools.provide(giving.give_tools)
         add_targets()
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)

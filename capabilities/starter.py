@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.common.registry_version import touch_registry
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -23,7 +24,9 @@ from capabilities.models import (
     RoleRule,
     RoutingMode,
     Tool,
+    ToolKind,
     Toolkit,
+    ToolsMode,
 )
 from capabilities.policies.writes import install_profiles
 from capabilities.providers.environment import ENVIRONMENT, OFFLINE, environment_names_one, move_agent, without_choice
@@ -47,6 +50,7 @@ class StarterAgent:
     description: str
     prompt: str = PROMPT
     with_core: bool = False
+    has_every_tool: bool = False
     categories: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     #: Toolkits that it may load, and those of them that its sessions begin with.
@@ -158,7 +162,7 @@ STARTER_AGENTS = (
         "Admin",
         "Every tool of the catalogue.",
         with_core=True,
-        categories=("*",),
+        has_every_tool=True,
         routing_mode=RoutingMode.HYBRID,
     ),
 )
@@ -261,6 +265,31 @@ def add_new_starters(organisation: Organisation) -> None:
     install_profiles(organisation)
     if pattern is not None:
         add_agents(organisation, pattern.model)
+    _give_admin_every_tool(organisation)
+
+
+def _give_admin_every_tool(organisation: Organisation) -> None:
+    """Have the starter agent Admin use every tool, as it says, where it was made with a list. Once, and only while it
+    says so and its list holds each built-in tool: else somebody has made another agent of it."""
+    wanted = next(each for each in STARTER_AGENTS if each.has_every_tool)
+    agents = Agent.objects.filter(organisation=organisation, slug=wanted.slug, description=wanted.description)
+    agent = agents.filter(tools_mode=ToolsMode.LISTED).first()
+    if agent is None or "tools_mode" in _last_said(organisation, agent):
+        return
+    builtin = Tool.objects.filter(organisation=organisation, kind=ToolKind.BUILTIN)
+    if builtin.exclude(pk__in=agent.agent_tools.values("tool")).exists():
+        return
+    agent.tools_mode = ToolsMode.ALL
+    agent.save(update_fields=["tools_mode"])
+    record("agent.update", agent, actor=None, before={"tools_mode": "listed"}, after={"tools_mode": "all"})
+    touch_registry(organisation.pk)
+
+
+def _last_said(organisation: Organisation, agent: Agent) -> dict[str, Any]:
+    """What the audit keeps of the last time that the agent was changed since every tool is a state."""
+    updates = AuditEntry.objects.filter(organisation=organisation, action="agent.update")
+    entries = updates.filter(target_id=str(agent.public_id))
+    return next((each for each in entries.values_list("after", flat=True) if "tools_mode" in each), {})
 
 
 def add_toolkits(organisation: Organisation) -> list[Toolkit]:
@@ -298,13 +327,13 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
         prompt=wanted.prompt,
         model=model,
         starts_with_core=wanted.with_core,
+        tools_mode=ToolsMode.ALL if wanted.has_every_tool else ToolsMode.LISTED,
         loading_mode=wanted.loading_mode,
         routing_mode=wanted.routing_mode,
         routing_tokens=wanted.routing_tokens,
     )
     own = Tool.objects.filter(organisation=organisation).order_by("category__name", "name")
-    if wanted.categories != ("*",):
-        own = own.filter(Q(category__name__in=wanted.categories) | Q(name__in=wanted.tools))
+    own = own.filter(Q(category__name__in=wanted.categories) | Q(name__in=wanted.tools))
     AgentTool.objects.bulk_create(AgentTool(organisation=organisation, agent=agent, tool=tool) for tool in own)
     toolkits = {kit.name: kit for kit in Toolkit.objects.filter(organisation=organisation, name__in=wanted.allowed)}
     allowed = [name for name in wanted.allowed if name in toolkits]
@@ -321,6 +350,8 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
     after: dict[str, Any] = {"slug": agent.slug, "model": model.name}
     if allowed:
         after |= {"allowed_toolkits": allowed, "initial_toolkits": [name for name in allowed if name in wanted.initial]}
+    if wanted.has_every_tool:
+        after["tools_mode"] = ToolsMode.ALL
     if wanted.routing_mode != RoutingMode.OFF:
         after["routing_mode"] = wanted.routing_mode
     record("agent.create", agent, actor=None, after=after)

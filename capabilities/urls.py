@@ -15,6 +15,7 @@ from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.helper_modules import views as modules
 from capabilities.catalogue.http_tools import views as http_tools
 from capabilities.catalogue.python_tools import views as python_tools
+from capabilities.catalogue.recipients import views as recipients
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
 from capabilities.catalogue.versions import views as versions
@@ -63,6 +64,7 @@ urlpatterns = [
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"refusals/(?P<refusal_id>[0-9a-f-]{36})/again/\Z", tools.tool_try_again, name="tool_try_again"),
     re_path(TOOL + r"instructions/\Z", tools.tool_instruct, name="tool_instruct"),
+    re_path(TOOL + r"give/\Z", recipients.tool_give, name="tool_give"),
     re_path(TOOL + r"move/\Z", tools.tool_move, name="tool_move"),
     path("python-tools/new/", python_tools.tool_python_create, name="tool_python_create"),
     path("python-tools/agents/", python_tools.tool_agents_switch, name="tool_agents_switch"),
@@ -136,6 +138,7 @@ urlpatterns = [
     path("imports/<uuid:import_id>/decide/", importers.import_decide, name="import_decide"),
     path("imports/<uuid:import_id>/address/", importers.import_address, name="import_address"),
     path("imports/<uuid:import_id>/close/", importers.import_close, name="import_close"),
+    path("imports/<uuid:import_id>/give/", importers.import_give, name="import_give"),
     path("imports/<uuid:import_id>/tools/<uuid:imported_id>/", importers.import_tool, name="import_tool"),
     path("services/", services.service_list, name="service_list"),
     path("services/<str:service>/", services.service_update, name="service_update"),

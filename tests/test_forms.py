@@ -153,6 +153,7 @@ FORMS: dict[str, Form] = {
     "POST tool_switch": Form(),
     "POST tool_switch message": Form({"message": "Out of order."}, "Models and users read: “Out of order.”"),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
+    "POST tool_give": Form({"agents": ["{agent}"]}, writes=False),
     "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
     "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
     "POST tools_switch enabled=0": Form({"names": ["{name}"]}),

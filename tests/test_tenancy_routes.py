@@ -1177,6 +1177,7 @@ ROUTES: dict[str, Route] = {
     "module_delete": Route((Ask("POST", 302),), {"name": "idle_module"}, Right.CATALOGUE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
     "tool_trial": Route(),
+    "tool_give": Route((Ask(), Ask("POST", 302, body=lambda side: {"agents": side.agent})), right=Right.AGENTS),
     "tool_move": Route(
         (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
     ),
@@ -1293,6 +1294,7 @@ ROUTES: dict[str, Route] = {
     "publication_detail": Route(right=Right.CATALOGUE),
     "publication_withdraw": Route((Ask("POST", 302, right=Right.APPROVE_CODE, also=Right.CATALOGUE),)),
     "publication_import": Route((Ask("POST", 302),), right=Right.CATALOGUE),
+    "import_give": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
     "import_close": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "import_tool": Route(
         (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "effect": "external"})), right=Right.CATALOGUE

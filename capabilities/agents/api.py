@@ -40,6 +40,7 @@ from capabilities.models import (
     Offer,
     Provider,
     RoutingMode,
+    ToolsMode,
 )
 from capabilities.providers.api import CallsIn, CallsOut
 from capabilities.providers.writes import MAX_ROUNDS
@@ -62,6 +63,7 @@ class AgentOut(CallsOut):
     )
     fallback_provider = serializers.SerializerMethodField()
     starts_with_core = serializers.BooleanField()
+    tools_mode = serializers.ChoiceField(choices=ToolsMode.choices)
     tools = serializers.SerializerMethodField(help_text="Its own, in their order, beside the core categories.")
     deferred_tools = serializers.SerializerMethodField(help_text="Of its own, those that are not sent unless loaded.")
     pinned_tools = serializers.SerializerMethodField(help_text="Of its own, those that routing never leaves out.")
@@ -141,6 +143,12 @@ class AgentIn(CallsIn):
         help_text="Goes on with a turn where the model is overloaded, out of credit or gone. Empty: none.",
     )
     starts_with_core = serializers.BooleanField(default=True)
+    tools_mode = serializers.ChoiceField(
+        ToolsMode.choices,
+        default=ToolsMode.LISTED,
+        help_text="`all`: every tool of the catalogue is its own, those that come later too; `tools` are then sent "
+        "first, in their order.",
+    )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=64),
         max_length=MAX_OWN_TOOLS,

@@ -24,7 +24,17 @@ from capabilities.agents.writes import (
 )
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
-from capabilities.models import Agent, AgentScope, ClientApprovals, LanguageModel, LoadingMode, Offer, Role, RoutingMode
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    ClientApprovals,
+    LanguageModel,
+    LoadingMode,
+    Offer,
+    Role,
+    RoutingMode,
+    ToolsMode,
+)
 from capabilities.providers.forms import CallsForm
 from capabilities.providers.knobs import KNOBS
 from capabilities.providers.queries import models_by_name
@@ -43,6 +53,7 @@ FIELDS = (
     "fallback_model",
     "max_rounds",
     "starts_with_core",
+    "tools_mode",
     "loading_mode",
     "scope",
     "routing_mode",
@@ -113,6 +124,17 @@ class AgentForm(CallsForm):
     )
     starts_with_core = forms.BooleanField(
         required=False, initial=True, label="Starts with the tools of the core categories"
+    )
+    tools_mode = forms.ChoiceField(
+        choices=[
+            (ToolsMode.LISTED, "Those that are listed below"),
+            (ToolsMode.ALL, "Every tool of the catalogue, also those that are added later"),
+        ],
+        initial=ToolsMode.LISTED,
+        required=False,
+        label="Tools of its own",
+        help_text="What a member may use is decided by roles and grants, also for an agent with every tool.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
     is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
     loading_mode = forms.ChoiceField(
@@ -238,6 +260,7 @@ class AgentForm(CallsForm):
             model=data["model"],
             fallback_model=data["fallback_model"],
             starts_with_core=data["starts_with_core"],
+            tools_mode=data["tools_mode"] or ToolsMode.LISTED,
             tools=self.own,
             # Who unticks a tool and leaves its “deferred” ticked means the tool.
             deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),

@@ -29,6 +29,7 @@ from capabilities.models import (
     RoutingMode,
     Tool,
     Toolkit,
+    ToolsMode,
 )
 from capabilities.providers.knobs import KNOBS, check_knobs
 from capabilities.providers.writes import MAX_ROUNDS
@@ -37,7 +38,7 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
 #: What of an agent must agree with the rest of it; what others changed meanwhile does not keep it from being renamed.
-TOGETHER = ("tools", "starts_with_core", "scope", "allowed_toolkits", "initial_toolkits")
+TOGETHER = ("tools", "tools_mode", "starts_with_core", "scope", "allowed_toolkits", "initial_toolkits")
 #: More than any provider takes in one request.
 MAX_OWN_TOOLS = 1_000
 MAX_TOOLKITS = 500
@@ -54,7 +55,8 @@ class AgentContent:
     """What an agent's form says. A list that is None leaves what is stored; a limit that is None, and what is empty of
     its calls, leaves it to the model.
 
-    `tools` are names, in the order they are sent; `deferred_tools` are those of them that are not sent before they are
+    `tools` are names, in the order they are sent (before the others, where every tool is the agent's own);
+    `deferred_tools` are those of them that are not sent before they are
     loaded by name, `pinned_tools` those that routing never leaves out. `allowed_toolkits` are names in the order in
     which the initial ones of them are sent.
     """
@@ -70,6 +72,7 @@ class AgentContent:
     #: Short names of the roles whose members it is offered to.
     rooms: tuple[str, ...] | None = None
     starts_with_core: bool = True
+    tools_mode: str = ToolsMode.LISTED
     tools: tuple[str, ...] | None = None
     deferred_tools: tuple[str, ...] | None = None
     pinned_tools: tuple[str, ...] | None = None
@@ -102,6 +105,7 @@ COLUMNS = (
         "prompt",
         "offered_to",
         "starts_with_core",
+        "tools_mode",
         "loading_mode",
         "scope",
         "routing_mode",
@@ -233,6 +237,7 @@ def _write(agent: Agent, content: AgentContent) -> None:
         raise ChangeRefused("role", f"Write one line of at most {MAX_ROLE} characters.")
     for field, value, choices in (
         ("offered_to", content.offered_to, Offer),
+        ("tools_mode", content.tools_mode, ToolsMode),
         ("loading_mode", content.loading_mode, LoadingMode),
         ("scope", content.scope, AgentScope),
         ("routing_mode", content.routing_mode, RoutingMode),
@@ -407,6 +412,7 @@ def _told(agent: Agent) -> dict[str, Any]:
         "model": str(agent.model),
         "fallback_model": str(agent.fallback_model) if agent.fallback_model else "",
         "starts_with_core": agent.starts_with_core,
+        "tools_mode": str(agent.tools_mode),
         "tools": list(own),
         "deferred_tools": [name for name, line in own.items() if line.is_deferred],
         "pinned_tools": [name for name, line in own.items() if line.is_pinned],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from uuid import UUID
@@ -15,7 +14,8 @@ from capabilities.common.memory import Memory
 from capabilities.contract.asking import AskedCall, AskRule
 from capabilities.contract.spec import ToolSpec
 from capabilities.kinds.effective import effective_arguments
-from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit, ToolkitTool
+from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit
+from capabilities.pipeline.bringing import overrides_in
 from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
 
@@ -51,7 +51,7 @@ def ask_rules(organisation_id: int, version: int | None) -> tuple[AskRule, ...]:
 def read_ask_rules() -> tuple[AskRule, ...]:
     """The same, read now."""
     rules = list(ApprovalRule.objects.order_by(*ORDER))
-    tools = _tools_of({rule.toolkit_id for rule in rules if rule.toolkit_id is not None})
+    tools = overrides_in({rule.toolkit_id for rule in rules if rule.toolkit_id is not None})
     return tuple(
         AskRule(
             name=rule.name,
@@ -68,19 +68,6 @@ def read_ask_rules() -> tuple[AskRule, ...]:
         )
         for rule in rules
     )
-
-
-def _tools_of(toolkits: set[int]) -> dict[int, set[int]]:
-    """Keys of the tools in these toolkits, those of their whole categories too. Two queries, none for none."""
-    found: dict[int, set[int]] = defaultdict(set)
-    if not toolkits:
-        return found
-    for toolkit, tool in ToolkitTool.objects.filter(toolkit__in=toolkits).values_list("toolkit", "tool"):
-        found[toolkit].add(tool)
-    whole = Toolkit.objects.filter(pk__in=toolkits, toolkit_categories__category__tools__isnull=False)
-    for toolkit, tool in whole.values_list("pk", "toolkit_categories__category__tools"):
-        found[toolkit].add(tool)
-    return found
 
 
 def asked_call(
@@ -110,7 +97,7 @@ def role_ids(membership_id: int) -> set[int]:
 def would_ask(content: RuleContent) -> AskRule:
     """A rule of this content, which need not be stored, as tools are looked for. Up to three queries for a toolkit."""
     key = Toolkit.objects.filter(name=content.toolkit).values_list("pk", flat=True).first() if content.toolkit else None
-    tools = None if key is None else frozenset(_tools_of({key})[key])
+    tools = None if key is None else frozenset(overrides_in({key})[key])
     return AskRule(content.name, content.when, content.tool_pattern, toolkit_tools=tools)
 
 

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.refused import not_there
 from capabilities.contract.warnings import TITLES
@@ -171,7 +172,7 @@ class ChoiceIn(serializers.Serializer[Any]):
     group = serializers.CharField(max_length=200, allow_blank=True, default="")
 
 
-class AcceptIn(ChoiceIn):
+class AcceptIn(ChoiceIn, RecipientsIn):
     category = serializers.CharField(
         max_length=64, allow_blank=True, default="", help_text="Name of the category that new tools go to."
     )
@@ -345,6 +346,7 @@ class ImportAccept(APIView):
                 actor=member,
                 credential=credential,
                 new_category=body["new_category"],
+                to=recipients_of(body),
             )
         return Response(AcceptedOut(accepted).data)
 

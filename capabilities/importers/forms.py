@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from capabilities.catalogue.recipients.forms import RecipientsForm
 from capabilities.contract.warnings import TITLES
 from capabilities.importers.queries import FoundFilter
 from capabilities.importers.writes import EFFECTS, MAX_FILE
@@ -100,8 +101,8 @@ class StartForm(forms.Form):
         return text
 
 
-class DecideForm(forms.Form):
-    """Where accepted tools go, and what signs them."""
+class DecideForm(RecipientsForm):
+    """Where accepted tools go, what signs them, and who gets them."""
 
     category = forms.ModelChoiceField(
         queryset=Category.objects.none(),

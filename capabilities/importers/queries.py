@@ -260,6 +260,13 @@ def versions_compared(row: ImportedTool) -> tuple[ToolVersion, ToolVersion] | No
     return before, after
 
 
+def tools_accepted(tool_import: ToolImport) -> list[Tool]:
+    """The tools that were accepted from the import and are there, by name, with their categories. One query."""
+    rows = import_rows(tool_import).filter(status=ImportedStatus.ACCEPTED, tool__isnull=False)
+    tools = Tool.objects.select_related("category").filter(pk__in=rows.order_by().values("tool"), is_enabled=True)
+    return list(tools.order_by("name"))
+
+
 def tools_that_came_of(rows: Iterable[ImportedTool]) -> dict[int, Tool]:
     """The tools of rows that have one, by key. One query."""
     keys = [row.tool_id for row in rows if row.tool_id is not None]

@@ -10,11 +10,17 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.catalogue.recipients.forms import recipient_choices
+from capabilities.catalogue.recipients.pages import giving_page, preview_page, saved_or_shown
+from capabilities.catalogue.recipients.queries import holders_of
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.catalogue.versions.queries import difference_between
 from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.previews import Preview, digest
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import visible_parts
 from capabilities.contract.parameters import parameter_rows
@@ -45,6 +51,7 @@ from capabilities.importers.queries import (
     review_numbers,
     rows_named,
     suggested_credential,
+    tools_accepted,
     versions_compared,
 )
 from capabilities.importers.readers import REVIEWS
@@ -69,7 +76,7 @@ from capabilities.models import (
     ToolKind,
 )
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 FILTERS = ("q", "status", "warning", "group")
@@ -167,11 +174,40 @@ def _review(
         "may_close": tool_import.status == ImportStatus.REVIEW and may_decide(member, tool_import),
         "matching": found_rows(tool_import, address.wanted()).filter(status__in=UNDECIDED).count(),
         "filter_statuses": STATUSES,
+        **recipient_choices(member, form if form.is_bound else None),
+        **_next_step(member, tool_import),
     }
     review = REVIEWS.get(tool_import.source)
     if review is not None and not tool_import.is_open and tool_import.status != ImportStatus.FAILED:
         context["extra"] = review(tool_import, member)
     return render(request, "capabilities/importers/import_detail.html", context, status=status_of(form))
+
+
+def _next_step(member: Membership, tool_import: ToolImport) -> dict[str, Any]:
+    """Who has what was accepted. Seven queries at most."""
+    return {
+        "holders": holders_of(tools_accepted(tool_import), member),
+        "no_agent": NO_AGENT,
+        "give_url": reverse("import_give", args=[member.organisation.slug, tool_import.public_id]),
+        "may_give": member.has_right(Right.AGENTS) or member.has_right(Right.TOOLKITS),
+        "may_chat": member.has_access(Access.MEMBER),
+    }
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
+    """Give agents what was accepted and no agent has; all that was accepted, where each has an agent."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    tool_import = import_or_404(import_id)
+    tools = tools_accepted(tool_import)
+    back = reverse("import_detail", args=[org, tool_import.public_id])
+    names = holders_of(tools).nobodys or [tool.name for tool in tools]
+    if not names:
+        return refused(
+            request, ChangeRefused("tools", "Nothing of this import is accepted yet."), "import_detail", org, import_id
+        )
+    return giving_page(request, member, names, back=back)
 
 
 def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
@@ -198,12 +234,15 @@ def import_decide(request: MemberRequest, org: str, import_id: UUID) -> HttpResp
     if form.is_valid():
         try:
             rows = _chosen(request, tool_import)
-            told = _decide(request, rows, form.cleaned_data, member)
+            done = _decide(request, rows, form, member, tool_import)
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
-            messages.success(request, told)
-            return redirect(_back(request, org, tool_import))
+            back = _back(request, org, tool_import)
+            if isinstance(done, Preview):
+                return preview_page(request, done, title=f"Accept from {tool_import.title}", back=back)
+            messages.success(request, done)
+            return redirect(back)
     return _review(request, member, tool_import, form)
 
 
@@ -216,22 +255,37 @@ def _chosen(request: MemberRequest, tool_import: ToolImport) -> QuerySet[Importe
     return rows_named(tool_import, ticked)
 
 
-def _decide(request: MemberRequest, rows: QuerySet[ImportedTool], data: dict[str, Any], member: Membership) -> str:
-    """What came of it, in a sentence."""
+def _decide(
+    request: MemberRequest,
+    rows: QuerySet[ImportedTool],
+    form: DecideForm,
+    member: Membership,
+    tool_import: ToolImport,
+) -> str | Preview:
+    """What came of it, in a sentence; where somebody gets the tools and feels it, first a preview."""
     if request.POST.get("act") == "restore":
         count = restore_imported(rows, actor=member)
         return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
     if request.POST.get("act", "").startswith("dismiss"):
         count = dismiss_imported(rows, actor=member)
         return f"Dismissed: {count:,} definition{'' if count == 1 else 's'}. The catalogue stays as it is."
-    accepted = accept_imported(
-        rows,
-        data["category"],
-        actor=member,
-        credential=data["credential"],
-        new_category=data["new_category"],
-    )
-    return accepted_told(accepted)
+    data, to = form.cleaned_data, form.recipients()
+
+    def write() -> Accepted:
+        return accept_imported(
+            rows.all(),
+            data["category"],
+            actor=member,
+            credential=data["credential"],
+            new_category=data["new_category"],
+            to=to,
+        )
+
+    if to.is_nobody:
+        return accepted_told(write())
+    waiting = sorted(str(key) for key in rows.filter(status__in=UNDECIDED).values_list("public_id", flat=True))
+    done = saved_or_shown(request, write, to, actor=member, state=[digest([tool_import.base_url, waiting])])
+    return done if isinstance(done, Preview) else accepted_told(done)
 
 
 def accepted_told(accepted: Accepted) -> str:
@@ -336,6 +390,8 @@ def _definition_page(
         "url": implementation.get("url", ""),
         "difference": difference_between(*compared) if compared else None,
         "decide": DecideForm(),
+        **recipient_choices(member),
+        "recipients_of": "it",
         "categories": categories_of(member),
         "credentials": stored,
         "suggested": suggested_credential(tool_import, stored),

@@ -16,6 +16,7 @@ from django.utils import timezone
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
 from capabilities.catalogue.helper_modules.checks import CheckedModule
 from capabilities.catalogue.helper_modules.writes import create_module, update_module
+from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools, sentence_of
 from capabilities.catalogue.tools.writes import (
     Definition,
     Origin,
@@ -225,12 +226,14 @@ def accept_imported(
     actor: Membership,
     credential: StoredCredential | None = None,
     new_category: str = "",
+    to: Recipients = NOBODY,
 ) -> Accepted:
     """Make tools, or new versions of tools, of definitions of one import that wait for a decision. All or none.
 
     New tools go into `category`, or into a new one with the title `new_category`, and are signed with `credential`; a
-    tool that is there keeps its own, unless it has none. Rows that are decided, refused or unchanged are left out. A
-    version is in force at once or waits, as `status_of_new` says; a tool that is gone at its source is switched off.
+    tool that is there keeps its own, unless it has none. `to` gets what is accepted. Rows that are decided, refused or
+    unchanged are left out. A version is in force at once or waits, as `status_of_new` says; a tool that is gone at its
+    source is switched off.
     The actor administers what each belongs to (`belongs_to`). Raises ChangeRefused. A fixed number of queries, and
     some for each hundred rows.
     """
@@ -266,8 +269,11 @@ def accept_imported(
     record("import.accept", tool_import, actor=actor, after=_recorded(done, versions, waiting, category, credential))
     touch_registry(tool_import.organisation_id)
     _close_if_decided(tool_import)
+    given = [*done.created, *done.updated]
+    give_tools(given, to, actor=actor)
     after_accept = AFTER_ACCEPT.get(tool_import.source)
-    return replace(done, note=after_accept(tool_import, actor)) if after_accept is not None else done
+    note = after_accept(tool_import, actor) if after_accept is not None else ""
+    return replace(done, note=" ".join(text for text in (note, sentence_of(to, given)) if text))
 
 
 @configuration_write("tools")

@@ -14,6 +14,7 @@ from capabilities.models.agents import (
     Offer,
     Provider,
     RoutingMode,
+    ToolsMode,
     is_offered,
     offered_to,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "Toolkit",
     "ToolkitCategory",
     "ToolkitTool",
+    "ToolsMode",
     "Transport",
     "VersionStatus",
     "is_offered",

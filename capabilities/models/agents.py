@@ -143,6 +143,14 @@ class RoutingMode(models.TextChoices):
     HYBRID = "hybrid", "Keywords and ranking"
 
 
+class ToolsMode(models.TextChoices):
+    """Which tools are an agent's own."""
+
+    LISTED = "listed", "Those of its list"
+    #: Each tool of the catalogue, those that come later too; its list says their order, and which are deferred.
+    ALL = "all", "Every tool of the catalogue"
+
+
 class AgentScope(models.TextChoices):
     """With whose credentials an agent's tools may act."""
 
@@ -207,6 +215,7 @@ class Agent(CallKnobs, PublicModel):
     #: Whether it starts with every core category.
     starts_with_core = models.BooleanField(default=True)
     tools = models.ManyToManyField(Tool, through="capabilities.AgentTool", related_name="agents")
+    tools_mode = models.CharField(max_length=8, choices=ToolsMode, default=ToolsMode.LISTED)
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
     loading_mode = models.CharField(max_length=16, choices=LoadingMode, default=LoadingMode.NEXT_REQUEST)
     scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
@@ -225,6 +234,11 @@ class Agent(CallKnobs, PublicModel):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def has_every_tool(self) -> bool:
+        """Whether each tool of the catalogue is its own."""
+        return self.tools_mode == ToolsMode.ALL
 
 
 class AgentTool(TenantModel):

@@ -17,13 +17,9 @@ from capabilities.common.memory import Memory
 from capabilities.contract.envelope import NO_OVERRIDES, Overrides, overrides_of
 from capabilities.contract.loading import META_TOOLS, RESERVED_TOOLS
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitTool
+from capabilities.models import Agent, AgentToolkit, Tool, ToolkitTool
+from capabilities.pipeline.bringing import CORE, OWN, OwnLine, comes_with_core, is_own, tools_from_start
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
-
-#: As the source of a candidate: it is one of the agent's own tools.
-OWN = "agent"
-#: How the source of one from a core category begins; the category's name follows.
-CORE = "core category "
 
 
 @dataclass(frozen=True)
@@ -140,6 +136,10 @@ class Row:
     kits: dict[int, tuple[int, Overrides]] = field(default_factory=dict)
     is_pinned: bool = False
 
+    @property
+    def line(self) -> OwnLine:
+        return OwnLine(self.place, self.is_deferred)
+
 
 def toolkits_of(agent: Agent) -> list[Bundle]:
     """The toolkits that the agent may load, in its order. One query."""
@@ -249,28 +249,27 @@ def _brought_by(
     """Keys of the tools that any of these sides brings, each side by its own index."""
     categories = {key for each in bundles for key in each.category_ids}
     singles = {each.tool_id for each in bundles if each.tool_id is not None}
-    sides: list[QuerySet[Any, Any]] = []
+    first, *sides = tools_from_start(agent)
+    if agent.has_every_tool:
+        return first
     if kits:
         sides.append(ToolkitTool.objects.filter(toolkit__in=kits).values_list("tool_id"))
-    if agent.starts_with_core:
-        sides.append(Tool.objects.filter(category__in=Category.objects.filter(is_core=True)).values_list("pk"))
     if categories:
         sides.append(Tool.objects.filter(category__in=categories).values_list("pk"))
     if singles:
         sides.append(Tool.objects.filter(pk__in=singles).values_list("pk"))
     if meta:
         sides.append(Tool.objects.filter(name__in=meta).values_list("pk"))
-    return AgentTool.objects.filter(agent=agent).values_list("tool_id").union(*sides)
+    return first.union(*sides)
 
 
 def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
     plain = [row for row in rows if not row.spec.is_meta]
-    own = [row for row in plain if row.place is not None and not row.is_deferred]
-    for row in sorted(own, key=lambda row: row.place or 0):
+    own = [row for row in plain if is_own(agent, row.line)]
+    for row in sorted(own, key=lambda row: (row.place is None, row.place or 0)):
         yield Candidate(row.spec, OWN, is_pinned=row.is_pinned)
-    if agent.starts_with_core:
-        core = [row for row in plain if row.is_core and not row.is_deferred]
-        for row in core:
+    for row in plain:
+        if comes_with_core(agent, row.line, is_core=row.is_core):
             yield Candidate(row.spec, CORE + row.spec.category)
     by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
     yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)

@@ -20,7 +20,8 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.contract.tool_size import KNOB, LEAST, why_too_large
 from capabilities.contract.wire import SEARCH, sha256_hex
 from capabilities.models import Agent, AgentScope, LoadingMode
-from capabilities.pipeline.candidates import OWN, Bundle, Candidate, Offer
+from capabilities.pipeline.bringing import OWN
+from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.counts import counted_for, sent_sha256, tool_tokens
 from capabilities.pipeline.namespaces import Namespace
 from capabilities.pipeline.permissions import MemberPermissions

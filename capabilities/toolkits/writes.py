@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.names import check_name_free
@@ -15,7 +15,7 @@ from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefuse
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
 from capabilities.contract.durations import duration
-from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides, overrides_of
+from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides
 from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
 from capabilities.contract.names import name_key
@@ -32,6 +32,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
+from capabilities.pipeline.bringing import overrides_in
 from capabilities.services.writes import acts_as_organisation
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
@@ -299,10 +300,9 @@ def _check_agents(toolkit: Toolkit) -> None:
 
 
 def shared_tools_in(toolkit_ids: Collection[int]) -> list[str]:
-    """Names of the toolkits' tools that act with a credential the organisation shares. One query."""
-    named = Q(pk__in=ToolkitTool.objects.filter(toolkit__in=toolkit_ids).values("tool"))
-    whole = Q(category__in=ToolkitCategory.objects.filter(toolkit__in=toolkit_ids).values("category"))
-    return shared_tools(Tool.objects.filter(named | whole))
+    """Names of the toolkits' tools that act with a credential the organisation shares. Three queries."""
+    brought = {tool for tools in overrides_in(toolkit_ids).values() for tool in tools}
+    return shared_tools(Tool.objects.filter(pk__in=brought))
 
 
 def shared_tools(tools: QuerySet[Tool]) -> list[str]:
@@ -387,22 +387,13 @@ def _initial_sides(agents: Sequence[Agent]) -> dict[int, list[ToolOrigin]]:
     return sides
 
 
-def overrides_in(toolkit_ids: Collection[int]) -> dict[int, dict[int, Overrides]]:
-    """{toolkit: {tool: overrides}}: of listed tools what is said, of those of its categories nothing. Two queries."""
-    found: dict[int, dict[int, Overrides]] = {key: {} for key in toolkit_ids}
-    lines = ToolkitTool.objects.filter(toolkit__in=toolkit_ids).order_by("position")
-    for key, tool, *said in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
-        found[key][tool] = overrides_of(*said)
-    whole = ToolkitCategory.objects.filter(toolkit__in=toolkit_ids, category__tools__isnull=False)
-    for key, tool in whole.values_list("toolkit_id", "category__tools__pk"):
-        found[key].setdefault(tool, NO_OVERRIDES)
-    return found
-
-
 def _own_sides(agents: Sequence[Agent]) -> dict[int, ToolOrigin]:
     tools: dict[int, dict[int, Overrides]] = {agent.pk: {} for agent in agents}
     for agent_id, tool in AgentTool.objects.filter(agent__in=agents).values_list("agent_id", "tool_id"):
         tools[agent_id][tool] = NO_OVERRIDES
+    if any(agent.has_every_tool for agent in agents):
+        every = dict.fromkeys(Tool.objects.values_list("pk", flat=True), NO_OVERRIDES)
+        tools |= {agent.pk: every for agent in agents if agent.has_every_tool}
     return {key: ToolOrigin("its own tools", found) for key, found in tools.items()}
 
 

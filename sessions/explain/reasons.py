@@ -23,12 +23,11 @@ from capabilities.models import (
     ClientApprovals,
     Grant,
     Tool,
-    ToolkitCategory,
-    ToolkitTool,
     ToolVersion,
     VersionStatus,
 )
 from capabilities.pipeline import stages
+from capabilities.pipeline.bringing import OwnLine, begins_with, toolkit_lines
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of, spec_without_version
 from capabilities.pipeline.tool_index import search_names
@@ -64,6 +63,8 @@ POLICIES: Mapping[str, stages.Stage] = {
     "provider_policy": stages.provider_policy,
     "approval": stages.answerable,
 }
+#: What a tool is called that nothing brings to the agent.
+NOT_OFFERED = "not offered"
 #: The same of what keeps a definition from going out: the model's provider refuses it, or it is too large.
 SENDING: Mapping[str, stages.Stage] = {"refused": stages.taken, "size": stages.of_size}
 STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, *SENDING, "router", "limit")
@@ -246,7 +247,7 @@ _REACH = (
 def _would_have(agent: Agent, place: int | None, is_deferred: bool | None, maker_id: int | None, is_core: bool) -> bool:
     """Whether a session with the agent begins with it, as soon as a version is in force: the first approval of what an
     agent made gives it to that agent."""
-    return (place is not None and not is_deferred) or maker_id == agent.pk or (is_core and agent.starts_with_core)
+    return maker_id == agent.pk or begins_with(agent, OwnLine(place, bool(is_deferred)), is_core=is_core)
 
 
 def _row_then(
@@ -332,12 +333,9 @@ def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
         .filter(Q(tool__in=keys) | Q(category__in=categories))
         .values_list(Value("grant"), "pk", "effect", "tool_id", "category_id")
     )
-    lines = ToolkitTool.objects.filter(tool__in=keys).values_list(
-        Value("kit"), "toolkit_id", "toolkit__name", "tool_id", none
-    )
-    whole = ToolkitCategory.objects.filter(category__in=categories).values_list(
-        Value("kit"), "toolkit_id", "toolkit__name", none, F("category_id")
-    )
+    listed, whole_ones = toolkit_lines(keys, categories)
+    lines = listed.values_list(Value("kit"), "toolkit_id", "toolkit__name", "tool_id", none)
+    whole = whole_ones.values_list(Value("kit"), "toolkit_id", "toolkit__name", none, F("category_id"))
     rows = list(lines.union(whole, grants, all=True))
     for each in tools:
         own = [row for row in rows if each.spec.tool_id == row[3] or each.spec.category_id == row[4]]
@@ -440,8 +438,8 @@ def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tupl
         return f"{spec.in_titles(ways[0].source)} would bring it, and is not loaded", "not loaded"
     if listed.toolkits:
         names = ", ".join(listed.toolkits[:NAMED])
-        return f"nothing offers it to this agent; it is in {names}, which the agent may not load", "not offered"
-    return "nothing offers it to this agent", "not offered"
+        return f"nothing offers it to this agent; it is in {names}, which the agent may not load", NOT_OFFERED
+    return "nothing offers it to this agent", NOT_OFFERED
 
 
 def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:

@@ -9,6 +9,7 @@ from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, Category, Tool
+from capabilities.pipeline.bringing import categories_beside
 from capabilities.pipeline.candidates import Bundle, Offer, offer_of
 from capabilities.pipeline.permissions import permissions_at_version
 from capabilities.pipeline.policies import policies_for
@@ -208,8 +209,7 @@ def loadable_categories(agent: Agent, reach: Reach) -> QuerySet[Category]:
     """Those that whoever has this reach of `load_categories` may load for the agent."""
     tools = Tool.objects.filter(category=OuterRef("pk"), current_version__isnull=False)
     found = Category.objects.filter(Exists(tools)).exclude(name=META_CATEGORY).order_by("name")
-    if agent.starts_with_core:
-        found = found.filter(is_core=False)
+    found = categories_beside(agent, found)
     return found if EVERY_CATEGORY in reach.categories else found.filter(name__in=reach.categories)
 
 

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Category, LoadingMode, Toolkit
+from capabilities.pipeline.bringing import begins_with_category
 from capabilities.pipeline.candidates import Bundle
 from capabilities.pipeline.permissions import permissions_of
 from sessions.loading.loadable import LoadInputs, LoadResult, LoadTarget, not_loadable, read_place, why_not
@@ -93,8 +94,8 @@ def load_category(place: LoadTarget, name: str, *, by: By) -> LoadResult:
 
 
 def is_there_anyway(agent: Agent, category: Category) -> bool:
-    """Whether the category needs no load: a core one of an agent that starts with those, or the meta-tools' own."""
-    return category.name == META_CATEGORY or (category.is_core and agent.starts_with_core)
+    """Whether the category needs no load: the agent begins with it, or it is the meta-tools' own."""
+    return category.name == META_CATEGORY or begins_with_category(agent, category)
 
 
 def has_meta_tools(place: LoadTarget) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.db.models import F
 
+from capabilities.catalogue.recipients.queries import holders_of
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool, ToolVersion
@@ -109,7 +111,7 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
         how = f"Call {LOAD_CATEGORY} with category {known[0].category} first."
         return _loadable(name, f"{name} is not loaded. {how}", category=known[0].category)
     if found is None and not known[0].is_meta:
-        return execution.inactive(name)
+        return execution.inactive(name, NO_AGENT if _is_nobodys(known[0], reading) else "")
     return _why_refused(found.spec if found is not None else known[0], reading) or execution.inactive(name)
 
 
@@ -129,6 +131,14 @@ def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
             f"{spec.name} is not sent: {reason}.", status=StepStatus.REFUSED, denied_tool=spec.name
         )
     return None
+
+
+def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
+    """Whether the member may use the tool, it could be sent, and no agent has it or can load it. At most eight
+    queries."""
+    if not (spec.is_enabled and spec.is_in_force and not spec.quarantine and reading.permissions.decide(spec).allowed):
+        return False
+    return bool(holders_of(list(Tool.objects.select_related("category").filter(pk=spec.tool_id))).nobodys)
 
 
 def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:

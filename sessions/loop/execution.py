@@ -107,9 +107,10 @@ def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: 
     return Outcome(status, text, text, malformed)
 
 
-def inactive(name: str) -> Outcome:
-    """The answer to a call of a tool that is not in the round's selection, whatever the reason."""
-    message = f"Unknown or inactive tool: {name[:100]}"
+def inactive(name: str, next_step: str = "") -> Outcome:
+    """The answer to a call of a tool that is not in the round's selection, whatever the reason. `next_step` is for a
+    tool that the member may use."""
+    message = f"Unknown or inactive tool: {name[:100]}" + (f". {next_step}" if next_step else "")
     return failure(message, status=StepStatus.REFUSED, malformed=True)
 
 

@@ -8,6 +8,7 @@ def provide_previews() -> None:
     from capabilities.access import previews as access  # noqa: PLC0415 -- app ready
     from capabilities.agents import previews as agents  # noqa: PLC0415 -- app ready
     from capabilities.catalogue import previews as catalogue  # noqa: PLC0415 -- app ready
+    from capabilities.catalogue.recipients import writes as recipients  # noqa: PLC0415 -- app ready
     from capabilities.common import dry_run as routes  # noqa: PLC0415 -- app ready
     from capabilities.policies import previews as policies  # noqa: PLC0415 -- app ready
     from capabilities.toolkits import previews as toolkits  # noqa: PLC0415 -- app ready
@@ -19,6 +20,7 @@ def provide_previews() -> None:
     agents.impact_of_agent.provide(offers.impact_of_agent)
     agents.start_of.provide(start_of)
     catalogue.impact_of_switching_off.provide(roles.impact_of_switching_off)
+    recipients.impact_of_giving.provide(offers.impact_of_giving)
     policies.impact_of_policy.provide(offers.impact_of_policy)
     policies.impact_of_profile.provide(offers.impact_of_profile)
     routes.preview_of.provide(dry_run.preview_of)

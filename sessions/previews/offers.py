@@ -17,9 +17,19 @@ from typing import Any, ClassVar
 from django.db.models import Exists, OuterRef, Q
 
 from capabilities.agents.writes import AgentContent, update_agent
+from capabilities.catalogue.recipients.writes import Recipients
 from capabilities.common.taken_back import taken_back
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Agent, AgentToolkit, ClientApprovals, Policy, PolicyProfile, Provider, Toolkit
+from capabilities.models import (
+    Agent,
+    AgentToolkit,
+    ClientApprovals,
+    Policy,
+    PolicyProfile,
+    Provider,
+    Toolkit,
+    ToolsMode,
+)
 from capabilities.pipeline.permissions import MemberPermissions, permissions_of
 from capabilities.policies.writes import PolicyContent, ProfileContent, save_policy, update_profile
 from capabilities.toolkits.writes import ToolkitContent, overrides_in_words, update_toolkit
@@ -40,7 +50,7 @@ from sessions.previews.concerned import (
     usable_by,
 )
 from sessions.previews.roles import agents_of, sent_by
-from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_shelf
+from sessions.selection.bulk import NO_SHELF, AgentTools, Setup, Shelf, read_setup, read_shelf
 from sessions.selection.holdings import Load, loads_in
 from sessions.selection.queries import Selection
 from toolhub.tenants.models import Membership
@@ -156,6 +166,16 @@ def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membe
     return impact_of_offers(lambda: update_toolkit(again, content, actor=actor), agents_with(toolkit), actor=actor)
 
 
+def impact_of_giving(change: Callable[[], object], to: Recipients, *, actor: Membership) -> OfferImpact:
+    """What a write that gives tools to these would change, over their agents, those that may load the toolkit, and
+    those that have every tool."""
+    agents = Agent.objects.filter(
+        Q(slug__in=to.agents) | Q(tools_mode=ToolsMode.ALL) | Q(agent_toolkits__toolkit__name=to.toolkit)
+    )
+    keys = list(agents.order_by("pk").distinct().values_list("pk", flat=True))
+    return impact_of_offers(change, keys, actor=actor, adds_tools=True)
+
+
 def impact_of_policy(provider: Provider | None, content: PolicyContent, *, actor: Membership) -> OfferImpact:
     """What saving the organisation's policy, or this provider's, would change, over all agents that it is about."""
     return impact_of_offers(
@@ -188,13 +208,20 @@ def agents_with(toolkit: Toolkit) -> list[int]:
     return list(AgentToolkit.objects.filter(toolkit=toolkit).values_list("agent_id", flat=True))
 
 
-def impact_of_offers(change: Callable[[], object], agents: Collection[int], *, actor: Membership) -> OfferImpact:
-    """What this write would change of these agents (and one that it adds). Raises what the write raises."""
-    before = read_setup(agents)
+def impact_of_offers(
+    change: Callable[[], object], agents: Collection[int], *, actor: Membership, adds_tools: bool = False
+) -> OfferImpact:
+    """What this write would change of these agents (and one that it adds). Raises what the write raises.
+
+    `adds_tools`: the write adds tools as well, which are only there until it is taken back: one query more.
+    """
+    before, added = read_setup(agents), NO_SHELF
     with taken_back():
         made = change()
         after = read_setup([*agents, made.pk] if isinstance(made, Agent) and made.pk not in agents else agents)
-    return _impact(before, after, actor)
+        if adds_tools:
+            added = read_shelf(after.tools, after.categories, every=after.has_every_tool)
+    return _impact(before, after, actor, added)
 
 
 def _again(agent: Agent) -> Agent:
@@ -242,10 +269,10 @@ def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: She
 # -- Members and sessions ---------------------------------------------------------------------------------------------
 
 
-def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
+def _impact(before: Setup, after: Setup, actor: Membership, added: Shelf) -> OfferImpact:
     """Sixteen queries, whatever there is."""
     of_clients = _of_clients(before, after)
-    if before.content == after.content:
+    if before.content == after.content and not (added.specs and after.has_every_tool):
         return OfferImpact(is_felt=False, of_clients=of_clients)
     talks = _talks_with({*before.agents, *after.agents})
     members = Membership.objects.filter(pk__in={each.member for each in talks.values()})
@@ -253,7 +280,12 @@ def _impact(before: Setup, after: Setup, actor: Membership) -> OfferImpact:
     looked_at = ChatSession.objects.filter(pk__in=list(talks)[:SESSIONS_LOOKED_AT])
     loads = loads_in(looked_at)
     loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
-    shelf = read_shelf(before.tools | after.tools, before.categories | after.categories | loaded)
+    shelf = read_shelf(
+        before.tools | after.tools,
+        before.categories | after.categories | loaded,
+        every=before.has_every_tool or after.has_every_tool,
+    )
+    shelf = shelf.joined(added)
     bits = Bits(shelf.specs, shelf.specs)
     old, new = agents_of(before, shelf), agents_of(after, shelf)
     differences = _differences(talks.values(), old, new, usable_by(everybody, people, bits), bits)

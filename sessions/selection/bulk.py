@@ -51,13 +51,20 @@ class Setup:
     @property
     def content(self) -> list[Any]:
         """All of it that counts, in its order; words do not."""
-        modes = {key: (each.starts_with_core, each.scope, each.loading_mode) for key, each in self.agents.items()}
+        modes = {
+            key: (each.starts_with_core, each.tools_mode, each.scope, each.loading_mode)
+            for key, each in self.agents.items()
+        }
         own = {key: list(self.own[key].items()) for key in self.agents}
         allowed = {
             key: [(kit, each.is_initial, each.category_ids) for kit, each in self.allowed[key].items()]
             for key in self.agents
         }
         return [modes, own, allowed, {key: list(lines.items()) for key, lines in self.kits.items()}, self.policies]
+
+    @property
+    def has_every_tool(self) -> bool:
+        return any(agent.has_every_tool for agent in self.agents.values())
 
     @property
     def tools(self) -> set[int]:
@@ -117,16 +124,30 @@ class Shelf:
     def meta(self) -> frozenset[int]:
         return frozenset(key for key, spec in self.specs.items() if spec.is_meta)
 
+    def joined(self, other: Shelf) -> Shelf:
+        """With the tools of another, in the same order."""
+        if not other.specs:
+            return self
+        return Shelf(_in_order({**other.specs, **self.specs}), self.core | other.core)
+
     def switched(self, is_on: Mapping[int, bool]) -> Shelf:
         """The same with tools switched on and off, by key."""
         specs = {key: replace(spec, is_enabled=is_on.get(key, spec.is_enabled)) for key, spec in self.specs.items()}
         return replace(self, specs=specs)
 
 
-def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
-    """Without the definitions themselves. One query."""
+NO_SHELF = Shelf({}, frozenset())
+
+
+def _in_order(specs: Mapping[int, ToolSpec]) -> dict[int, ToolSpec]:
+    order = sorted(specs, key=lambda key: (specs[key].category, specs[key].name))
+    return {key: specs[key] for key in order}
+
+
+def read_shelf(tools: Collection[int], categories: Collection[int], *, every: bool = False) -> Shelf:
+    """Without the definitions themselves; `every`: of the whole catalogue. One query."""
     core = Q(category__is_core=True)
-    wanted = core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
+    wanted = Q() if every else core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
     rows = Tool.objects.filter(wanted, current_version__isnull=False).annotate(
         **spec_annotations(), no_wire=Value("", output_field=CharField()), no_words=Value("", output_field=CharField())
     )
@@ -138,8 +159,7 @@ def read_shelf(tools: Collection[int], categories: Collection[int]) -> Shelf:
         specs[values[0]] = spec_of(values)
         if flag:
             is_core.add(values[0])
-    order = sorted(specs, key=lambda key: (specs[key].category, specs[key].name))
-    return Shelf({key: specs[key] for key in order}, frozenset(is_core))
+    return Shelf(_in_order(specs), frozenset(is_core))
 
 
 class AgentTools:
@@ -199,6 +219,8 @@ class AgentTools:
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         """Of the tools that these bring alone: there may be ten thousand others."""
         keys = {*self._own, *self._shelf.core, *self._shelf.meta}
+        if self.agent.has_every_tool:
+            keys.update(self._shelf.specs)
         for each in bundles:
             if each.tool_id is not None:
                 keys.add(each.tool_id)

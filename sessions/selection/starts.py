@@ -9,7 +9,7 @@ from capabilities.agents.queries import deferred_tools_of
 from capabilities.contract.loading import SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
-from capabilities.pipeline.candidates import OWN
+from capabilities.pipeline.bringing import OWN
 from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.stages import Verdict
 from sessions.selection.examples import examples_for

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from django.db.models import Sum
 
 from capabilities.contract.loading import META_CATEGORY
-from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitCategory, ToolkitTool
+from capabilities.models import Agent, AgentToolkit, Tool
+from capabilities.pipeline.bringing import Pair, Way, overrides_in, ways_between
 from sessions.models import ToolUsageHour
 from toolhub.tenants.models import Membership
 
@@ -59,9 +60,6 @@ class Unused:
         return sum(each.tokens for each in self.tools)
 
 
-Pair = tuple[int, int]
-
-
 def unused_of(member: Membership, now: datetime) -> Unused:
     """What the member's organisation was sent in vain in the last 30 days. At most eight queries."""
     rows = ToolUsageHour.objects.filter(hour__gte=now - timedelta(days=DAYS)).exclude(category_name=META_CATEGORY)
@@ -74,47 +72,26 @@ def unused_of(member: Membership, now: datetime) -> Unused:
         tool.pk: tool
         for tool in Tool.objects.filter(pk__in={row["tool_key"] for row in idle}).select_related("category")
     }
-    own = set(AgentTool.objects.filter(agent__in=agents, tool__in=tools).values_list("agent_id", "tool_id"))
-    allowed = list(AgentToolkit.objects.filter(agent__in=agents).select_related("toolkit").order_by("position", "pk"))
-    members = _tools_of({each.toolkit_id for each in allowed}, tools)
-    bringing: dict[Pair, list[AgentToolkit]] = defaultdict(list)
-    for each in allowed:
-        for tool_id in members.get(each.toolkit_id, ()):
-            bringing[each.agent_id, tool_id].append(each)
+    ways = ways_between(list(agents.values()), tools.values())
+    bringing = {pair: way.toolkits for pair, way in ways.items()}
     found = []
     for row in idle:
         agent, tool = agents.get(row["agent_key"]), tools.get(row["tool_key"])
         if agent is None or tool is None:
             continue
-        pair = (agent.pk, tool.pk)
+        way = ways.get((agent.pk, tool.pk), Way())
         found.append(
             UnusedTool(
                 agent,
                 tool,
                 row["rounds"],
                 row["tokens"],
-                is_own=pair in own,
-                is_core=agent.starts_with_core and tool.category.is_core,
-                toolkits=[each.toolkit.name for each in bringing[pair]],
+                is_own=way.is_own or way.is_deferred,
+                is_core=way.is_core,
+                toolkits=[each.toolkit.name for each in way.toolkits],
             )
         )
     return Unused(found, _toolkits(found, bringing, now))
-
-
-def _tools_of(toolkits: set[int], tools: Mapping[int, Tool]) -> dict[int, set[int]]:
-    """Which of these tools each toolkit brings, by itself or with a category. Two queries."""
-    found: dict[int, set[int]] = defaultdict(set)
-    for toolkit, tool in ToolkitTool.objects.filter(toolkit__in=toolkits, tool__in=tools).values_list(
-        "toolkit_id", "tool_id"
-    ):
-        found[toolkit].add(tool)
-    by_category: dict[int, set[int]] = defaultdict(set)
-    for each in tools.values():
-        by_category[each.category_id].add(each.pk)
-    rows = ToolkitCategory.objects.filter(toolkit__in=toolkits, category__in=by_category)
-    for toolkit, category in rows.values_list("toolkit_id", "category_id"):
-        found[toolkit] |= by_category[category]
-    return found
 
 
 def _toolkits(
@@ -124,7 +101,7 @@ def _toolkits(
     of_toolkit: dict[Pair, list[UnusedTool]] = defaultdict(list)
     rows: dict[Pair, AgentToolkit] = {}
     for each in idle:
-        for row in bringing[each.agent.pk, each.tool.pk]:
+        for row in bringing.get((each.agent.pk, each.tool.pk), ()):
             of_toolkit[each.agent.pk, row.toolkit_id].append(each)
             rows[each.agent.pk, row.toolkit_id] = row
     if not rows:
@@ -134,11 +111,8 @@ def _toolkits(
             hour__gte=now - timedelta(days=DAYS), agent_key__in={agent for agent, _ in rows}, calls__gt=0
         ).values_list("agent_key", "tool_key")
     )
-    used_toolkits = {
-        (agent, toolkit)
-        for toolkit, tool in _used_members({toolkit for _, toolkit in rows}, {tool for _, tool in used})
-        for agent in {agent for agent, each in used if each == tool}
-    }
+    kits = overrides_in({toolkit for _, toolkit in rows}, {tool for _, tool in used})
+    used_toolkits = {(agent, toolkit) for toolkit, tools in kits.items() for agent, tool in used if tool in tools}
     found = [
         UnusedToolkit(
             each[0].agent,
@@ -151,10 +125,3 @@ def _toolkits(
         if pair not in used_toolkits
     ]
     return sorted(found, key=lambda each: (-each.tokens, each.name))
-
-
-def _used_members(toolkits: set[int], tools: set[int]) -> set[Pair]:
-    """(toolkit, tool) of these that belong together. Two queries."""
-    by_tool = ToolkitTool.objects.filter(toolkit__in=toolkits, tool__in=tools).values_list("toolkit_id", "tool_id")
-    by_category = ToolkitCategory.objects.filter(toolkit__in=toolkits, category__tools__in=tools)
-    return {*by_tool, *by_category.values_list("toolkit_id", "category__tools")}

@@ -25,6 +25,7 @@ from capabilities.catalogue.http_tools.writes import (
     create_http_tool,
     update_http_tool,
 )
+from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
 from capabilities.catalogue.tools.writes import KNOBS as KNOB_NAMES
 from capabilities.catalogue.tools.writes import MAX_DESCRIPTION, MAX_HUMAN_FORMAT, MAX_INSTRUCTIONS, Definition
 from capabilities.common.api import refusals
@@ -73,7 +74,7 @@ class HttpToolIn(serializers.Serializer[Any]):
     in_untrusted = serializers.ChoiceField(choices=IN_UNTRUSTED, default="allow")
 
 
-class NewHttpToolIn(HttpToolIn):
+class NewHttpToolIn(HttpToolIn, RecipientsIn):
     name = serializers.CharField(max_length=64)
     category = serializers.CharField(max_length=64, help_text="Name of a category.")
 
@@ -150,7 +151,7 @@ class HttpToolList(APIView):
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(NewHttpToolIn, request)
         with refusals():
-            tool = create_http_tool(_content(body["name"], body), actor=member)
+            tool = create_http_tool(_content(body["name"], body), to=recipients_of(body), actor=member)
         answer = _out(http_tool_or_404(tool.name))
         answer.status_code = status.HTTP_201_CREATED
         return answer

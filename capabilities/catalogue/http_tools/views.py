@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from capabilities.catalogue.http_tools.forms import (
@@ -28,6 +29,10 @@ from capabilities.catalogue.http_tools.queries import (
     waiting_version,
 )
 from capabilities.catalogue.http_tools.writes import create_http_tool, update_http_tool
+from capabilities.catalogue.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
+from capabilities.catalogue.recipients.pages import preview_page, saved_or_shown
+from capabilities.catalogue.recipients.writes import Recipients
+from capabilities.common.previews import Preview
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
 from capabilities.models import Tool, VersionStatus
@@ -68,6 +73,9 @@ def _sent(request: MemberRequest, member: Membership, tool: Tool | None) -> Http
     if wanted == "rows":
         return _page(request, *typed(request.POST, tool), tool)
     form, rows = HttpToolForm(request.POST, tool=tool), argument_rows(request.POST)
+    chosen, to = recipients_sent(request.POST)
+    if tool is None and not chosen.is_valid():
+        form.add_error(None, "Choose who gets it among those that are listed.")
     preview = None
     if form.is_valid() and rows.is_valid():
         try:
@@ -75,15 +83,19 @@ def _sent(request: MemberRequest, member: Membership, tool: Tool | None) -> Http
             if wanted == "preview":
                 preview = preview_of(content, form.sample_given(), member=member, tool=tool)
             else:
-                return _saved(request, member, tool, content)
+                return _saved(request, member, tool, content, to)
         except ChangeRefused as error:
             show_http_refusal(form, rows, error)
     return _page(request, form, rows, tool, preview)
 
 
-def _saved(request: MemberRequest, member: Membership, tool: Tool | None, content: Any) -> HttpResponse:
+def _saved(request: MemberRequest, member: Membership, tool: Tool | None, content: Any, to: Recipients) -> HttpResponse:
     if tool is None:
-        tool = create_http_tool(content, actor=member)
+        added = _added(request, member, content, to)
+        if isinstance(added, Preview):
+            back = reverse("tool_list", args=[member.organisation.slug])
+            return preview_page(request, added, title=f"Add {content.definition.name}", back=back)
+        tool = added
         said = f"{tool} is added." if tool.current_version else f"{tool} is added. {WAITS}"
     else:
         version = update_http_tool(tool, content, actor=member)
@@ -95,10 +107,26 @@ def _saved(request: MemberRequest, member: Membership, tool: Tool | None, conten
     return redirect("tool_detail", member.organisation.slug, tool.name)
 
 
+def _added(request: MemberRequest, member: Membership, content: Any, to: Recipients) -> Tool | Preview:
+    """Shown first where somebody gets the tool, and feels it."""
+
+    def write() -> Tool:
+        return create_http_tool(content, to=to, actor=member)
+
+    if to.is_nobody:
+        return write()
+    found: Tool | Preview = saved_or_shown(request, write, to, actor=member)
+    return found
+
+
 def _stored_parameters(tool: Tool | None) -> Mapping[str, Any]:
     version = version_at_hand(tool) if tool else None
     parameters: Mapping[str, Any] = version.parameters if version else {}
     return parameters
+
+
+def _chosen(request: MemberRequest) -> RecipientsForm | None:
+    return RecipientsForm(request.POST) if request.method == "POST" else None
 
 
 def _page(
@@ -115,6 +143,8 @@ def _page(
         "tool": tool,
         "preview": preview,
         "waiting": waiting_version(tool) if tool else None,
+        **({} if tool else recipient_choices(request.membership, _chosen(request))),
+        "recipients_of": "it",
         "rows_are_wrong": rows.is_bound and rows.total_error_count() > 0,
     }
     return render(request, "capabilities/catalogue/http_tool_form.html", context, status=422 if is_wrong else 200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools
 from capabilities.catalogue.tools.writes import (
     Definition,
     Origin,
@@ -43,9 +44,9 @@ class HttpToolContent:
 
 
 @configuration_write("name")
-def create_http_tool(content: HttpToolContent, *, actor: Membership) -> Tool:
+def create_http_tool(content: HttpToolContent, *, to: Recipients = NOBODY, actor: Membership) -> Tool:
     """Add an HTTP tool. Needs the right `catalogue` for its category. Its first version is in force at once where the
-    actor has the right `approve_code` for it, and waits for somebody who has it otherwise.
+    actor has the right `approve_code` for it, and waits for somebody who has it otherwise. `to` gets it.
 
     Raises ToolRefused and ChangeRefused with the field: those of the request are called `implementation.…`.
     """
@@ -53,9 +54,10 @@ def create_http_tool(content: HttpToolContent, *, actor: Membership) -> Tool:
     definition = checked(content.definition)
     credential = credential_named(content.credential, definition)
     status = status_of_new(ToolKind.HTTP, actor, author=None, changes_code=True, category=category.name)
-    return create_tool(
-        category, definition, actor=actor, origin=Origin(ToolKind.HTTP, credential=credential), status=status
-    )
+    origin = Origin(ToolKind.HTTP, credential=credential)
+    tool = create_tool(category, definition, actor=actor, origin=origin, status=status)
+    give_tools([tool.name], to, actor=actor)
+    return tool
 
 
 @configuration_write()

@@ -16,15 +16,13 @@ from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, sho
 from capabilities.contract.loading import RESERVED_TOOLS
 from capabilities.models import (
     Agent,
-    AgentTool,
     Category,
     Tool,
     Toolkit,
-    ToolkitCategory,
-    ToolkitTool,
     ToolVersion,
     VersionStatus,
 )
+from capabilities.pipeline.bringing import Way, toolkit_lines, ways_between
 from capabilities.pipeline.candidates import candidates_for
 from capabilities.pipeline.tool_index import search_names
 from capabilities.providers.refused_tools import in_force
@@ -137,11 +135,12 @@ class ToolPage:
 
     tool: Tool
     versions: Sequence[ToolVersion]
-    agents: Sequence[Agent]
+    #: The agents that have or can load it, by name, and how it comes to each.
+    agents: Sequence[tuple[Agent, Way]]
 
 
 def tool_page_or_404(name: str, member: Membership) -> ToolPage:
-    """With the agents that the member sees. Three queries."""
+    """With the agents that the member sees. Seven queries."""
     tools = Tool.objects.select_related(
         "category",
         "current_version__created_by__user",
@@ -161,16 +160,15 @@ def tool_page_or_404(name: str, member: Membership) -> ToolPage:
         .defer("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
         .order_by("-number")[:VERSIONS_SHOWN]
     )
-    return ToolPage(tool, list(versions), list(_agents_with(tool, member)))
+    return ToolPage(tool, list(versions), agents_with(tool, member))
 
 
-def _agents_with(tool: Tool, member: Membership) -> QuerySet[Agent]:
-    """Agents that the member sees and that bring the tool, as their own or with its core category."""
-    own = Exists(AgentTool.objects.filter(agent=OuterRef("pk"), tool=tool))
-    brings = Q(is_own=True)
-    if tool.category.is_core:
-        brings |= Q(starts_with_core=True)
-    return Agent.objects.seen_by(member).annotate(is_own=own).filter(brings).order_by("name", "pk")
+def agents_with(tool: Tool, member: Membership) -> list[tuple[Agent, Way]]:
+    """The agents that the member sees and that have the tool or can load it, by name, and how it comes to each. Five
+    queries."""
+    agents = list(Agent.objects.seen_by(member).defer("prompt").order_by("name", "pk"))
+    ways = ways_between(agents, [tool])
+    return [(agent, ways[agent.pk, tool.pk]) for agent in agents if (agent.pk, tool.pk) in ways]
 
 
 def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:
@@ -229,9 +227,8 @@ def tool_picker(rows: Sequence[Row], fields: Callable[[Row], Fields], search: Se
 
 def toolkits_with(tool: Tool) -> Sequence[Toolkit]:
     """Toolkits that bring the tool, named or with its category. One query."""
+    listed, whole = toolkit_lines([tool.pk], [tool.category_id])
     if tool.name in RESERVED_TOOLS:
         return []
-    brings = Q(pk__in=ToolkitTool.objects.filter(tool=tool).values("toolkit")) | Q(
-        pk__in=ToolkitCategory.objects.filter(category=tool.category_id).values("toolkit")
-    )
+    brings = Q(pk__in=listed.values("toolkit")) | Q(pk__in=whole.values("toolkit"))
     return list(Toolkit.objects.filter(brings).order_by("name"))

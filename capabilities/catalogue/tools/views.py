@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.access.members.queries import members_who_may_use
@@ -16,6 +17,8 @@ from capabilities.access.requests.queries import waiting_request
 from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.helper_modules.queries import modules_of
+from capabilities.catalogue.recipients.queries import holders_of
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
 from capabilities.catalogue.tools.writes import set_instructions
@@ -70,6 +73,11 @@ def _tool_page(
         if version
         else {},
         "agents": page.agents,
+        "holders": holders_of([page.tool], member),
+        "no_agent": NO_AGENT,
+        "give_url": reverse("tool_give", args=[request.membership.organisation.slug, page.tool.name]),
+        "may_give": member.has_right(Right.AGENTS) or member.has_right(Right.TOOLKITS),
+        "may_chat": member.has_access(Access.MEMBER),
         "toolkits": toolkits_with(page.tool),
         "service": service_title(page.tool.service),
         "signed_with": page.tool.credential or (page.tool.server.credential if page.tool.server else None),

@@ -11,6 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
+from capabilities.catalogue.recipients.writes import NOBODY
 from capabilities.catalogue.versions.queries import difference_between, may_read_code, version_or_404
 from capabilities.catalogue.versions.rules import check_changes_versions
 from capabilities.catalogue.versions.writes import (
@@ -69,7 +71,7 @@ class QuarantineIn(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=MAX_QUARANTINE, help_text="Whoever decides about it reads it.")
 
 
-class DecideIn(serializers.Serializer[Any]):
+class DecideIn(RecipientsIn):
     decision = serializers.ChoiceField(["approve", "reject"])
     reason = serializers.CharField(
         max_length=MAX_REASON, allow_blank=True, default="", help_text="A rejection needs one; the author reads it."
@@ -174,7 +176,8 @@ class ToolVersionDecide(APIView):
         body = checked(DecideIn, request)
         with refusals():
             approve = body["decision"] == "approve"
-            decide_version(version, approve=approve, reason=body["reason"], actor=member)
+            to = recipients_of(body) if approve else NOBODY
+            decide_version(version, approve=approve, reason=body["reason"], to=to, actor=member)
         return Response(version_out(member, version_or_404(name, number)))
 
 

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.catalogue.helper_modules.queries import WAITING_SHOWN, modules_waiting
+from capabilities.catalogue.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
+from capabilities.catalogue.recipients.pages import preview_page, saved_or_shown
+from capabilities.catalogue.recipients.writes import NOBODY, Recipients
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.catalogue.versions.forms import ReasonForm, VersionsAddress
 from capabilities.catalogue.versions.queries import (
@@ -30,6 +34,7 @@ from capabilities.catalogue.versions.writes import (
     withdraw_version,
 )
 from capabilities.common.pages import refused, show_refusal, status_of
+from capabilities.common.previews import Preview
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import marked
 from capabilities.contract.parameters import parameter_rows
@@ -63,7 +68,11 @@ def tool_version(request: MemberRequest, org: str, name: str, number: int) -> Ht
 
 
 def _version_page(
-    request: MemberRequest, member: Membership, version: ToolVersion, form: ReasonForm, status: int = 200
+    request: MemberRequest,
+    member: Membership,
+    version: ToolVersion,
+    form: ReasonForm,
+    chosen: RecipientsForm | None = None,
 ) -> HttpResponse:
     tool, category = version.tool, version.tool.category.name
     reads_code = may_read_code(member, category)
@@ -82,13 +91,15 @@ def _version_page(
         "reads_code": reads_code,
         "form": form,
         "may_decide": waits and decides,
+        **(recipient_choices(member, chosen) if waits and decides else {}),
+        "recipients_of": "it",
         "why_not": why_not_approve(member, tool, version) if waits and decides else "",
         "newer": [number for number in others if number > version.number],
         "is_older": against is not None and against.number > version.number,
         "may_withdraw": waits and _may_withdraw(member, version),
         "may_roll_back": version.status == VersionStatus.RETIRED and (decides or _may_change(member, version)),
     }
-    return render(request, "capabilities/catalogue/tool_version.html", context, status=status)
+    return render(request, "capabilities/catalogue/tool_version.html", context, status=status_of(form))
 
 
 @require_GET
@@ -112,15 +123,36 @@ def tool_version_decide(request: MemberRequest, org: str, name: str, number: int
     check_right(member, Right.APPROVE_CODE, version.tool.category.name)
     form = ReasonForm(request.POST)
     approve = request.POST.get("decision") == "approve"
+    chosen, to = recipients_sent(request.POST)
+    if approve and not chosen.is_valid():
+        form.add_error(None, "Choose who gets it among those that are listed.")
     if form.is_valid():
         try:
-            decide_version(version, approve=approve, reason=form.cleaned_data["reason"], actor=member)
+            done = _decide(request, member, version, form.cleaned_data["reason"], to if approve else NOBODY)
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
+            if isinstance(done, Preview):
+                back = reverse("tool_version", args=[org, name, number])
+                return preview_page(request, done, title=f"Approve version {number} of {name}", back=back)
             messages.success(request, _decided(version_or_404(name, number)))
-            return redirect("tool_version", org, name, number)
-    return _version_page(request, member, version_or_404(name, number), form, status_of(form))
+            return redirect("tool_detail", org, name) if approve else redirect("tool_version", org, name, number)
+    return _version_page(request, member, version_or_404(name, number), form, chosen)
+
+
+def _decide(
+    request: MemberRequest, member: Membership, version: ToolVersion, reason: str, to: Recipients
+) -> ToolVersion | Preview:
+    """Shown first where somebody gets the tool with the approval, and feels it."""
+    approve = request.POST.get("decision") == "approve"
+
+    def write() -> ToolVersion:
+        return decide_version(version, approve=approve, reason=reason, to=to, actor=member)
+
+    if to.is_nobody:
+        return write()
+    found: ToolVersion | Preview = saved_or_shown(request, write, to, actor=member, state=[version.status])
+    return found
 
 
 def _decided(version: ToolVersion) -> str:

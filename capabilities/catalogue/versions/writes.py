@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
+from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools
 from capabilities.catalogue.tools.writes import ToolRefused, definition_of, make_current
 from capabilities.catalogue.versions.rules import (
     WORDS,
@@ -39,12 +40,15 @@ NEEDS_REASON = "Say why: the author reads it beside the version."
 
 
 @configuration_write("version")
-def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", actor: Membership) -> ToolVersion:
+def decide_version(
+    version: ToolVersion, *, approve: bool, reason: str = "", to: Recipients = NOBODY, actor: Membership
+) -> ToolVersion:
     """Put a version that waits in force, or reject it with a reason. Returns it as it is now.
 
     Needs the right `approve_code` for the tool's category; nobody approves code of their own (ChangeForbidden). Of two
     who decide at once, one does; the other gets a ChangeRefused `conflict` that says who did. An approval of the newest
     one that waits ends a quarantine. A tool that an agent made becomes one of that agent's own with its first approval.
+    `to` gets the tool with an approval.
     """
     version, tool = _held(version)
     require(actor, Right.APPROVE_CODE, [tool.category.name])
@@ -68,6 +72,8 @@ def decide_version(version: ToolVersion, *, approve: bool, reason: str = "", act
     if text:
         after["reason"] = text
     record("tool.version_approve" if approve else "tool.version_reject", tool, actor=actor, before=before, after=after)
+    if approve:
+        give_tools([tool.name], to, actor=actor)
     touch_registry(tool.organisation_id)
     version.refresh_from_db()
     return version

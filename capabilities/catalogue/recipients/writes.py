@@ -1,0 +1,48 @@
+"""Who gets tools: agents, a toolkit, or nobody yet. The writes themselves are the room `agents`' work: `Provided`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from capabilities.common.previews import Impact
+from capabilities.common.provided import Provided
+
+#: The next step for a tool that no agent has, the same words wherever it is said.
+NO_AGENT = "No agent has this tool: add it to an agent or toolkit."
+
+
+@dataclass(frozen=True)
+class Recipients:
+    """Who gets tools. With a toolkit, the agents may load that; without, the tools become their own.
+
+    `agents` are short names; `toolkit` is the name of one that is there, `new_toolkit` that of one to make.
+    """
+
+    agents: tuple[str, ...] = ()
+    toolkit: str = ""
+    new_toolkit: str = ""
+
+    @property
+    def is_nobody(self) -> bool:
+        return not (self.agents or self.toolkit or self.new_toolkit)
+
+
+NOBODY = Recipients()
+
+#: `(names, recipients, actor=...)`: raises ChangeRefused for a recipient that is not there, or that cannot have one of
+#: them, and PermissionDenied without the right `agents` or `toolkits` that it takes. Audited; nothing for NOBODY.
+give_tools: Provided[..., None] = Provided("who gets tools")
+#: What a write that gives tools would do: `(change, recipients, actor=...)`. Raises what `change` raises.
+impact_of_giving: Provided[..., Impact] = Provided("previews of giving tools")
+
+
+def sentence_of(recipients: Recipients, names: Sequence[str]) -> str:
+    """Who has the tools now, for people; empty for nobody."""
+    if recipients.is_nobody or not names:
+        return ""
+    kit = recipients.new_toolkit or recipients.toolkit
+    parts = [f"in the toolkit {kit}"] if kit else []
+    if recipients.agents:
+        parts.append(f"{'for' if kit else 'with'} {', '.join(recipients.agents)}")
+    return f"{'It is' if len(names) == 1 else 'They are'} {' '.join(parts)} now."
