@@ -153,7 +153,7 @@ FORMS: dict[str, Form] = {
     "POST tool_switch": Form(),
     "POST tool_switch message": Form({"message": "Out of order."}, "Models and users read: “Out of order.”"),
     "POST tool_instruct": Form({"instructions": "Fresh"}, "Fresh"),
-    "POST tool_give": Form({"agents": ["{agent}"]}, writes=False),
+    "POST tool_give": Form({"agents": ["{agent}"]}, "now"),
     "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
     "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
     "POST tools_switch enabled=0": Form({"names": ["{name}"]}),
@@ -309,6 +309,7 @@ FORMS: dict[str, Form] = {
     "GET explain": Form(shows="word agent sends"),
     # Chats
     "POST session_list": Form(),
+    "POST session_list agent": Form(),
     "GET tool_file_list": Form(shows="Tool files"),
     "GET usage": Form(shows="There is nothing to draw for this choice"),
     "GET session_list": Form({"q": "talk"}, "talk"),

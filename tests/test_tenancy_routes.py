@@ -1177,7 +1177,9 @@ ROUTES: dict[str, Route] = {
     "module_delete": Route((Ask("POST", 302),), {"name": "idle_module"}, Right.CATALOGUE),
     "tool_try": Route((Ask(), Ask("POST", 302, without_tools=200))),
     "tool_trial": Route(),
-    "tool_give": Route((Ask(), Ask("POST", 302, body=lambda side: {"agents": side.agent})), right=Right.AGENTS),
+    "tool_give": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"agents": side.agent}, refused=422)), right=Right.AGENTS
+    ),
     "tool_move": Route(
         (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def duration(value: float) -> str:
-    """0.5 s, 3.2 s, 45 s, 2 min 5 s, 3 h 2 min; never below zero."""
+    """0.5 s, 3.2 s, 45 s, 1 min, 2 min 5 s, 3 h 2 min; never below zero."""
     value = max(float(value), 0.0)
     if value != value or value == float("inf"):
         return "for ever"
@@ -17,5 +17,5 @@ def duration(value: float) -> str:
         return f"{rest} s"
     hours, minutes = divmod(minutes, 60)
     if not hours:
-        return f"{minutes} min {rest} s"
-    return f"{hours} h {minutes} min"
+        return f"{minutes} min {rest} s".removesuffix(" 0 s")
+    return f"{hours} h {minutes} min".removesuffix(" 0 min")

@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.catalogue.recipients.forms import recipient_choices
-from capabilities.catalogue.recipients.pages import giving_page, preview_page, saved_or_shown
+from capabilities.catalogue.recipients.pages import giving_page, preview_page, require_giver, saved_or_shown
 from capabilities.catalogue.recipients.queries import holders_of
 from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.catalogue.versions.queries import difference_between
@@ -199,6 +199,7 @@ def _next_step(member: Membership, tool_import: ToolImport) -> dict[str, Any]:
 def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
     """Give agents what was accepted and no agent has; all that was accepted, where each has an agent."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    require_giver(member)
     tool_import = import_or_404(import_id)
     tools = tools_accepted(tool_import)
     back = reverse("import_detail", args=[org, tool_import.public_id])

@@ -10,11 +10,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from capabilities.contract.envelope import NO_OVERRIDES, Overrides, overrides_of
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLS
-from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Tool, ToolkitCategory, ToolkitTool
+from capabilities.models import (
+    Agent,
+    AgentTool,
+    AgentToolkit,
+    Category,
+    Tool,
+    ToolkitCategory,
+    ToolkitTool,
+    ToolsMode,
+)
 
 #: As the source of a candidate: it is one of the agent's own tools.
 OWN = "agent"
@@ -89,6 +98,21 @@ def overrides_in(toolkits: Collection[int], tools: Collection[int] | None = None
         if name not in RESERVED_TOOLS:
             found[key].setdefault(tool, NO_OVERRIDES)
     return found
+
+
+def without_agent(tools: Collection[int]) -> QuerySet[Tool]:
+    """Those of these tools that no agent begins with or can load: what `ways_between` finds for no agent. Not run."""
+    found = Tool.objects.filter(pk__in=tools).exclude(category__name=META_CATEGORY)
+    core = Agent.objects.filter(starts_with_core=True)
+    whole = ToolkitCategory.objects.filter(category=OuterRef("category"), toolkit__agent_toolkits__isnull=False)
+    listed = ToolkitTool.objects.filter(tool=OuterRef("pk"), toolkit__agent_toolkits__isnull=False)
+    return found.exclude(
+        Exists(Agent.objects.filter(tools_mode=ToolsMode.ALL))
+        | Exists(AgentTool.objects.filter(tool=OuterRef("pk")))
+        | Q(Exists(core), category__is_core=True)
+        | Exists(listed.exclude(tool__name__in=RESERVED_TOOLS))
+        | (~Q(name__in=RESERVED_TOOLS) & Exists(whole))
+    )
 
 
 @dataclass(frozen=True)

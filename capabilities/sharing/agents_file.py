@@ -24,7 +24,7 @@ from capabilities.agents.writes import AgentContent, agent_content, create_agent
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.documents import DocumentRefused, read_document
 from capabilities.contract.patterns import ALIASES
-from capabilities.models import Agent, LanguageModel, Offer, Tool, Toolkit
+from capabilities.models import Agent, LanguageModel, Offer, Tool, Toolkit, ToolsMode
 from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, content_of, create_toolkit, update_toolkit
 from toolhub.tenants.models import Membership, Organisation
 
@@ -192,6 +192,8 @@ def _agent(reading: _Reading, name: str, said: Mapping[str, Any]) -> Applied:
         allowed_toolkits=tuple(said["allowed_toolkits"]) if "allowed_toolkits" in said else None,
         initial_toolkits=tuple(said["initial_toolkits"]) if "initial_toolkits" in said else None,
     )
+    if "tools" in said:
+        content = replace(content, tools_mode=ToolsMode.LISTED)
     if "rooms" in said:
         offered = Offer.ROLES if said["rooms"] else Offer.EVERYBODY
         content = replace(content, offered_to=offered, rooms=tuple(said["rooms"]))

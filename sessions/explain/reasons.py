@@ -27,7 +27,7 @@ from capabilities.models import (
     VersionStatus,
 )
 from capabilities.pipeline import stages
-from capabilities.pipeline.bringing import OwnLine, begins_with, toolkit_lines
+from capabilities.pipeline.bringing import OwnLine, begins_with, toolkit_lines, without_agent
 from capabilities.pipeline.candidates import Candidate, Row
 from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of, spec_without_version
 from capabilities.pipeline.tool_index import search_names
@@ -145,6 +145,8 @@ class Listed:
     #: Names of the toolkits that hold it, whichever agent may load them.
     toolkits: tuple[str, ...] = ()
     grants: tuple[GrantLine, ...] = ()
+    #: No agent begins with it or can load it.
+    is_nobodys: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,7 +326,7 @@ def _nearly_sent(inputs: Inputs) -> set[int]:
 
 
 def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
-    """With the toolkits that hold them, and the grants on them. One query."""
+    """With the toolkits that hold them, the grants on them, and whether any agent has them. One query."""
     keys = [each.spec.tool_id for each in tools]
     categories = {each.spec.category_id for each in tools}
     none = Cast(Value(None), IntegerField())
@@ -336,13 +338,15 @@ def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
     listed, whole_ones = toolkit_lines(keys, categories)
     lines = listed.values_list(Value("kit"), "toolkit_id", "toolkit__name", "tool_id", none)
     whole = whole_ones.values_list(Value("kit"), "toolkit_id", "toolkit__name", none, F("category_id"))
-    rows = list(lines.union(whole, grants, all=True))
+    nobodys = without_agent(keys).values_list(Value("nobodys"), none, "name", "pk", none)
+    rows = list(lines.union(whole, grants, nobodys, all=True))
     for each in tools:
         own = [row for row in rows if each.spec.tool_id == row[3] or each.spec.category_id == row[4]]
         yield replace(
             each,
             toolkits=tuple(sorted({name for kind, _, name, *_ in own if kind == "kit"})),
             grants=tuple(GrantLine(pk, tool, cat, said) for kind, pk, said, tool, cat in own if kind == "grant"),
+            is_nobodys=any(kind == "nobodys" for kind, *_ in own),
         )
 
 

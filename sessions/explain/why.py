@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from capabilities.catalogue.recipients.queries import holders_of
 from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.rights import require
-from capabilities.models import Agent, RoutingMode, Tool, is_offered
+from capabilities.models import Agent, RoutingMode, is_offered
 from capabilities.pipeline.routing import is_routed
 from sessions.access import visible_sessions
 from sessions.chats.queries import agents_to_talk_to
@@ -67,10 +66,9 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
     `subject_of` whether it may be told."""
     page = reasons_page(subject.member, subject.agent, subject.session, asked)
     changes = Remedies(page.inputs, subject.member, in_session=subject.session is not None)
-    nobodys = _nobodys(page.tools)
     return Explanation(
         subject,
-        [_explained(each, changes.of(each), subject, each.spec.name in nobodys) for each in page.tools],
+        [_explained(each, changes.of(each), subject) for each in page.tools],
         page.after,
         page.before,
         len(page.inputs.selection.tools),
@@ -141,16 +139,11 @@ def _agent(reader: Membership, slug: str) -> Agent:
 # -- In words ---------------------------------------------------------------------------------------------------------
 
 
-def _explained(tool: Reasons, changes: tuple[Change, ...], subject: Subject, is_nobodys: bool) -> Explained:
+def _explained(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> Explained:
     sentence = _sentence(tool, changes, subject)
+    stop = tool.first_stop
+    is_nobodys = tool.listed.is_nobodys and stop is not None and stop.short == NOT_OFFERED
     return Explained(tool, changes, f"{sentence} {NO_AGENT}" if is_nobodys else sentence, is_nobodys)
-
-
-def _nobodys(tools: Sequence[Reasons]) -> set[str]:
-    """Names of those that nothing offers to this agent, and no agent has. Seven queries, none where each is offered."""
-    keys = [each.spec.tool_id for each in tools if each.first_stop and each.first_stop.short == NOT_OFFERED]
-    found = list(Tool.objects.select_related("category").filter(pk__in=keys)) if keys else []
-    return set(holders_of(found).nobodys)
 
 
 def _sentence(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.db.models import F
 
-from capabilities.catalogue.recipients.queries import holders_of
 from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool, ToolVersion
+from capabilities.pipeline.bringing import without_agent
 from capabilities.pipeline.candidates import Candidate
 from capabilities.pipeline.routing import is_routed
 from capabilities.pipeline.runtime_layers import in_force
@@ -134,11 +134,11 @@ def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
 
 
 def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether the member may use the tool, it could be sent, and no agent has it or can load it. At most eight
+    """Whether the member may use the tool, it could be sent, and no agent has it or can load it. At most two
     queries."""
     if not (spec.is_enabled and spec.is_in_force and not spec.quarantine and reading.permissions.decide(spec).allowed):
         return False
-    return bool(holders_of(list(Tool.objects.select_related("category").filter(pk=spec.tool_id))).nobodys)
+    return without_agent([spec.tool_id]).exists()
 
 
 def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:

@@ -110,8 +110,9 @@ def failure(message: str, *, status: StepStatus = StepStatus.FAILED, malformed: 
 def inactive(name: str, next_step: str = "") -> Outcome:
     """The answer to a call of a tool that is not in the round's selection, whatever the reason. `next_step` is for a
     tool that the member may use."""
-    message = f"Unknown or inactive tool: {name[:100]}" + (f". {next_step}" if next_step else "")
-    return failure(message, status=StepStatus.REFUSED, malformed=True)
+    more = {"next_step": next_step} if next_step else {}
+    message = f"Unknown or inactive tool: {name[:100]}"
+    return failure(message, status=StepStatus.REFUSED, malformed=True, **more)
 
 
 def denied(name: str, reason: str) -> Outcome:

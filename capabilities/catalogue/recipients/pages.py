@@ -55,11 +55,15 @@ def preview_page(request: MemberRequest, preview: Preview, *, title: str, back: 
     return render(request, "capabilities/catalogue/recipients_preview.html", context, status=status)
 
 
-def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back: str) -> HttpResponse:
-    """The form, and what became of it: the change is shown where somebody feels it, and saved from there. Raises
-    PermissionDenied for who may change neither agents nor toolkits."""
+def require_giver(member: Membership) -> None:
+    """Raise PermissionDenied for who may change neither agents nor toolkits."""
     if not (member.has_right(Right.AGENTS) or member.has_right(Right.TOOLKITS)):
         raise PermissionDenied("This needs the admin right agents or toolkits.")
+
+
+def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back: str) -> HttpResponse:
+    """The form, and what became of it: the change is shown where somebody feels it, and saved from there. The caller
+    has asked `require_giver`."""
     form = RecipientsForm(request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         to = form.recipients()

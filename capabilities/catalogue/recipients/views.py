@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from capabilities.catalogue.recipients.pages import giving_page
+from capabilities.catalogue.recipients.pages import giving_page, require_giver
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.pages import signed_in
@@ -17,5 +17,6 @@ from toolhub.tenants.pages import signed_in
 def tool_give(request: MemberRequest, org: str, name: str) -> HttpResponse:
     """The change is shown where somebody feels it, and saved from there."""
     member = member_or_404(request)
+    require_giver(member)
     tool = shown_tool_or_404(name)
     return giving_page(request, member, [tool.name], back=reverse("tool_detail", args=[org, tool.name]))

@@ -13,7 +13,7 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from capabilities.agents.writes import allowed_toolkits, own_tools, rooms_of
-from capabilities.models import Agent, LanguageModel, Offer, Provider, Role, Tool, Toolkit
+from capabilities.models import Agent, LanguageModel, Offer, Provider, Role, Tool, Toolkit, ToolsMode
 from capabilities.sharing.agents_file import FileRefused, apply_file
 from capabilities.toolkits.writes import content_of
 from tests.cast import make_agent, make_category, make_tool
@@ -219,3 +219,15 @@ def test_each_start_applies_the_file_of_the_setting_and_goes_on_where_it_is_wron
 
     assert Agent.objects.filter(slug="assistant", role="A general-purpose helper").exists() is is_whole
     assert ("assistant.model" in err.getvalue()) is not is_whole
+
+
+def test_a_file_that_lists_an_agents_tools_ends_every_tool(tmp_path: Path, alice: Membership) -> None:
+    Agent.objects.update(tools_mode=ToolsMode.ALL)
+    slug = Agent.objects.get().slug
+
+    apply_file(written(tmp_path, {"agents": {slug: {"role": "Helps"}}}), actor=alice)
+    assert Agent.objects.get().has_every_tool
+
+    apply_file(written(tmp_path, {"agents": {slug: {"tools": ["docker"]}}}), actor=alice)
+    agent = Agent.objects.get()
+    assert (agent.has_every_tool, own_tools(agent)) == (False, ["docker"])

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.catalogue.tools.writes import (
     Definition,
     Origin,
@@ -330,7 +331,7 @@ def test_a_tool_that_nothing_offers_could_be_the_agents_own(acme: Organisation, 
 
     assert line.sentence == (
         "Starter does not send deploy for Bob: nothing offers it to this agent; it is in devops, which the agent may "
-        "not load."
+        f"not load. {NO_AGENT}"
     )
     assert [change.text for change in line.changes] == ["it is one of the agent Starter’s own tools"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import (
     Agent,
@@ -526,7 +527,7 @@ def test_zk_27_zk_28_a_tool_that_was_sent_is_refused_when_its_permission_went_me
 
 def test_zk_29_a_tool_of_a_category_that_is_not_active_is_refused(bobs: ChatSession, provider: ScriptedOpenAI) -> None:
     assert ask(bobs, provider, call("kg_search", {"query": "x"})) == [
-        {"success": False, "error": "Unknown or inactive tool: kg_search"}
+        {"success": False, "error": "Unknown or inactive tool: kg_search", "next_step": NO_AGENT}
     ]
 
 

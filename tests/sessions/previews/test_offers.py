@@ -366,7 +366,7 @@ def test_overrides_are_told_in_words_and_change_a_session_that_has_it_loaded(
     loaded(session, coder, "ops")
     impact = impact_of_toolkit(ops(), content, actor=alice)
 
-    assert impact.overrides == (OverrideChange("docker", "as the tool says", "timeout 60 s"),)
+    assert impact.overrides == (OverrideChange("docker", "as the tool says", "timeout 1 min"),)
     assert (impact.sessions, impact.concerned.groups) == (1, ())
     assert "; 1 tool with other overrides." in impact.sentence
 
@@ -701,7 +701,7 @@ def test_a_toolkit_is_shown_first_and_saved_with_the_stamp(as_alice: Client, cod
     page = text_of(shown.content)
     assert (shown.status_code, len(content_of(ops()).tools)) == (200, 2)
     assert "1 member loses deploy" in page
-    assert "docker as the tool says → timeout 60 s" in page
+    assert "docker as the tool says → timeout 1 min" in page
     assert as_alice.post(TOOLKIT, change | {"stamp": stamp_in(shown.content)}).status_code == 302
     assert content_of(ops()) == bundle(ToolkitLine("docker", 60.0), description="Infra.")
 
