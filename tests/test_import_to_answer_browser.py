@@ -201,7 +201,8 @@ def test_a_python_tool_comes_from_its_code_to_an_answer(
 
 def approver(browser: Browser, up: Up, alice: Page) -> Page:
     """Another admin at Home, whom Alice invited."""
-    alice.goto("/o/acme/members/invite/")
+    menu(alice, "Members")
+    alice.get_by_role("link", name="Invite").first.click()
     alice.get_by_label("E-mail address").fill("dora@example.com")
     alice.locator("[name=access]").select_option("admin")
     alice.get_by_role("checkbox", name="Everything").check()

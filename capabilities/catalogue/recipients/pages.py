@@ -78,7 +78,14 @@ def giving_page(request: MemberRequest, member: Membership, names: Sequence[str]
                 return preview_page(request, done, title=_title(names), back=back)
             messages.success(request, sentence_of(to, names))
             return redirect(back)
-    context = {"title": _title(names), "names": names, "back": back, **recipient_choices(member, form)}
+    context = {
+        "title": _title(names),
+        "names": names,
+        "back": back,
+        "must_choose": True,
+        "recipients_of": "it" if len(names) == 1 else "them",
+        **recipient_choices(member, form),
+    }
     return render(request, "capabilities/catalogue/recipients_form.html", context, status=status_of(form))
 
 
