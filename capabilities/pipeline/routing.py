@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from capabilities.common.memory import Memory
-from capabilities.contract.loading import CALL_TOOL, LOAD_TOOLS, LOADING_TOOLS, READ_RESULT, SEARCH_TOOLS
+from capabilities.contract.loading import LOAD_TOOLS, LOADING_TOOLS, READ_RESULT, SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, Category, LoadingMode, RoutingMode
 from capabilities.pipeline.candidates import Candidate, is_routable_source
@@ -28,13 +28,14 @@ from capabilities.routing.words import MAX_CHARACTERS
 NOT_NEEDED = "not needed for this message"
 ALL_NEEDED = "every tool is sent, there is nothing to search"
 NOTHING_TO_READ = "no tool is sent whose results it could read"
-SMALL_TALK = "small talk calls for nothing to be loaded"
+#: Why tools that load others stay out where nothing of the catalogue matches the message.
+SMALL_TALK = "small talk calls for no tool"
+NO_KEYWORD = "no keyword of a category is in the message"
+SEARCH_ALONE = "nothing matches the message: the search alone is sent"
 NEVER_CHANGES = "not routed: the tools of this agent never change"
 FOUND_LATER = "asked for in this turn"
 #: Why a tool is not sent that the message calls for: its tokens, and those for all tools of a message.
 TOO_LARGE = "it takes {tokens:,} tokens, and all tools of a message may take {budget:,}: pin it, or raise that number"
-#: What small talk goes without, beside the agent's own tools.
-_LOADERS = LOADING_TOOLS - {SEARCH_TOOLS, CALL_TOOL}
 #: A name of several words, as tools have them: one word alone may just be a word.
 _WRITTEN = re.compile(r"\b[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+\b")
 #: Ranked tools that a step keeps.
@@ -124,9 +125,9 @@ def routed(
     keeps_sent: bool = False,
     tokens_of: TokensOf = lambda spec: spec.tokens,
 ) -> Routed:
-    """Which of these candidates go out for the message. What somebody loaded is not looked at, and tools that load
-    others stay out of small talk only. Where something is left out, `search_tools` goes along, else not for that alone.
-    No query.
+    """Which of these candidates go out for the message. What somebody loaded is not looked at. Where something is left
+    out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads others goes in
+    mode `keywords` or for small talk, and `search_tools` alone for any other message (CX-14). No query.
 
     `keeps_sent`: what the last turn sent stays, so that a provider's cache holds. `tokens_of`: what a definition takes.
     """
@@ -144,9 +145,9 @@ def routed(
         kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent, tokens_of=tokens_of)
     dropped = {each.spec.name: NOT_NEEDED for each in looked_at if each.spec.name not in kept}
     dropped |= {name: why for name, why in _too_large_in(record).items() if name in dropped}
-    if record.get("small_talk"):
-        dropped |= dict.fromkeys(others & _LOADERS, SMALL_TALK)
-        others -= _LOADERS
+    unneeded, why_not = _unneeded_loaders(record)
+    dropped |= dict.fromkeys(others & unneeded, why_not)
+    others -= unneeded
     if not dropped:
         dropped = dict.fromkeys(extra, ALL_NEEDED)
     wanted = inputs.decided.wanted if inputs.decided is not None else ()
@@ -165,8 +166,8 @@ def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[
     kept |= dict.fromkeys(new, FOUND_LATER)
     dropped = len(looked_at) - len(kept)
     # Whoever asks for a tool is not just talking.
-    talk = bool(record.get("small_talk")) and not decided.wanted
-    return kept, {**record, "why": kept, "wanted": [*found, *new.values()], "dropped": dropped, "small_talk": talk}
+    no_match = bool(record.get("no_match")) and not decided.wanted
+    return kept, {**record, "why": kept, "wanted": [*found, *new.values()], "dropped": dropped, "no_match": no_match}
 
 
 def _anew(
@@ -199,6 +200,8 @@ def _anew(
     if keeps_sent:
         reasons = _with_sent(reasons, found, sent_before, pinned)
     keys = {name: key for key, name in names.items()}
+    goes_on = found.is_follow_up or before.is_unfinished or (keeps_sent and before.messages)
+    no_match = not (reasons or found.categories or goes_on)
     record = {
         "mode": str(agent.routing_mode),
         "categories": {name: list(words) for name, words in found.categories},
@@ -208,8 +211,8 @@ def _anew(
         "dropped": len(looked_at) - len(reasons),
         "follow_up": found.is_follow_up,
         "empty": found.is_empty,
-        "small_talk": not (reasons or found.is_follow_up or before.is_unfinished or keeps_sent)
-        and is_small_talk(message),
+        "no_match": no_match,
+        "small_talk": no_match and is_small_talk(message),
         "wanted": [],
         "too_large": {
             name: TOO_LARGE.format(tokens=tokens[name], budget=budget_of(request))
@@ -284,12 +287,24 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
         }
         for name in looked_at
     ]
-    if record.get("small_talk"):
+    unneeded, why_not = _unneeded_loaders(record)
+    if unneeded:
         there = {each["tool"] for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped}
         found += [
-            {"tool": name, "stage": "router", "kept": False, "reason": SMALL_TALK} for name in sorted(there & _LOADERS)
+            {"tool": name, "stage": "router", "kept": False, "reason": why_not} for name in sorted(there & unneeded)
         ]
     return found
+
+
+def _unneeded_loaders(record: Mapping[str, Any]) -> tuple[frozenset[str], str]:
+    """The tools that load others which a stored record leaves out, and why; none where something matched."""
+    if not record.get("no_match"):
+        return frozenset(), ""
+    if record.get("small_talk"):
+        return LOADING_TOOLS, SMALL_TALK
+    if record.get("mode") == RoutingMode.KEYWORDS:
+        return LOADING_TOOLS, NO_KEYWORD
+    return LOADING_TOOLS - {SEARCH_TOOLS}, SEARCH_ALONE
 
 
 def _reasons_of(record: Mapping[str, Any]) -> Mapping[str, Any]:

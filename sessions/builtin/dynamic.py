@@ -6,6 +6,7 @@ REST API; each answers with JSON that says what came of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.db.models import F
 from pydantic import Field
 
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY
+from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.result_cap import part
 from capabilities.models import Agent, LoadingMode
 from capabilities.registry import CategorySpec, tool
@@ -113,8 +114,18 @@ def search_tools(
     found = _found_by_client(context, place, query, max_results)
     if found is None:
         found = search_place(place, query, max_results, context.turn_id)
-    context.promised.update(each.candidate.spec.name for each in found if each.how == How.LEFT_OUT)
+    context.promised.update(_next_tools(found))
     return {"tools": [_found(each, place.agent, by_model(context)) for each in found]}
+
+
+def _next_tools(found: Iterable[Hit]) -> Iterator[str]:
+    """Names of the tools that the next model call needs: what was found and left out, or what loads it."""
+    loaders = {How.LOAD: LOAD_TOOLS, How.CATEGORY: LOAD_CATEGORY}
+    for each in found:
+        if each.how == How.LEFT_OUT:
+            yield each.candidate.spec.name
+        elif each.how in loaders:
+            yield loaders[each.how]
 
 
 @tool(category="dynamic", effect="external", human_format="Calling {name}")

@@ -15,7 +15,7 @@ from capabilities.agents.queries import agent_or_404
 from capabilities.approval_rules.writes import RuleContent, create_rule
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import AgentTool, LanguageModel, LoadingMode, Provider, RoutingMode
-from capabilities.pipeline.routing import NEVER_CHANGES, SMALL_TALK
+from capabilities.pipeline.routing import NEVER_CHANGES, SEARCH_ALONE, SMALL_TALK
 from sessions.approvals.writes import approve
 from sessions.explain.reasons import Asked
 from sessions.explain.why import Subject, explain
@@ -43,6 +43,10 @@ SEARCH = "search_tools"
 def session(bob: Membership, provider: ScriptedOpenAI) -> ChatSession:
     make_role(bob.organisation, bob)
     return make_routed_session(bob, provider.url)
+
+
+#: What no tool of the session is for, and no small talk.
+UNMATCHED = "Deploy the demo app to AWS"
 
 
 def sent_for(session: ChatSession, provider: ScriptedOpenAI, message: str) -> list[str]:
@@ -83,26 +87,65 @@ def test_cx_13_each_round_carries_the_same_tools(session: ChatSession, provider:
     assert first == second == third
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("loads", [False, True], ids=["own tools", "loads others"])
 @pytest.mark.parametrize("message", ["Good morning", "test", "What do you think?", "Hey can you check something"])
-def test_cx_14_19_20_small_talk_sends_the_search_tool_alone(
-    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode, message: str
+def test_cx_14_19_20_where_no_keyword_matches_nothing_is_sent(
+    session: ChatSession, provider: ScriptedOpenAI, message: str, loads: bool
 ) -> None:
-    set_routing(session, routing_mode=mode)
+    set_routing(session, routing_mode=RoutingMode.KEYWORDS)
+    if loads:
+        let_load(session)
 
-    assert sent_for(session, provider, message) == [SEARCH]
+    assert sent_for(session, provider, message) == []
+    assert "tools" not in provider.requests[-1]
+
+
+@pytest.mark.parametrize("loads", [False, True], ids=["own tools", "loads others"])
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        ("Good morning", []),
+        ("Hello!", []),
+        ("Thanks, that was all", []),
+        ("thank you so much", []),
+        ("How are you?", []),
+        ("Hey can you check something", []),
+        (UNMATCHED, [SEARCH]),
+    ],
+)
+def test_cx_14_20_small_talk_is_sent_nothing_and_what_matches_nothing_the_search_alone(
+    session: ChatSession, provider: ScriptedOpenAI, message: str, sent: list[str], loads: bool
+) -> None:
+    set_routing(session, routing_mode=RoutingMode.HYBRID)
+    if loads:
+        let_load(session)
+
+    assert sent_for(session, provider, message) == sent
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_cx_14_small_talk_goes_without_what_loads_others(
+def test_cx_14_what_loads_others_goes_with_a_match(
     session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode
 ) -> None:
     set_routing(session, routing_mode=mode)
     let_load(session)
 
     assert {"load_tools", "list_toolkits"} < set(sent_for(session, provider, "Create a task"))
-    assert sent_for(session, provider, "Good morning") == [SEARCH]
-    assert "load_tools" in sent_for(session, provider, "Deploy the demo app to AWS")
+    assert sent_for(session, provider, "Good morning") == []
+
+
+def test_a_search_that_finds_what_can_be_loaded_brings_what_loads_it(
+    session: ChatSession, provider: ScriptedOpenAI
+) -> None:
+    let_load(session)
+    provider.enqueue(Say(calls=[call(SEARCH, {"query": "docker"})]), Say("So."))
+
+    turn = run(session, UNMATCHED)
+
+    assert [carried(request) == [SEARCH] for request in provider.requests] == [True, False]
+    assert "load_tools" in carried(provider.requests[1])
+    reasons = {each["tool"]: each["reason"] for each in first_step(turn).verdicts if not each["kept"]}
+    assert reasons["load_tools"] == SEARCH_ALONE
 
 
 def test_what_loads_others_comes_when_it_is_asked_for(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -116,7 +159,7 @@ def test_what_loads_others_comes_when_it_is_asked_for(session: ChatSession, prov
     early, again = tool_steps_of(turn)
     assert "It comes with your next step" in early.result_sent
     assert again.status == "done"
-    assert carried(provider.requests[0]) == [SEARCH]
+    assert carried(provider.requests[0]) == []
     assert "load_tools" in carried(provider.requests[1])
     first = first_step(turn)
     assert {each["tool"]: each["reason"] for each in first.verdicts if not each["kept"]}["load_tools"] == SMALL_TALK
@@ -151,7 +194,7 @@ def test_cx_24_parts_of_words_send_nothing(
 ) -> None:
     set_routing(session, routing_mode=mode)
 
-    assert sent_for(session, provider, message) == [SEARCH]
+    assert set(sent_for(session, provider, message)) <= ({SEARCH} if mode == RoutingMode.HYBRID else set())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -193,7 +236,7 @@ def test_a_wrong_guess_is_repaired_by_a_search_within_the_turn(session: ChatSess
         Say("Noted."),
     )
 
-    turn = run(session, "Good morning")
+    turn = run(session, UNMATCHED)
 
     first, second, third = (carried(request) for request in provider.requests)
     assert first == [SEARCH]
@@ -213,7 +256,7 @@ def test_a_tool_that_is_called_by_its_name_comes_with_the_next_round(
         Say(calls=[call("git_log", {}, id="early")]), Say(calls=[call("task_list", {}, id="two")]), Say("There.")
     )
 
-    turn = run(session, "Good morning")
+    turn = run(session, UNMATCHED)
 
     early, _ = tool_steps_of(turn)
     assert early.status == "refused"
@@ -268,7 +311,7 @@ def test_a_tool_that_was_found_stays_after_a_crash(
     with monkeypatch.context() as patch:
         patch.setattr("sessions.loop.carried.select_tools", killed_the_second_time(select_tools))
         with pytest.raises(KilledError):
-            run(session, "Good morning")
+            run(session, UNMATCHED)
     turn = last_turn(session)
     expire_lease(turn.pk)
 
@@ -414,7 +457,7 @@ def test_every_page_says_what_the_turn_does(
     }
     part = page.split('id="message"')[1].split("Tools that a message may bring")[0]
     assert re.findall(r'class="mono"[^>]*>([^<]+)</a>', part) == sent
-    assert all(each["stops"] is False for each in explained["results"][0]["verdicts"])
+    assert all(each["stops"] is False for row in explained["results"] for each in row["verdicts"])
 
 
 def test_explain_says_what_would_bring_a_tool_that_was_left_out(session: ChatSession, client: Client) -> None:
@@ -483,7 +526,7 @@ def test_what_a_session_keeps_for_routing_may_be_nonsense(session: ChatSession, 
         with organisation_scope(session.organisation_id):
             ChatSession.objects.update(last_prompt={str(session.agent_id): {"routing": stored}})
 
-        assert sent_for(session, provider, "Good morning") == [SEARCH]
+        assert sent_for(session, provider, "Good morning") == []
 
 
 def test_what_a_step_keeps_of_routing_may_be_nonsense(
@@ -493,7 +536,7 @@ def test_what_a_step_keeps_of_routing_may_be_nonsense(
     with monkeypatch.context() as patch:
         patch.setattr(run_room, "answer_calls", killed)
         with pytest.raises(KilledError):
-            run(session, "Good morning")
+            run(session, UNMATCHED)
     turn = last_turn(session)
     with organisation_scope(session.organisation_id):
         Step.objects.update(routing={"kept": "everything", "why": [1], "wanted": {"a": 1}})
