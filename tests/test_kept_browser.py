@@ -67,6 +67,31 @@ def sign_out_elsewhere(page: Page, *, whole: bool) -> None:
     page.context.clear_cookies(**({} if whole else {"name": "sessionid"}))
 
 
+# -- Tools off in a session -------------------------------------------------------------------------------------------
+
+
+def test_the_bolt_stays_over_messages_and_reloads_and_keeps_what_was_typed(page: Page, chat: str) -> None:
+    bolt = page.get_by_role("button", name="Tools in this session")
+    assert bolt.get_attribute("aria-pressed") == "true"
+    composer(page).fill(TEXT)
+
+    bolt.click()
+
+    page.locator("#tools-switch[aria-pressed=false]").wait_for()
+    page.locator("#session-chip").get_by_text("tools off").wait_for()
+    assert (composer(page).input_value(), page.url.endswith(chat)) == (TEXT, True)
+    picture(page, "tools-off")
+    composer(page).press("Enter")
+    page.get_by_text("Sent without tools").wait_for()
+    page.locator("#tools-switch[aria-pressed=false]").wait_for()
+    page.reload()
+    assert bolt.get_attribute("aria-pressed") == "false"
+    bolt.focus()
+    page.keyboard.press("Enter")
+    page.locator("#tools-switch[aria-pressed=true]").wait_for()
+    assert page.evaluate("document.activeElement.id") == "tools-switch"
+
+
 # -- Signed out while a page is open ---------------------------------------------------------------------------------
 
 

@@ -127,7 +127,7 @@ def routed(
 ) -> Routed:
     """Which of these candidates go out for the message. What somebody loaded is not looked at. Where something is left
     out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads others goes in
-    mode `keywords` or for small talk, and `search_tools` alone for any other message (CX-14). No query.
+    mode `keywords` or for small talk, and `search_tools` alone for any other message. No query.
 
     `keeps_sent`: what the last turn sent stays, so that a provider's cache holds. `tokens_of`: what a definition takes.
     """

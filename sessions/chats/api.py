@@ -56,6 +56,9 @@ class SessionOut(serializers.Serializer[Any]):
     shares_loads = serializers.BooleanField(
         help_text="Whether what one agent loaded is there for the session's other agents too."
     )
+    tools_off = serializers.BooleanField(
+        help_text="Whether messages of its member are sent without tools. Schedules and clients of `/v1` keep theirs."
+    )
     is_untrusted = serializers.BooleanField(help_text="Whether text from outside is in the conversation.")
     parent_turn = serializers.UUIDField(
         source="parent_turn_id", allow_null=True, help_text="The turn whose agent opened this session, if one did."
@@ -65,6 +68,7 @@ class SessionOut(serializers.Serializer[Any]):
 class SessionPart(serializers.Serializer[Any]):
     title = serializers.CharField(max_length=200, allow_blank=True)
     shares_loads = serializers.BooleanField()
+    tools_off = serializers.BooleanField()
 
 
 class TurnIn(serializers.Serializer[Any]):
@@ -204,7 +208,8 @@ class SessionDetail(APIView):
         responses={200: SessionOut, 400: ErrorOut, 403: ErrorOut, 404: ErrorOut},
     )
     def patch(self, request: Request, session_id: UUID) -> Response:
-        """Name it, or let its agents share what they load. Only its own member changes a session."""
+        """Name it, let its agents share what they load, or switch its tools off, from the next message on.
+        Only its own member changes a session."""
         member = api_member(request, at_least=Access.MEMBER)
         session = session_to_write(member, session_id)
         return Response(SessionOut(change_session(session, actor=member, **checked_part(SessionPart, request))).data)

@@ -187,6 +187,20 @@ def session_update(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
 
 @require_POST
 @signed_in
+def session_tools_switch(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """Switch the session's tools off or on, from its next message on."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    session = session_or_404(member, session_id)
+    if not may_write(member, session):
+        raise PermissionDenied("Only its member switches the tools of a session.")
+    change_session(session, actor=member, tools_off=request.POST.get("tools_off") == "1")
+    if not request.htmx:
+        return redirect("session_detail", org, session.pk)
+    return render(request, "sessions/chats/_tools_switched.html", panel_of(member, session, session.agent))
+
+
+@require_POST
+@signed_in
 def session_delete(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
     member = member_or_404(request)
     session = session_or_404(member, session_id)

@@ -63,14 +63,22 @@ def open_session(
 
 @transaction.atomic
 def change_session(
-    session: ChatSession, *, actor: Membership, title: str | None = None, shares_loads: bool | None = None
+    session: ChatSession,
+    *,
+    actor: Membership,
+    title: str | None = None,
+    shares_loads: bool | None = None,
+    tools_off: bool | None = None,
 ) -> ChatSession:
-    """Name it, or let its agents share what they load; what is not given stays."""
+    """Name it, let its agents share what they load, or switch its tools off or on, from the next message on; what is
+    not given stays."""
     if title is not None:
         ChatSession.objects.filter(pk=session.pk).update(title=title)
+    if tools_off is not None:
+        ChatSession.objects.filter(pk=session.pk).update(tools_off=tools_off)
     if shares_loads is not None:
         share_loads(session, shares_loads, actor=actor)
-    session.refresh_from_db(fields=["title", "shares_loads", "load_count"])
+    session.refresh_from_db(fields=["title", "tools_off", "shares_loads", "load_count"])
     return session
 
 

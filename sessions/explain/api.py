@@ -84,6 +84,9 @@ class ExplanationOut(serializers.Serializer[Any]):
     is_offered = serializers.BooleanField(
         help_text="Whether the agent is offered to the member. If not, nothing is sent, whatever the tools say."
     )
+    tools_off = serializers.BooleanField(
+        help_text="Whether the session’s tools are off. If so, nothing is sent with a person’s message."
+    )
 
 
 def parameter(name: str, kind: type, description: str, **more: Any) -> OpenApiParameter:
@@ -144,6 +147,7 @@ class Explain(APIView):
                 "routing": found.routing,
                 "all_tokens": found.all_tokens,
                 "is_offered": found.is_offered,
+                "tools_off": found.tools_off,
             }
         )
 

@@ -59,6 +59,8 @@ class Explanation:
     all_tokens: int
     #: Whether the agent is offered to the member: if not, nothing at all is sent.
     is_offered: bool = True
+    #: Whether the session's tools are off: a person's messages are sent without any.
+    tools_off: bool = False
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
@@ -77,6 +79,7 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         str(subject.agent.routing_mode if is_routed(subject.agent) else RoutingMode.OFF),
         page.inputs.selection.all_tokens,
         is_offered(subject.agent, subject.member),
+        subject.session is not None and subject.session.tools_off,
     )
 
 

@@ -47,6 +47,9 @@ class ChatSession(TenantModel):
     #: Made for one request of a client that names no session: lists leave it out, and it is removed after a while.
     is_throwaway = models.BooleanField(default=False)
 
+    #: Whether messages of people are sent without tools, until somebody switches them on again.
+    tools_off = models.BooleanField(default=False)
+
     #: Whether what one agent loaded is there for the session's other agents too, as far as they may load it.
     shares_loads = models.BooleanField(default=False)
     #: Rises with every load and unload: whoever changes what is loaded begins by raising it, and so holds the row.

@@ -101,6 +101,8 @@ def selection_preview(session: ChatSession, agent: Agent | None = None, message:
     """The tools that a turn of this session would carry now for this message; without one, all that it may carry.
     Queries as `select_tools`."""
     agent = agent or session.agent
+    if session.tools_off:
+        return Selection((), (), resolve_model(agent.model, agent).tokenizer.encoding, load_count=session.load_count)
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions), at=at)

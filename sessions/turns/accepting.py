@@ -103,8 +103,9 @@ def accept(
     asks: ClientAsks | None = None,
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
-    `without_tools`: a quick question, answered by one model call that carries no tools. `asks` comes with a turn of the
-    gateway's; without a message it goes on from what stands in front of it.
+    `without_tools`: a quick question, answered by one model call that carries no tools; so is what a person writes in
+    a session whose tools are off. `asks` comes with a turn of the gateway's; without a message it goes on from what
+    stands in front of it.
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
@@ -121,7 +122,7 @@ def accept(
         membership=member,
         agent=agent,
         message=message,
-        without_tools=without_tools,
+        without_tools=without_tools or (session.tools_off and asks is None and not origin_key),
         door=asks.door if asks else "",
         is_continuation=asks is not None and not message and asks.call is None,
         is_unattended=asks is not None and is_unattended(asks.door, agent),

@@ -68,6 +68,7 @@ def test_a_session_is_opened_with_an_agent(rest: Rest, bob: Membership) -> None:
         "client": "",
         "is_throwaway": False,
         "shares_loads": False,
+        "tools_off": False,
         "is_untrusted": False,
         "parent_turn": None,
     }

@@ -458,6 +458,7 @@ def test_the_api_tells_verdicts_changes_and_numbers(alice: Membership, agent: Ag
         "routing": "off",
         "all_tokens": 0,
         "is_offered": True,
+        "tools_off": False,
     }
     assert (row["tool"], row["state"], row["first_stop"]) == ("deploy", "stopped", "role")
     assert [each["stage"] for each in row["verdicts"] if each["stops"]] == ["role"]
