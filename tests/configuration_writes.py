@@ -17,6 +17,7 @@ from django.utils import timezone
 from capabilities.access.grants import writes as grants
 from capabilities.access.requests import writes as grant_requests
 from capabilities.access.roles import writes as roles
+from capabilities.agents import giving
 from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
 from capabilities.catalogue.categories import writes as categories
@@ -24,6 +25,7 @@ from capabilities.catalogue.helper_modules import checks as module_checks
 from capabilities.catalogue.helper_modules import writes as modules
 from capabilities.catalogue.http_tools import writes as http_tools
 from capabilities.catalogue.python_tools import writes as python_tools
+from capabilities.catalogue.recipients.writes import Recipients
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.versions import writes as versions
 from capabilities.credentials import writes as credentials
@@ -505,6 +507,9 @@ Write = Callable[[Dice, Membership], Any]
 
 #: Every write of configuration, and how it is called with what the dice draw.
 TABLE: dict[str, Write] = {
+    "capabilities.agents.giving.give_tools": lambda d, a: giving.give_tools(
+        [d.row(Tool).name], Recipients((d.row(Agent).slug,)), actor=a
+    ),
     "capabilities.agents.writes.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
     "capabilities.agents.writes.update_agent": lambda d, a: agents.update_agent(
         d.row(Agent), d.agent_content(), actor=a
