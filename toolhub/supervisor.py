@@ -291,7 +291,10 @@ class Supervisor:
         if not self.plan.offline_model_url:
             port = free_port()
             self.env["TOOLHUB_OFFLINE_MODEL_URL"] = f"http://127.0.0.1:{port}/v1"
+            # It answers as long as the worker waits for its calls, and not on to a client that is gone.
+            grace = str(self.plan.grace_seconds + 1)
             offline_model = uvicorn("toolhub.offline_model:app", "127.0.0.1", port)
+            offline_model += ["--timeout-graceful-shutdown", grace]
         broker_env = dict(self.env)
         if not self.plan.redis_url:
             path = socket_path(self.plan.data_dir, "valkey.sock")
