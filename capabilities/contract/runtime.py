@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from capabilities.contract.envelope import FIELDS, Envelope
+from capabilities.contract.envelope import FIELDS, NO_OVERRIDES, Envelope
 from capabilities.contract.knobs import ALL_KNOBS, KNOBS, SHARED_KNOBS, Knob, Value, knobs_of, plain, shown
 from capabilities.contract.patterns import ALIASES, GROUP, MAX_PATTERN, pattern_matches
 from capabilities.contract.spec import ToolSpec
@@ -286,6 +286,13 @@ def envelope_for(spec: ToolSpec, layers: Sequence[Layer]) -> ResolvedEnvelope:
     the worker and for pages. No query.
     """
     return _resolved(spec.name, spec.category, spec.own_envelope, spec.overrides, tuple(layers))
+
+
+def knob_for(knob: str, name: str, category: str, layers: Sequence[Layer]) -> Any:
+    """What these layers say of a tool of this name, of which nothing else is known yet; no knob of a version. No
+    query."""
+    nothing = Envelope(on_crash="never", timeout=0.0, max_result_chars=0)
+    return _resolved(name, category, nothing, NO_OVERRIDES, tuple(layers)).envelope.knob(knob)
 
 
 @lru_cache(maxsize=4_000)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from capabilities.contract.knobs import KNOBS
+from capabilities.contract.runtime import Layer, knob_for
+from capabilities.contract.warnings import DefinitionWarning
 
 #: The knob, and what nobody can set it below: a definition up to this size is never looked at.
 KNOB = "max_definition_tokens"
@@ -20,3 +24,11 @@ def why_too_large(tokens: int, most: int = DEFAULT) -> str:
     if tokens <= most:
         return ""
     return f"its definition takes {tokens:,} tokens, and one tool may take {most:,}: {ADVICE}"
+
+
+def size_warnings(tokens: int, name: str, category: str, layers: Sequence[Layer]) -> list[DefinitionWarning]:
+    """What to know of a definition that is no tool yet and would take so many tokens, under these layers."""
+    if tokens <= LEAST:
+        return []
+    reason = why_too_large(tokens, knob_for(KNOB, name, category, layers))
+    return [DefinitionWarning("too_large", f"It would not be sent: {reason}.")] if reason else []

@@ -88,6 +88,9 @@ TITLES = {
     "other_server": "Calls another server",
     "unchecked_code": "Code is not checked",
     "media_type": "One of several types of body",
+    "schema_mended": "Arguments put right",
+    "name_written": "Names in other letters",
+    "too_large": "Too large to be sent",
 }
 
 

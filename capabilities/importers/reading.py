@@ -13,6 +13,7 @@ from capabilities.catalogue.tools.writes import Definition, ToolRefused, check_o
 from capabilities.common.text import storable, storable_json, storable_value
 from capabilities.common.tokens import count_each
 from capabilities.contract.names import reserved_for
+from capabilities.contract.tool_size import LEAST, size_warnings
 from capabilities.contract.warnings import is_hidden, warnings_of
 from capabilities.contract.wire import tool_wire
 from capabilities.importers.found import FoundTool, ReadSource
@@ -38,6 +39,7 @@ from capabilities.importers.matching import (
 )
 from capabilities.importers.names import with_prefix
 from capabilities.models import UNDECIDED, ImportedStatus, ImportedTool, ImportSource, Tool, ToolImport, ToolKind
+from capabilities.pipeline.runtime_layers import layers_for
 
 #: Definitions of one reading; what is beyond is counted and left out.
 MAX_FOUND = 2_000
@@ -74,6 +76,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
         rows.append(row)
     _check_each(rows, tool_import)
     _match(rows, own, tool_import)
+    _warn_of_size(rows, tool_import)
     rows += _gone(own, {row.original_name for row in rows}, len(rows), tool_import)
     _dismiss_again(rows, tool_import)
     with transaction.atomic():
@@ -176,6 +179,18 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
     wires = [tool_wire(content.name, content.description, content.parameters) for _, content in good]
     for (row, _), tokens in zip(good, count_each(wires), strict=True):
         row.tokens = tokens
+
+
+def _warn_of_size(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
+    """Say of which no model would be sent the definition. One query, none where no definition is large."""
+    large = [row for row in rows if row.tokens > LEAST and row.status != ImportedStatus.REFUSED]
+    layers = layers_for(tool_import.organisation_id) if large else ()
+    category = tool_import.category.name if tool_import.category is not None else ""
+    for row in large:
+        row.warnings = [
+            *row.warnings,
+            *(each.as_json() for each in size_warnings(row.tokens, row.name, category, layers)),
+        ]
 
 
 def _has_whole_address(content: Definition) -> bool:

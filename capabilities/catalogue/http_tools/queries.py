@@ -22,11 +22,13 @@ from capabilities.contract.context import Credential, ToolError
 from capabilities.contract.http_tool import HttpRequest, build_request, read_implementation
 from capabilities.contract.masking import MASK
 from capabilities.contract.sample_arguments import sample_arguments
+from capabilities.contract.tool_size import LEAST, size_warnings
 from capabilities.contract.warnings import DefinitionWarning, warnings_of
 from capabilities.contract.wire import tool_wire
 from capabilities.credentials.signing import added_by
 from capabilities.egress import origin_of, place
 from capabilities.models import CredentialKind, StoredCredential, Tool, ToolKind, ToolVersion, VersionStatus
+from capabilities.pipeline.runtime_layers import layers_for
 from toolhub.tenants.models import Membership
 
 #: Stands for a secret until the request is written down.
@@ -86,7 +88,9 @@ class HttpPreview:
 def preview_of(
     content: HttpToolContent, arguments: Mapping[str, Any] | None, *, member: Membership, tool: Tool | None = None
 ) -> HttpPreview:
-    """Raises what saving would raise. Without `arguments` some are made up. At most four queries."""
+    """Raises what saving would raise. Without `arguments` some are made up. At most four
+    queries, and one more for a large
+    definition."""
     category = tool.category if tool else category_for(content, member)
     definition = checked(content.definition)
     credential = credential_named(content.credential, definition)
@@ -98,13 +102,18 @@ def preview_of(
         request = request_text(_keyed(built, definition), credential)
     except ToolError as error:
         problem = str(error)
+    tokens = count_each([wire])[0]
+    layers = layers_for(category.organisation_id) if tokens > LEAST else ()
     return HttpPreview(
         wire=wire,
-        tokens=count_each([wire])[0],
+        tokens=tokens,
         arguments=sample,
         request=request,
         problem=problem,
-        warnings=warnings_of(content.definition.description, content.definition.parameters),
+        warnings=[
+            *warnings_of(content.definition.description, content.definition.parameters),
+            *size_warnings(tokens, definition.name, category.name, layers),
+        ],
         status=status_of_new(
             ToolKind.HTTP,
             member,

@@ -200,7 +200,8 @@ def add_body(arguments: Arguments, document: Document, schemas: Schemas, *, body
     if method in WITHOUT_BODY:
         if required:
             raise OperationRefused(f"It needs a body, which no {method} request has.")
-        arguments.left_out.append("its body")
+        if any(mapping(each.get("schema")) for each in content.values()):
+            arguments.left_out.append(f"its body, which a {method} request is not sent with")
         return
     chosen = min(content, key=_preference)
     kind = chosen.partition(";")[0].strip().lower()

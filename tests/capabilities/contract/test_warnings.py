@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,3 +193,17 @@ def test_any_definition_can_be_looked_at(description: str, schema: Any, names: s
         assert warning.text.endswith((".", "”"))
     json.dumps(normalised_value(schema))
     schema_depth(schema)
+
+
+def test_each_code_that_the_source_writes_has_a_title_to_filter_by() -> None:
+    root = Path(__file__).resolve().parents[3] / "capabilities"
+    calls = [
+        node
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "DefinitionWarning"
+    ]
+    codes = {node.args[0].value for node in calls if node.args and isinstance(node.args[0], ast.Constant)}
+
+    assert len(codes) > 10
+    assert codes - TITLES.keys() == set()

@@ -39,6 +39,8 @@ from capabilities.models import (
     ImportedTool,
     ImportSource,
     ImportStatus,
+    RuntimeConfig,
+    RuntimeLayer,
     StoredCredential,
     Tool,
     ToolImport,
@@ -805,3 +807,21 @@ def test_what_cannot_be_stored_fails_the_import_too(alice: Membership, monkeypat
 
     tool_import.refresh_from_db()
     assert (tool_import.status, tool_import.reason) == ("failed", runs.FELL_OVER)
+
+
+def test_what_is_too_large_to_be_sent_says_so_in_the_review(alice: Membership, read: Read) -> None:
+    text = " ".join(f"word{number}" for number in range(190))
+    properties = {f"p{number}": {"type": "string", "description": text} for number in range(30)}
+    placed = {"method": "GET", "url": "/large", "arguments": {name: {"in": "query"} for name in properties}}
+    large = pet("large", parameters={"type": "object", "properties": properties}, implementation=placed)
+
+    rows = rows_of(read(alice, large, pet("small")))
+
+    assert [each["code"] for each in rows["large"].warnings] == ["too_large"]
+    assert f"{rows['large'].tokens:,}" in rows["large"].warnings[0]["text"]
+    assert rows["small"].warnings == []
+    with_room = {"max_definition_tokens": 900_000}
+    RuntimeConfig.objects.create(
+        organisation=alice.organisation, layer=RuntimeLayer.ORGANISATION, values={"tools": {"large": with_room}}
+    )
+    assert rows_of(read(alice, large, pet("small")))["large"].warnings == []

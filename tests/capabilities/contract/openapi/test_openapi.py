@@ -117,6 +117,18 @@ def test_an_authorization_header_is_left_to_a_credential_and_the_review_shows_it
     assert said(one({"parameters": [parameter("Authorization", "header")]})) == ["left_out"]
 
 
+@pytest.mark.parametrize("method", ["get", "head"])
+def test_a_body_that_is_not_sent_is_told_only_where_one_was_left_out(method: str) -> None:
+    optional = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
+    empty = {"requestBody": {"content": {"application/json": {}}}}
+
+    (warning,) = one(optional, method=method)["warnings"]
+
+    assert (warning["code"], f"a {method.upper()} request" in warning["text"]) == ("left_out", True)
+    assert [said(one(each, method=method)) for each in (empty, {"requestBody": {"content": {}}}, {})] == [[], [], []]
+    assert said(one(optional, method="post")) == []
+
+
 @pytest.mark.parametrize("place", ["query", "header", "cookie"])
 @pytest.mark.parametrize(
     ("security", "is_argument"),
