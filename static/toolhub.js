@@ -69,8 +69,9 @@
   const clocks = new WeakMap();
   const asSeconds = (value) => {
     if (value < 10) return `${value.toFixed(1)} s`;
-    if (value < 60) return `${Math.round(value)} s`;
-    return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+    const whole = Math.round(value);
+    if (whole < 60) return `${whole} s`;
+    return `${Math.floor(whole / 60)} min ${whole % 60} s`.replace(/ 0 s$/, "");
   };
   const tick = () => {
     for (const clock of $$("[data-elapsed]")) {

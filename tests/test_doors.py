@@ -16,7 +16,7 @@ HOUSES = ("toolhub", "capabilities", "sessions")
 #: The same name as `django.contrib.sessions`, never an import of it.
 OWN = (*HOUSES, "tests", "benchmarks")
 #: What every room may import, pure ones and child processes too.
-MEANS = ("toolhub.bounded_json",)
+MEANS = ("toolhub.bounded_json", "toolhub.durations")
 #: What a late import may give as its reason.
 REASON = re.compile(r"# noqa: PLC0415 -- (app ready|leaf)$")
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from capabilities.builtin._lib.http import allowed_headers, cut_text, is_text, media_type
-from capabilities.builtin._lib.remote import DOUBT, was_sent
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.egress import EgressError, fetch
 from capabilities.registry import CategorySpec, tool
@@ -52,8 +51,7 @@ def http_post(
     try:
         answer = fetch("POST", url, headers=asked, content=content, timeout=context.timeout * 0.9, max_redirects=0)
     except EgressError as error:
-        doubt = DOUBT if was_sent(error) else ""
-        raise ToolError(str(error) + doubt, nothing_came=not error.is_after_redirect) from error
+        raise ToolError(f"{error}{error.doubt('POST')}", nothing_came=not error.is_after_redirect) from error
     result = {"url": answer.url, "status": answer.status, "content_type": answer.headers.get("content-type", "")}
     if not is_text(media_type(answer)) and b"\0" in answer.body:
         return result | {"body": "", "note": f"A binary body of {len(answer.body)} bytes is not shown."}

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from capabilities.contract.decisions import Decision, Verb
-from capabilities.contract.durations import duration
 from capabilities.contract.effective import Effective, restored
 from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.result_cap import cut
 from capabilities.contract.wire import canonical_json
 from toolhub.bounded_json import load_json
+from toolhub.durations import duration
 
 T = TypeVar("T")
 NO_ARGUMENTS = Effective({})

@@ -17,11 +17,11 @@ import anyio
 import httpcore2
 import httpx2
 
-from capabilities.contract.durations import duration
 from capabilities.egress.addresses import Purpose, check_url, plain_host
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressFailed, EgressRefused
 from capabilities.egress.guard import Guard, SocketOption, resolve, ssl_context
+from toolhub.durations import duration
 
 #: What a compressed body may become however small it was sent, and how many times larger it may get beyond that.
 FREE_BYTES = 2_000_000

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import httpx2
+
+#: Methods that change nothing (RFC 9110, 9.2.1).
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+DOUBT = " It may have been done all the same: look before you try again."
+
 
 class EgressError(Exception):
     """Nothing came back from the network. The message is one sentence for the reader, and for the model."""
 
     #: Whether some host had answered with a redirect: then the message may name what that one chose.
     is_after_redirect = False
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the request may have arrived, though no answer came back."""
+        return False
+
+    def doubt(self, method: str) -> str:
+        """A sentence to add for a request that may have done something all the same; empty for one that only reads."""
+        return DOUBT if self.was_sent and method not in READING else ""
 
 
 class EgressRefused(EgressError):
@@ -16,3 +31,8 @@ class EgressRefused(EgressError):
 
 class EgressFailed(EgressError):
     """It may be asked, but did not work: no name, no connection, no answer in time, or too many redirects."""
+
+    @property
+    def was_sent(self) -> bool:
+        cause = self.__cause__
+        return cause is not None and not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)

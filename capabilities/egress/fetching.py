@@ -15,12 +15,12 @@ import httpcore2
 import httpx2
 
 from capabilities.contract.context import Credential
-from capabilities.contract.durations import duration
 from capabilities.egress.addresses import Purpose, check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
 from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
 from capabilities.egress.placing import place
+from toolhub.durations import duration
 
 #: Redirects that are followed where nobody says otherwise, and at most.
 MAX_REDIRECTS = 3

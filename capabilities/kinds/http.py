@@ -109,7 +109,8 @@ def _fetched(request: HttpRequest, credential: Credential, context: ToolContext,
             credential=credential,
         )
     except EgressError as error:
-        raise ToolError(str(error), nothing_came=not error.is_after_redirect) from error
+        doubt = error.doubt(request.method)
+        raise ToolError(f"{error}{doubt}", nothing_came=not error.is_after_redirect) from error
 
 
 # -- What the model reads ----------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from capabilities.contract.durations import duration
 from capabilities.mcp_client.errors import ServerSilent, Stopped
+from toolhub.durations import duration
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from capabilities.contract.durations import duration
 from capabilities.egress import EgressError
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import (
@@ -23,11 +22,13 @@ from capabilities.mcp_client.errors import (
 )
 from capabilities.mcp_client.signing import Seen
 from capabilities.mcp_client.words import readable
+from toolhub.durations import duration
 
 #: Characters of an error's own words that are passed on.
 MAX_WORDS = 500
-#: Statuses of requests that were refused as they were: then nothing was done.
-REFUSED = frozenset({400, 413, 415, 422})
+#: Statuses of requests that were refused as they were: then nothing was done. All of 4xx, but those of a credential,
+#: which has words of its own, and 408 and 425, which end a wait.
+REFUSED = frozenset(range(400, 500)) - {401, 403, 408, 425}
 
 
 def translated(error: BaseException, address: ServerAddress, noted: Seen, seconds: float) -> McpError:

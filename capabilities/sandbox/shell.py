@@ -25,6 +25,7 @@ from django.conf import settings
 
 from capabilities.sandbox import bubblewrap, launch
 from capabilities.sandbox.launch import opened
+from toolhub.durations import duration
 
 #: What one command may take: processes at once, bytes of memory in all, of one process's address space, of one file,
 #: of /tmp, of its output; open files.
@@ -70,7 +71,7 @@ class _Bounds:
     def check(self) -> None:
         """Raise _Over at the deadline, and when the turn was stopped."""
         if time.monotonic() >= self.deadline:
-            raise _Over(f"It was ended after {self.seconds:g} seconds.")
+            raise _Over(f"It was ended after {duration(self.seconds)}.")
         if self.stopped.is_set():
             raise _Over("It was ended because the turn was stopped.")
 

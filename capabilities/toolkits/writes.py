@@ -14,7 +14,6 @@ from capabilities.common.names import check_name_free
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
-from capabilities.contract.durations import duration
 from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides
 from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS
@@ -34,6 +33,7 @@ from capabilities.models import (
 )
 from capabilities.pipeline.bringing import overrides_in
 from capabilities.services.writes import acts_as_organisation
+from toolhub.durations import duration
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
 

@@ -26,7 +26,6 @@ from capabilities.common.argument_checks import complaints_about
 from capabilities.common.confined import Busy, ConfinedError
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
-from capabilities.contract.durations import duration
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import CREATE_TOOL
@@ -52,6 +51,7 @@ from sessions.loop.tool_threads import ToolRun, tool_threads
 from sessions.models import StepStatus, Turn
 from sessions.turns.asked import is_tool_run
 from toolhub.bounded_json import JsonRefused, load_json
+from toolhub.durations import duration
 from toolhub.tenants.audit.denials import record_denial
 from toolhub.tenants.models import Membership
 

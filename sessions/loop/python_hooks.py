@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any
 
 from capabilities.common.text import storable_value
-from capabilities.contract.durations import duration
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
 from capabilities.hooks.installed import load_hook
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.tool_threads import tool_threads
+from toolhub.durations import duration
 
 logger = logging.getLogger(__name__)
 

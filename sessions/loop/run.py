@@ -20,7 +20,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.common.tokens import count_tokens
-from capabilities.contract.durations import duration
 from capabilities.contract.wire import namespaces_in
 from capabilities.kinds.lines import display
 from capabilities.pipeline.routing import is_routed
@@ -56,6 +55,7 @@ from sessions.selection.routing import remembered_routing, routing_left
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
+from toolhub.durations import duration
 from toolhub.tenants.statements import Select
 
 #: Seconds that a provider's wish to be left alone is passed on as, at most.

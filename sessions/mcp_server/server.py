@@ -41,6 +41,7 @@ from sessions.mcp_server.writes import (
 from sessions.models import TurnStatus
 from sessions.turns.events import Event, watch
 from sessions.turns.fencing import Conflict
+from toolhub.durations import duration
 
 #: Where a request of ours carries its Caller.
 CALLER = "toolhub.caller"
@@ -172,7 +173,7 @@ def _progress_line(event: Event) -> str | None:
         case "tool_done":
             return "The call has ended."
         case "tool_progress":
-            return f"Still running after {event.payload['seconds']} s."
+            return f"Still running after {duration(event.payload['seconds'])}."
         case TurnStatus.WAITING_CHILD:
             return "Another agent works on it."
         case TurnStatus.WAITING_TASK:

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from capabilities.contract.context import ToolError
 from capabilities.contract.tables import CELL_LIMIT, TABLE_LIMIT, Limits, Table, cell
 from capabilities.egress import EgressError, resolve_checked
+from toolhub.durations import duration
 
 try:
     import psycopg
@@ -203,7 +204,7 @@ def _unconnected(error: psycopg.Error, target: Target) -> str:
 
 
 def _too_long(limits: Limits) -> str:
-    return f"The query took longer than {limits.seconds:g} s and was stopped: ask for less."
+    return f"The query took longer than {duration(limits.seconds)} and was stopped: ask for less."
 
 
 def _told(error: psycopg.Error) -> str:

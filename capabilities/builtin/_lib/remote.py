@@ -15,14 +15,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-import httpx2
-
 from capabilities.builtin._lib.http import media_type
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.masking import masked_in
 from capabilities.egress import MAX_REDIRECTS, EgressError, Fetched, fetch
 from capabilities.registry import ServiceSpec
 from toolhub.bounded_json import load_json
+from toolhub.durations import duration
 
 #: Bytes of an answer, and characters of what a service says about an error.
 MAX_BYTES = 2_000_000
@@ -31,7 +30,6 @@ MAX_COMPLAINT = 300
 SHARE = 0.9
 #: What may stand in a header, a credential above all: no line break, no letter that headers cannot carry.
 HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
-DOUBT = " It may have been done all the same: look before you try again."
 
 Query = Mapping[str, str | int | float | None]
 Shape = TypeVar("Shape", dict[str, Any], list[Any])
@@ -70,7 +68,7 @@ class Remote:
                 max_redirects=MAX_REDIRECTS if reads else 0,
             )
         except EgressError as error:
-            doubt = "" if reads or not was_sent(error) else DOUBT
+            doubt = error.doubt(method)
             raise ToolError(f"{self.title}: {error}{doubt}", nothing_came=not error.is_after_redirect) from error
 
     def json(
@@ -138,7 +136,7 @@ class Remote:
     def _refusal(self, answer: Fetched, missing: str) -> str:
         status, wait = answer.status, wait_of(answer)
         if status == 429 or wait is not None:
-            when = f"in {wait} s" if wait else "later"
+            when = f"in {duration(wait)}" if wait else "later"
             return f"{self.title} takes no more calls now: try again {when}."
         if status == 404 and missing:
             return missing
@@ -230,9 +228,3 @@ def filled(row: Mapping[str, Any]) -> dict[str, Any]:
 def names(found: Sequence[str], limit: int = 20) -> str:
     """Some names, for a sentence."""
     return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
-
-
-def was_sent(error: EgressError) -> bool:
-    """Whether the request may have arrived, though no answer came back."""
-    cause = error.__cause__
-    return cause is not None and not isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout))

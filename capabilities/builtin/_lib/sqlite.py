@@ -13,6 +13,7 @@ from capabilities.builtin._lib.workspace import parts_of, status_of
 from capabilities.common import confined
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.tables import Limits, Table
+from toolhub.durations import duration
 
 #: Seconds that the child may take on top of its query, to begin and to answer.
 MARGIN = 2.0
@@ -47,7 +48,8 @@ def run(context: ToolContext, path: str, sql: str, parameters: Sequence[str], li
             stopped=context.stopped,
         )
     except confined.TookTooLong as error:
-        raise ToolError(f"The query took longer than {limits.seconds:g} s and was stopped: ask for less.") from error
+        longest = duration(limits.seconds)
+        raise ToolError(f"The query took longer than {longest} and was stopped: ask for less.") from error
     except confined.TooComplex as error:
         raise ToolError("The query, or the file of the database, is too complex to read: ask for less.") from error
     if "refused" in found:

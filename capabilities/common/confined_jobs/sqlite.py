@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from capabilities.contract.tables import Limits, cell
+from toolhub.durations import duration
 
 #: Steps of the machine between two looks at the clock.
 STEPS = 5_000
@@ -137,7 +138,7 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
 def _sentence(error: sqlite3.Error, seconds: float) -> str:
     text = str(error)
     if text == "interrupted":
-        return f"The query took longer than {seconds:g} s and was stopped: ask for less."
+        return f"The query took longer than {duration(seconds)} and was stopped: ask for less."
     if text == "out of memory":
         return TOO_MUCH
     if "one statement" in text:

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from capabilities.contract.durations import duration
 from capabilities.sandbox.full.machine import Missing
 from capabilities.sandbox.full.zygotes import zygote_of
 from capabilities.sandbox.host import HostCalls, OutOfTime, TooManyCalls
 from capabilities.sandbox.results import NotJson, limited_json
 from capabilities.sandbox.values import HostFunctions, Limits, RunError, SandboxResult
 from toolhub.bounded_json import JsonMessages, JsonRefused, TooMuchJson
+from toolhub.durations import duration
 
 #: Seconds between looks at whether the caller was stopped.
 LOOK_EVERY = 0.1

@@ -24,12 +24,12 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
-from capabilities.contract.durations import duration
 from capabilities.sandbox.host import NAMES, HostCalls, OutOfTime, TooManyCalls
 from capabilities.sandbox.monty import modules
 from capabilities.sandbox.monty.pool import pool
 from capabilities.sandbox.results import NotJson, limited_json
 from capabilities.sandbox.values import HostFunctions, Limits, RunError, SandboxResult
+from toolhub.durations import duration
 
 #: Names that code looks up, calls of the host and imports, in one run.
 MAX_SUSPENSIONS = 2_000

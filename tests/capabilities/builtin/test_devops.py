@@ -17,6 +17,7 @@ from capabilities.registry import registry
 from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda
 from tests.capabilities.builtin.fakes.http import Reply, json_reply
 from tests.capabilities.builtin.remote import call_with, check_credential_stays, check_failures, refused, slow
+from toolhub.durations import duration
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_a_rate_limit_is_told_with_its_wait(context: ToolContext, hub: GitHub) -
 
     told = refused(context, "github", {"base_url": hub.url}, {"action": "repo", "repo": "acme/shop"})
 
-    assert told in {f"GitHub takes no more calls now: try again in {seconds} s." for seconds in (118, 119, 120)}
+    assert told in {f"GitHub takes no more calls now: try again in {duration(seconds)}." for seconds in (118, 119, 120)}
 
 
 @pytest.mark.parametrize("action", ["repo", "issues", "pulls", "issue", "file", "search_repos"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -371,6 +372,37 @@ def test_s35_a_drip_of_bytes_ends_in_the_tools_time(server: Server) -> None:
     with pytest.raises(ToolError, match="did not finish"):
         call({"url": f"{server.url}/"}, timeout=0.6)
     assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(("method", "is_unknown"), [("GET", False), ("HEAD", False), ("POST", True)])
+def test_what_was_sent_and_not_answered_may_have_been_done(server: Server, method: str, is_unknown: bool) -> None:
+    server.answers["/"] = lambda handler: time.sleep(1)
+
+    with pytest.raises(ToolError) as told:
+        call({"url": f"{server.url}/", "method": method}, timeout=0.4)
+
+    assert ("may have been done" in str(told.value)) is is_unknown
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 429])
+def test_what_was_refused_was_not_done(server: Server, status: int) -> None:
+    server.answers["/"] = lambda handler: handler.send_error(status)
+
+    with pytest.raises(ToolError, match=str(status)) as told:
+        call({"url": f"{server.url}/", "method": "POST"})
+
+    assert "may have been done" not in str(told.value)
+
+
+def test_what_never_arrived_was_not_done(server: Server) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+
+        with pytest.raises(ToolError) as told:
+            call({"url": f"http://127.0.0.1:{port}/", "method": "POST"})
+
+    assert "may have been done" not in str(told.value)
 
 
 def test_cookies_that_one_call_is_given_are_not_sent_with_the_next(bin_url: str) -> None:

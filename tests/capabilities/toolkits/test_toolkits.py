@@ -546,7 +546,7 @@ def test_the_page_of_a_toolkit_tells_its_tools_their_state_and_who_uses_it(as_al
 
     assert re.search(r"ops 3 tools · \d+ tok on every round while it is loaded · 2 not sent yet", page)
     assert "docker Off" in page
-    assert "60 s" in page
+    assert "1 min" in page
     assert "aws_lambda Needs set-up" in page
     assert "Web 1 tool" in page
     assert "Loader always loaded" in page

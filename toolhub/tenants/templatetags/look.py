@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime, now
 
+from toolhub.durations import duration
 from toolhub.tenants.money import rounded_dollars
 from toolhub.tenants.places import sealed_place
 
@@ -99,18 +100,8 @@ def without_sign(number: int) -> int:
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """0.01 s, 3.2 s, 45 s, 2 min 5 s."""
-    if value is None:
-        return ""
-    value = max(value, 0.0)
-    if value < 1:
-        return f"{value:.2f} s"
-    if value < 10:
-        return f"{value:.1f} s"
-    if value < 60:
-        return f"{value:.0f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest} s"
+    """As `duration` tells them; nothing for None."""
+    return "" if value is None else duration(value)
 
 
 @register.filter
