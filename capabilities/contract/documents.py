@@ -1,6 +1,7 @@
 """A document from outside, JSON or YAML, as plain JSON values. Nothing is run, loaded or fetched. Pure.
 
-YAML is read as its JSON part says (1.2): `on` and `2020-01-01` are text. What aliases would make of it is counted
+YAML is read as its JSON part says (1.2): `on` and `2020-01-01` are text. Where a schema says that its values are text,
+so are those that it lists: `007` and `0x1F` stay as they are written. What aliases would make of it is counted
 before it is made: a kilobyte of them can stand for gigabytes.
 """
 
@@ -24,6 +25,8 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+#: What a schema lists of its values.
+_LISTED = frozenset({"enum", "default", "const", "example", "examples"})
 _STANDARD = "tag:yaml.org,2002:"
 
 
@@ -137,7 +140,25 @@ def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
                     merged = _mapping_of(each) | merged
         else:
             found[name.value] = _value_of(value)
+    if _is_of_text(found.get("type")):
+        found |= {name.value: _as_written(value) for name, value in node.value if name.value in _LISTED}
     return merged | found
+
+
+def _is_of_text(kind: Any) -> bool:
+    """Whether a schema of this type takes text, and no number or truth beside it."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    return "string" in kinds and all(each in ("string", "null") for each in kinds)
+
+
+def _as_written(node: yaml.Node) -> Any:
+    """The value where the schema lists some that are text: a plain number or truth is that text."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_as_written(each) for each in node.value]
+    if isinstance(node, yaml.ScalarNode) and _is_plain(node) and node.value not in _NULLS:
+        _scalar_of(node)  # refuses the tags that it refuses elsewhere
+        return node.value
+    return _value_of(node)
 
 
 def _scalar_of(node: yaml.ScalarNode) -> Any:

@@ -33,6 +33,27 @@ def test_json_and_yaml_are_read_as_plain_values(text: str, value: object) -> Non
     assert read_document(text) == value
 
 
+@pytest.mark.parametrize("kind", ["string", '"string"', "[string, 'null']"])
+def test_values_of_a_schema_of_text_stay_as_they_are_written(kind: str) -> None:
+    text = f"a: {{type: {kind}, enum: [0x1F, 007, yes, true, 1.10, 1e3, 2024-01-01, 12:30:00, 1_000, ~], default: 007}}"
+
+    assert read_document(text)["a"] | {"type": ""} == {
+        "type": "",
+        "enum": ["0x1F", "007", "yes", "true", "1.10", "1e3", "2024-01-01", "12:30:00", "1_000", None],
+        "default": "007",
+    }
+
+
+def test_values_of_other_schemas_are_what_yaml_says() -> None:
+    text = "[{type: integer, enum: [0x1F, 007], default: 1}, {type: [string, integer], enum: [007]}, {enum: [007]}]"
+
+    assert read_document(f"a: {text}")["a"] == [
+        {"type": "integer", "enum": [31, 7], "default": 1},
+        {"type": ["string", "integer"], "enum": [7]},
+        {"enum": [7]},
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

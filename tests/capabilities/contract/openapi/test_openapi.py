@@ -120,12 +120,13 @@ def test_an_authorization_header_is_left_to_a_credential_and_the_review_shows_it
 @pytest.mark.parametrize("method", ["get", "head"])
 def test_a_body_that_is_not_sent_is_told_only_where_one_was_left_out(method: str) -> None:
     optional = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
-    empty = {"requestBody": {"content": {"application/json": {}}}}
+    empty: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
 
     (warning,) = one(optional, method=method)["warnings"]
 
     assert (warning["code"], f"a {method.upper()} request" in warning["text"]) == ("left_out", True)
-    assert [said(one(each, method=method)) for each in (empty, {"requestBody": {"content": {}}}, {})] == [[], [], []]
+    assert said(one(empty, method=method)) == said(one({"requestBody": {"content": {}}}, method=method)) == []
+    assert said(one({}, method=method)) == []
     assert said(one(optional, method="post")) == []
 
 
