@@ -91,7 +91,13 @@ def address_of(server: McpServer, credential: Credential) -> ServerAddress:
         if entry is None or not entry.is_open_to(server.organisation.slug):
             raise ToolError(f"{server.title} is not offered by this installation any more.", nothing_came=True)
         address = replace(address, transport="stdio", url="", argv=entry.argv, env=entry.env, folder=entry.folder)
-    return replace(address, protocol=server.protocol, organisation=asking_organisation())
+    return replace(
+        address,
+        protocol=server.protocol,
+        pinned=server.pinned_protocol,
+        start_seconds=server.start_seconds,
+        organisation=asking_organisation(),
+    )
 
 
 def run(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from capabilities.contract.context import Credential
+from capabilities.mcp_client.limits import CONNECT_SECONDS
 from toolhub.bounded_json import load_json
 
 ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -44,6 +45,10 @@ class ServerAddress:
     credential: Credential = field(default_factory=Credential, repr=False)
     #: The version of the protocol that it spoke when it was last asked, where that is known: saves a question.
     protocol: str = ""
+    #: The version that is spoken with it and no other; empty: one is agreed on.
+    pinned: str = ""
+    #: Seconds that it may take to connect, or to start, and to agree on a version.
+    start_seconds: float = CONNECT_SECONDS
 
     @property
     def place(self) -> str:
@@ -55,7 +60,7 @@ class ServerAddress:
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.place, self.principal
+        return self.place, f"{self.principal} {self.pinned}" if self.pinned else self.principal
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ MAX_TOOLS = 1_000
 MAX_PAGES = 100
 #: Calls of one principal that run at one server at once; more wait.
 CALLS_PER_SERVER = 8
-#: Seconds to connect, or to start a process, and to agree on a version.
-CONNECT_SECONDS = 20.0
+#: Seconds to connect, or to start a process, and to agree on a version: usual, and at most for one server.
+CONNECT_SECONDS = 20
+MOST_CONNECT_SECONDS = 90
 #: Seconds after which the version that a server spoke is asked again.
 PROTOCOL_SECONDS = 3_600.0
 #: Seconds before a server that could not be reached is tried again: first, and at most.

@@ -21,7 +21,13 @@ from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    KNOWN_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 
 from capabilities.mcp_client.background import THREAD
 
@@ -39,9 +45,20 @@ for name in ("client", "mcp.client.session", "mcp.client.streamable_http", "mcp.
 
 CLIENT = types.Implementation(name="toolhub", version="1")
 TASKS = "io.modelcontextprotocol/tasks"
+#: Every version that is spoken here, the oldest first.
+VERSIONS = KNOWN_PROTOCOL_VERSIONS
 MODERN, LEGACY = LATEST_MODERN_VERSION, LATEST_HANDSHAKE_VERSION
 Read = ReadStream[SessionMessage | Exception]
 Write = WriteStream[SessionMessage]
+
+
+class OtherVersion(Exception):
+    """The server answered with a version that is not spoken here, or with another one than is pinned for it."""
+
+    def __init__(self, version: str, pinned: str = "") -> None:
+        super().__init__(version)
+        self.version = version
+        self.pinned = pinned
 
 
 class OneCall:
@@ -56,7 +73,7 @@ class OneCall:
 class Conversation(ClientSession):
     """A session that answers with what was sent."""
 
-    def __init__(self, read: Read, write: Write) -> None:
+    def __init__(self, read: Read, write: Write, pinned: str = "") -> None:
         super().__init__(
             dispatcher=JSONRPCDispatcher(read, write),
             client_info=CLIENT,
@@ -64,6 +81,8 @@ class Conversation(ClientSession):
             message_handler=self._when_told,
             extensions={TASKS: {}},
         )
+        #: The version that is spoken and no other; empty: one is agreed on.
+        self.pinned = pinned
         #: The calls that run, of an older protocol.
         self.calls: set[OneCall] = set()
         #: Set when the server said that its list is another one.
@@ -81,7 +100,8 @@ class Conversation(ClientSession):
         return capabilities
 
     async def agree(self, version: str) -> None:
-        """Agree on a version, beginning with the one that is expected; "" for none."""
+        """Agree on a version, beginning with the one that is expected; "" for none. Raises OtherVersion."""
+        version = self.pinned or version
         if version in MODERN_PROTOCOL_VERSIONS:
             self.adopt(
                 types.DiscoverResult(
@@ -95,6 +115,20 @@ class Conversation(ClientSession):
             await self.initialize()
         else:
             await negotiate_auto(self)
+
+    async def initialize(self) -> types.InitializeResult:
+        """As the SDK's, which always offers the newest version, and tells an unknown one in words of its own."""
+        offered = self.pinned or LEGACY
+        params = types.InitializeRequestParams(
+            protocol_version=offered, capabilities=self._build_capabilities(offered), client_info=CLIENT
+        )
+        result = await self.send_request(types.InitializeRequest(params=params), types.InitializeResult)
+        version = result.protocol_version
+        if version not in HANDSHAKE_PROTOCOL_VERSIONS or self.pinned not in ("", version):
+            raise OtherVersion(version, self.pinned)
+        self.adopt(result)
+        await self.send_notification(types.InitializedNotification())
+        return result
 
     async def ask(
         self,
@@ -152,8 +186,9 @@ def question_key(params: types.ElicitRequestParams) -> str:
 
 
 @asynccontextmanager
-async def conversation(read: Read, write: Write, version: str) -> AsyncGenerator[Conversation]:
-    """A conversation that has agreed on a version. Raises the SDK's MCPError."""
-    async with Conversation(read, write) as session:
+async def conversation(read: Read, write: Write, version: str, pinned: str = "") -> AsyncGenerator[Conversation]:
+    """A conversation that has agreed on a version, or speaks the one that is pinned. Raises the SDK's MCPError, and
+    OtherVersion."""
+    async with Conversation(read, write, pinned) as session:
         await session.agree(version)
         yield session

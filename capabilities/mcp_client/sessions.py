@@ -38,14 +38,13 @@ from capabilities.mcp_client.errors import (
 )
 from capabilities.mcp_client.limits import (
     CALLS_PER_SERVER,
-    CONNECT_SECONDS,
     FIRST_BACKOFF,
     MAX_ANSWER,
     MOST_BACKOFF,
     PROTOCOL_SECONDS,
 )
 from capabilities.mcp_client.processes import ServerProcess, process_streams
-from capabilities.mcp_client.protocol import MODERN, Conversation, Read, Write, conversation
+from capabilities.mcp_client.protocol import MODERN, Conversation, OtherVersion, Read, Write, conversation
 from capabilities.mcp_client.signing import CredentialAuth, Seen, count_parts, seen
 from capabilities.mcp_client.translating import leaf, translated
 
@@ -202,7 +201,7 @@ class Session:
         stack = AsyncExitStack()
         try:
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with asyncio.timeout(self.address.start_seconds):
                     await self._open(stack)
                 self._opened.set_result(None)
                 while not self._ending.is_set() and not self._has_died:
@@ -212,7 +211,7 @@ class Session:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await stack.aclose()
         except BaseException as error:
-            self._failure = self._with_last_words(translated(error, self.address, noted, CONNECT_SECONDS))
+            self._failure = self._with_last_words(translated(error, self.address, noted, self.address.start_seconds))
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
@@ -231,7 +230,8 @@ class Session:
         else:
             client = await stack.enter_async_context(self.pool.http_client(self.address))
             read, write = await stack.enter_async_context(_streams(self.address, client))
-        self._conversation = await stack.enter_async_context(conversation(read, write, self.version))
+        talk = conversation(read, write, self.version, self.address.pinned)
+        self._conversation = await stack.enter_async_context(talk)
 
 
 def _streams(address: ServerAddress, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[TransportStreams]:
@@ -294,20 +294,22 @@ class Pool:
 
     async def _speak(self, address: ServerAddress, work: Work[T], noted: Seen, *, fresh: bool, alone: bool) -> T:
         refused: Exception | None = None
-        version = "" if fresh else self._version_of(address)
+        version = address.pinned or ("" if fresh else self._version_of(address))
         if address.transport == "http" and version == MODERN:
             try:
                 return await self._exchange(address, work)
             except Exception as error:
                 if not _speaks_another(error, noted):
                     raise
+                if address.pinned:
+                    raise OtherVersion("", address.pinned) from error
                 refused, version = error, ""
                 noted.status = 0
         for last in (False, True):
             try:
                 session = await self._session(address, "" if version == MODERN else version)
             except (ServerRefused, AnswerRefused):
-                if last or version in ("", MODERN):
+                if last or address.pinned or version in ("", MODERN):
                     raise
                 session = await self._session(address, "")  # it was of an older protocol
             talk = await session.opened()
@@ -315,7 +317,9 @@ class Pool:
                 raise refused  # it is what we took it for, and meant what it said
             try:
                 return await session.use(work, alone=alone)
-            except MCPError:
+            except MCPError as error:
+                if address.pinned and _speaks_another(error, noted):
+                    raise OtherVersion("", address.pinned) from error
                 if last or noted.status != 404 or address.transport != "http":
                     raise
                 await session.closed()  # it has forgotten the session, and did not look at the call
@@ -329,7 +333,7 @@ class Pool:
         async with (
             self.http_client(address) as client,
             _streams(address, client) as (read, write),
-            conversation(read, write, MODERN) as talk,
+            conversation(read, write, MODERN, address.pinned) as talk,
         ):
             return await work(talk)
 
@@ -370,7 +374,7 @@ class Pool:
             session.watchers += 1
             yield session
         except MCPError as error:
-            raise translated(error, address, noted, CONNECT_SECONDS) from error
+            raise translated(error, address, noted, address.start_seconds) from error
         finally:
             seen.reset(token)
             if session is not None:

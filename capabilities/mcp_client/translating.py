@@ -20,6 +20,7 @@ from capabilities.mcp_client.errors import (
     ServerSilent,
     ServerUnreachable,
 )
+from capabilities.mcp_client.protocol import VERSIONS, OtherVersion
 from capabilities.mcp_client.signing import Seen
 from capabilities.mcp_client.words import readable
 from toolhub.durations import duration
@@ -37,6 +38,8 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
     if isinstance(error, McpError):
         return error
     name = address.title
+    if isinstance(error, OtherVersion):
+        return AnswerRefused(_of_version(error, name))
     if noted.status in (401, 403):
         wants = _refused_credential(noted)
         return NotAuthorised(f"{name} {wants}.", status=noted.status, challenge=noted.challenge)
@@ -57,6 +60,14 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
     if isinstance(error, ValidationError | RuntimeError | ValueError | KeyError | TypeError):
         return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
     return ServerLost(f"{name} could not be asked ({type(error).__name__}).")
+
+
+def _of_version(error: OtherVersion, name: str) -> str:
+    version = readable(error.version)[0][:40].strip()
+    if error.pinned:
+        said = f"speaks {version}" if version else "does not speak it"
+        return f"Version {error.pinned} of the protocol is pinned for {name}, which {said}: choose another, or none."
+    return f"{name} speaks version {version} of the protocol. Known here are {', '.join(VERSIONS)}."
 
 
 def _refused_credential(noted: Seen) -> str:

@@ -30,6 +30,10 @@ class McpServer(PublicModel):
     credential = models.ForeignKey(
         StoredCredential, on_delete=models.PROTECT, null=True, blank=True, related_name="mcp_servers"
     )
+    #: Seconds that it may take to connect, or to start, and to agree on a version.
+    start_seconds = models.PositiveSmallIntegerField(default=20)
+    #: The version of the protocol that is spoken with it and no other; empty: one is agreed on.
+    pinned_protocol = models.CharField(max_length=16, blank=True, default="")
     is_enabled = models.BooleanField(default=True)
     #: While it is off: whether an admin switched it off. Then nobody below switches it on for their own use.
     off_by_admin = models.BooleanField(default=False)

@@ -12,6 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from capabilities.common.api import checked_part, refusals
+from capabilities.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
+from capabilities.mcp_client.protocol import VERSIONS
 from capabilities.models import McpServer, Transport
 from capabilities.servers.queries import offered_tools, server_or_404, shown_servers
 from capabilities.servers.writes import (
@@ -45,6 +47,17 @@ class ServerIn(serializers.Serializer[Any]):
     credential = serializers.CharField(
         max_length=64, allow_blank=True, default="", help_text="Name of the credential that signs; empty: none."
     )
+    start_seconds = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST_CONNECT_SECONDS,
+        default=CONNECT_SECONDS,
+        help_text="That it may take to connect, or to start, and to agree on a version of the protocol.",
+    )
+    pinned_protocol = serializers.ChoiceField(
+        ["", *VERSIONS],
+        default="",
+        help_text="The version of the protocol that is spoken with it and no other; empty: one is agreed on.",
+    )
     is_enabled = serializers.BooleanField(default=True)
 
 
@@ -63,11 +76,14 @@ class ServerOut(ServerIn):
     error = serializers.CharField(help_text="Why it could not be read, while it fails.")
 
 
+SHOWN = ("name", "title", "transport", "stdio_name", "start_seconds", "pinned_protocol", "is_enabled")
+
+
 def shown(server: McpServer, reader: Membership) -> dict[str, Any]:
     """One server, with the counts of `shown_servers`."""
     info = server.server_info if isinstance(server.server_info, dict) else {}
     body = {
-        **{name: getattr(server, name) for name in ("name", "title", "transport", "stdio_name", "is_enabled")},
+        **{name: getattr(server, name) for name in SHOWN},
         "url": server.url if reader.has_right(Right.CATALOGUE) else "",
         "credential": server.credential.name if server.credential else "",
         "server_name": str(info.get("name", "")),

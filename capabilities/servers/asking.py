@@ -13,10 +13,11 @@ from capabilities.mcp_client import client
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.answers import ListedTool, Listing
 from capabilities.mcp_client.errors import McpError, NotAuthorised
+from capabilities.mcp_client.limits import CONNECT_SECONDS
 from capabilities.models import CredentialScope, McpServer
 from toolhub.tenants.models import Membership, Right
 
-#: Seconds that the list may take.
+#: Seconds that the list may take; more where the server may take longer to start.
 LIST_SECONDS = 30.0
 NO_ACCOUNT = "Each member has an own account there: somebody must read its tools, whose account is used from then on."
 
@@ -66,6 +67,7 @@ def ask_for_tools(
     """The server's list, with its secrets masked wherever it sends them back. `reader`: who asks, or with whose account
     it is asked. Raises ServerNotRead. The caller holds no transaction."""
     address = address_for(server, reader)
+    seconds += max(0.0, address.start_seconds - CONNECT_SECONDS)
     try:
         try:
             return _masked(client.list_tools(address, timeout=seconds, stopped=stopped), address.credential)

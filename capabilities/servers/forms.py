@@ -7,6 +7,8 @@ from typing import Any
 
 from django import forms
 
+from capabilities.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
+from capabilities.mcp_client.protocol import VERSIONS
 from capabilities.models import McpServer, StoredCredential, Transport
 from capabilities.servers.queries import credentials_by_title
 from capabilities.servers.writes import MAX_URL, ServerContent, server_content
@@ -61,6 +63,20 @@ class ServerForm(forms.Form):
         empty_label="None: it asks for nothing",
         help_text="It is sent only to the origins that it is for.",
     )
+    start_seconds = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_CONNECT_SECONDS,
+        initial=CONNECT_SECONDS,
+        label="Seconds to start",
+        help_text="That it may take to connect, or a process to start, before it counts as not reached.",
+    )
+    pinned_protocol = forms.ChoiceField(
+        required=False,
+        label="Version of the protocol",
+        choices=[("", "Agree on the newest that both speak"), *((each, each) for each in reversed(VERSIONS))],
+        help_text="Pin one for a server that answers badly to newer ones.",
+    )
     is_enabled = forms.BooleanField(required=False, initial=True, label="On: its tools can be used")
 
     def __init__(self, *args: Any, server: McpServer | None = None, processes: tuple[str, ...] = (), **kwargs: Any):
@@ -92,5 +108,7 @@ class ServerForm(forms.Form):
             url=data["url"] if is_http else "",
             stdio_name="" if is_http else data.get("stdio_name", ""),
             credential=data["credential"].name if is_http and data["credential"] else "",
+            start_seconds=data["start_seconds"] or CONNECT_SECONDS,
+            pinned_protocol=data["pinned_protocol"],
             is_enabled=data["is_enabled"],
         )

@@ -41,6 +41,7 @@ from capabilities.importers.matching import (
 )
 from capabilities.importers.reading import store_found
 from capabilities.mcp_client.answers import Listing
+from capabilities.mcp_client.limits import MOST_CONNECT_SECONDS
 from capabilities.models import (
     MAX_QUARANTINE,
     RELEASED,
@@ -67,7 +68,7 @@ logger = logging.getLogger(__name__)
 #: after it told of a change.
 SHORTEST, LONGEST, USUAL, AFTER_WORD = 300.0, 86_400.0, 3_600.0, 60.0
 #: Seconds that a reading is one worker's: longer than it may take.
-LEASE_SECONDS = LIST_SECONDS * 3 + 60.0
+LEASE_SECONDS = (LIST_SECONDS + MOST_CONNECT_SECONDS) * 3 + 60.0
 #: Characters of what a server says of itself and of its use.
 MAX_INSTRUCTIONS, MAX_FACTS, MAX_ERROR = 20_000, 5_000, 500
 #: Tools that an audit entry names.

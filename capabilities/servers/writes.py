@@ -20,6 +20,8 @@ from capabilities.common.web_addresses import check_web_address
 from capabilities.egress import Purpose, origin_of
 from capabilities.importers.writes import start_import
 from capabilities.mcp_client.addresses import StdioEntry
+from capabilities.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
+from capabilities.mcp_client.protocol import VERSIONS
 from capabilities.models import (
     RELEASED,
     ConnectionTest,
@@ -63,6 +65,10 @@ class ServerContent:
     url: str = ""
     stdio_name: str = ""
     credential: str = ""
+    #: Seconds that it may take to connect, or to start, and to agree on a version.
+    start_seconds: int = CONNECT_SECONDS
+    #: The version of the protocol that is spoken with it and no other; empty: one is agreed on.
+    pinned_protocol: str = ""
     is_enabled: bool = True
 
 
@@ -240,6 +246,11 @@ def _fill(server: McpServer, content: ServerContent, organisation: Organisation)
         server.url, server.stdio_name = _checked_url(content, server.credential), ""
     else:
         server.url, server.stdio_name = "", _checked_process(content, organisation)
+    if not 1 <= content.start_seconds <= MOST_CONNECT_SECONDS:
+        raise ServerRefused("start_seconds", f"Give it 1 to {MOST_CONNECT_SECONDS} seconds.")
+    if content.pinned_protocol not in ("", *VERSIONS):
+        raise ServerRefused("pinned_protocol", f"Choose one of {', '.join(VERSIONS)}, or none.")
+    server.start_seconds, server.pinned_protocol = content.start_seconds, content.pinned_protocol
     server.is_enabled = content.is_enabled
 
 
@@ -325,5 +336,7 @@ def _shown(server: McpServer) -> dict[str, Any]:
         "url": url_without_query(server.url),
         "stdio_name": server.stdio_name,
         "credential": server.credential.name if server.credential else "",
+        "start_seconds": server.start_seconds,
+        "pinned_protocol": server.pinned_protocol,
         "is_enabled": server.is_enabled,
     }

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -641,3 +642,60 @@ def test_a_fork_makes_its_own_loop_and_its_own_sessions(process: ServerAddress) 
     assert said == "from the child"
     assert text_of(process, "b") == "b"
     assert pid_of(process) == before
+
+
+# -- What one server needs --------------------------------------------------------------------------------------------
+
+#: Waits as long as its argument says, and is then the process of `scripted.py`.
+SLEEPER = "import runpy, sys, time; time.sleep(float(sys.argv[1])); runpy.run_path(sys.argv[2], run_name='__main__')"
+#: Answers `initialize` with a version that nobody knows, whatever is offered.
+UNKNOWN = """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") == "initialize":
+        result = {"protocolVersion": "2031-01-01", "capabilities": {}, "serverInfo": {"name": "new", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+    elif "id" in asked:
+        error = {"code": -32601, "message": "Method not found"}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "answers"), [(1, False), (30, True)])
+def test_a_process_may_take_as_long_to_start_as_is_said_of_it(principal: str, seconds: int, answers: bool) -> None:
+    address = process_of("-c", SLEEPER, "3", SCRIPT, principal=principal, start_seconds=seconds)
+
+    if answers:
+        assert len(client.list_tools(address).tools) == 3
+    else:
+        with pytest.raises(ServerSilent, match="1 s"):
+            client.list_tools(address)
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", OLD, MODERN])
+def test_a_pinned_version_is_spoken_and_no_other(address: ServerAddress, process: ServerAddress, version: str) -> None:
+    for server in (address, process):
+        pinned = replace(server, pinned=version)
+
+        assert client.list_tools(pinned).protocol == version
+        assert text_of(pinned, "halibut") == "halibut"
+
+
+def test_a_pin_that_was_changed_counts_at_the_next_call(process: ServerAddress) -> None:
+    told = [client.list_tools(replace(process, pinned=version)).protocol for version in ("", OLD, "2025-06-18", "")]
+
+    assert told == [MODERN, OLD, "2025-06-18", MODERN]
+
+
+def test_a_pinned_version_that_the_server_does_not_speak_is_told(old_address: ServerAddress) -> None:
+    with pytest.raises(AnswerRefused, match=f"Version {MODERN} .* is pinned"):
+        client.list_tools(replace(old_address, pinned=MODERN))
+
+
+def test_a_version_that_nobody_knows_is_named_with_those_that_are_known(principal: str) -> None:
+    address = process_of("-c", UNKNOWN, principal=principal)
+
+    with pytest.raises(AnswerRefused, match=f"2031-01-01.*{MODERN}"):
+        client.list_tools(address)
+    with pytest.raises(AnswerRefused, match=r"pinned .* speaks 2031-01-01"):
+        client.list_tools(replace(address, pinned=OLD))

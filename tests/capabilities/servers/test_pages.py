@@ -13,6 +13,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import definition_of, update_tool
+from capabilities.contract.context import Credential
+from capabilities.kinds.mcp import address_of
 from capabilities.mcp_client.addresses import StdioEntry
 from capabilities.models import ImportedTool, McpServer, Tool, ToolImport, ToolVersion, VersionStatus
 from tests.capabilities.servers.servers import URL, make_credential, make_server, make_server_tool
@@ -188,6 +190,30 @@ def test_a_change_that_waits_is_linked_from_its_server(as_alice: Client, alice: 
 
     assert 'href="/o/acme/tools/mcp__notes__a/versions/2/"' in page
     assert "Mallory" in waiting
+
+
+def test_seconds_to_start_and_a_pinned_protocol_are_set_by_page_and_by_rest(
+    as_alice: Client, alice: Membership
+) -> None:
+    fields = {"name": "notes", "url": URL, "is_enabled": "on"}
+    refused = as_alice.post(f"{ACME}new/", fields | {"start_seconds": "91"})
+    as_alice.post(f"{ACME}new/", fields | {"start_seconds": "60", "pinned_protocol": "2025-06-18"})
+    rest = Rest(alice)
+    by_page = rest.get("mcp-servers/notes").json
+    by_rest = rest.patch("mcp-servers/notes", {"start_seconds": 5, "pinned_protocol": ""}).json
+    wrong = [
+        rest.patch("mcp-servers/notes", each).status for each in ({"start_seconds": 0}, {"pinned_protocol": "2020"})
+    ]
+
+    assert refused.status_code == 422
+    assert (by_page["start_seconds"], by_page["pinned_protocol"]) == (60, "2025-06-18")
+    assert (by_rest["start_seconds"], by_rest["pinned_protocol"], wrong) == (5, "", [400, 400])
+    with organisation_scope(alice.organisation):
+        server = McpServer.objects.get(name="notes")
+        McpServer.objects.update(start_seconds=60, pinned_protocol="2025-06-18")
+        server.refresh_from_db()
+        address = address_of(server, Credential())
+    assert (address.start_seconds, address.pinned) == (60, "2025-06-18")
 
 
 def test_processes_are_offered_as_the_installation_says(

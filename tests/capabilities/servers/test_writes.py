@@ -76,6 +76,9 @@ def test_a_server_is_set_up_without_a_word_to_it(in_acme: Organisation, alice: M
         ("stdio_name", {"stdio_name": "time"}),
         ("stdio_name", {"transport": "stdio", "url": "", "stdio_name": "/bin/sh"}),
         ("url", {"transport": "stdio", "stdio_name": "time"}),
+        ("start_seconds", {"start_seconds": 0}),
+        ("start_seconds", {"start_seconds": 91}),
+        ("pinned_protocol", {"pinned_protocol": "2031-01-01"}),
     ],
 )
 def test_what_cannot_be_a_server_is_refused_beside_its_field(
