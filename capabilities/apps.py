@@ -11,6 +11,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
         from capabilities.agents import giving  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.bulk import writes as bulk  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.recipients import writes as recipients  # noqa: PLC0415 -- app ready
         from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
@@ -19,6 +20,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.importers.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
         from capabilities.registry import registry  # noqa: PLC0415 -- app ready
+        from capabilities.runtime_config.writes import set_knobs_of  # noqa: PLC0415 -- app ready
         from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
         from capabilities.servers.queries import refused_told, servers_told  # noqa: PLC0415 -- app ready
         from capabilities.sharing import imported_toolkits, toolkit_files  # noqa: PLC0415 -- app ready
@@ -31,6 +33,7 @@ class CapabilitiesConfig(AppConfig):
         registry.discover()
         warn_of_open_hosts()
         recipients.give_tools.provide(giving.give_tools)
+        bulk.set_knobs_of.provide(set_knobs_of)
         add_targets()
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)

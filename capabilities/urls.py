@@ -11,6 +11,7 @@ from capabilities.access.roles import matrix_views
 from capabilities.access.roles import views as roles
 from capabilities.agents import views as agents
 from capabilities.approval_rules import views as approval_rules
+from capabilities.catalogue.bulk import views as bulk
 from capabilities.catalogue.categories import views as categories
 from capabilities.catalogue.helper_modules import views as modules
 from capabilities.catalogue.http_tools import views as http_tools
@@ -218,5 +219,6 @@ urlpatterns = [
     path("agents/<slug:slug>/edit/", agents.agent_update, name="agent_update"),
     re_path(TOOLKIT + r"edit/\Z", toolkits.toolkit_update, name="toolkit_update"),
     path("catalogue/switch/", switch_views.tools_switch, name="tools_switch"),
+    path("catalogue/change/", bulk.tools_change, name="tools_change"),
     re_path(TOOL + r"switch/\Z", switch_views.tool_switch, name="tool_switch"),
 ]

@@ -20,6 +20,7 @@ from capabilities.access.roles import writes as roles
 from capabilities.agents import giving
 from capabilities.agents import writes as agents
 from capabilities.approval_rules import writes as approval_rules
+from capabilities.catalogue.bulk import writes as bulk
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.helper_modules import checks as module_checks
 from capabilities.catalogue.helper_modules import writes as modules
@@ -533,6 +534,9 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.tools.writes.set_tool_enabled": lambda d, a: catalogue.set_tool_enabled(
         d.row(Tool), d.yes(), actor=a
     ),
+    "capabilities.catalogue.bulk.writes.change_tools": lambda d, a: bulk.change_tools(
+        [tool.name for tool in d.some_tools()], bulk.ToolsChange(category=d.row(Category).name), actor=a
+    ),
     "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
         [tool.name for tool in d.some_tools()], d.yes(), actor=a
     ),
@@ -638,6 +642,9 @@ TABLE: dict[str, Write] = {
         imports.import_rows(d.tool_import()), actor=a
     ),
     "capabilities.importers.writes.restore_imported": lambda d, a: imports.restore_imported(d.dismissed(), actor=a),
+    "capabilities.importers.writes.set_effects": lambda d, a: imports.set_effects(
+        imports.import_rows(d.tool_import()), d.one(["read", "write", "external"]), actor=a
+    ),
     "capabilities.importers.writes.change_imported": lambda d, a: imports.change_imported(
         d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
     ),
@@ -656,6 +663,9 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.runtime_config.writes.set_runtime_config": lambda d, a: runtime_config.set_runtime_config(
         d.runtime_layer(), {"tools": {d.row(Tool).name: {"timeout_sec": 9}}}, actor=a
+    ),
+    "capabilities.runtime_config.writes.set_knobs_of": lambda d, a: runtime_config.set_knobs_of(
+        [d.row(Tool).name], {"ask": d.one(["off", "always"])}, actor=a
     ),
     "capabilities.runtime_config.writes.set_tool_knobs": lambda d, a: runtime_config.set_tool_knobs(
         d.runtime_layer(), d.row(Tool).name, {"ask": "off"} if d.yes() else {}, actor=a

@@ -686,7 +686,11 @@ ROUTES: dict[str, Route] = {
     ),
     "api-tools": Route((Ask(), Ask(query=lambda side: {"category": side.category}))),
     "api-tools-bulk": Route(
-        (Ask("POST", body=lambda side: {"names": [side.name], "is_enabled": False}),), right=Right.CATALOGUE
+        (
+            Ask("POST", body=lambda side: {"names": [side.name], "is_enabled": False}),
+            Ask("POST", body=lambda side: {"names": [side.name], "category": side.empty_category}),
+        ),
+        right=Right.CATALOGUE,
     ),
     "api-tool": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"category": side.category, "is_enabled": False}, right=Right.CATALOGUE))
@@ -779,7 +783,14 @@ ROUTES: dict[str, Route] = {
     "api-import": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"base_url": "https://other.example.org"})), right=Right.CATALOGUE
     ),
-    "api-import-tools": Route((Ask(), Ask(query=lambda side: {"status": "new"})), right=Right.CATALOGUE),
+    "api-import-tools": Route(
+        (
+            Ask(),
+            Ask(query=lambda side: {"status": "new"}),
+            Ask("PATCH", body=lambda side: {"tools": [side.imported_id], "effect": "read"}),
+        ),
+        right=Right.CATALOGUE,
+    ),
     "api-import-tool": Route((Ask(), Ask("PATCH", body=lambda side: {"effect": "external"})), right=Right.CATALOGUE),
     "api-import-accept": Route((Ask("POST", body=accept_body),), right=Right.CATALOGUE),
     "api-import-toolkit": Route((Ask("POST", 409),), right=Right.TOOLKITS),  # it is of no toolkit file
@@ -1183,6 +1194,10 @@ ROUTES: dict[str, Route] = {
     ),
     "tool_move": Route(
         (Ask("POST", 302, body=lambda side: {"category": side.empty_category}, refused=302),), right=Right.CATALOGUE
+    ),
+    "tools_change": Route(
+        (Ask("POST", 302, body=lambda side: {"names": side.name, "category": side.empty_category}, refused=302),),
+        right=Right.CATALOGUE,
     ),
     "tools_switch": Route(
         (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "1"}, refused=302),), right=Right.CATALOGUE

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.catalogue.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.refused import not_there
@@ -35,6 +36,7 @@ from capabilities.importers.writes import (
     import_rows,
     restore_imported,
     set_base_url,
+    set_effects,
     start_import,
 )
 from capabilities.models import (
@@ -182,6 +184,21 @@ class AcceptIn(ChoiceIn, RecipientsIn):
     credential = serializers.CharField(
         max_length=64, allow_blank=True, default="", help_text="Name of the credential that signs; empty: none."
     )
+    ask = serializers.ChoiceField(
+        ASKS, required=False, help_text="When their calls ask a person first. Needs the right `policies`."
+    )
+    in_untrusted = serializers.ChoiceField(
+        IN_UNTRUSTED,
+        required=False,
+        help_text="What becomes of a call in a turn that has read text from outside. Needs the right `policies`.",
+    )
+
+
+class EffectsIn(ChoiceIn):
+    effect = serializers.ChoiceField(EFFECTS)
+    is_destructive = serializers.BooleanField(
+        required=False, help_text="Whether it can destroy something. Left out, each keeps its own, but for `read`."
+    )
 
 
 class AcceptedOut(serializers.Serializer[Any]):
@@ -282,6 +299,27 @@ class ImportedToolList(APIView):
         filters = ("q", "status", "warning", "group")
         return Response(page(request, rows, "position", lambda row: ImportedToolOut(row).data, filters=filters))
 
+    @extend_schema(
+        operation_id="import_tools_set",
+        summary="Set the effect of many definitions",
+        request=EffectsIn,
+        responses={
+            200: inline_serializer("EffectsOut", {"changed": serializers.IntegerField()}),
+            404: ErrorOut,
+            409: ErrorOut,
+        },
+    )
+    def patch(self, request: Request, import_id: UUID) -> Response:
+        """The same guess for all that are named, or all that wait. All or none. Needs the right `catalogue` for the
+        categories of their tools, or of the import."""
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        tool_import = import_or_404(import_id)
+        body = checked(EffectsIn, request)
+        with refusals():
+            rows = _chosen(tool_import, body)
+            changed = set_effects(rows, body["effect"], actor=member, is_destructive=body.get("is_destructive"))
+        return Response({"changed": changed})
+
 
 class ImportedToolDetail(APIView):
     @extend_schema(
@@ -347,6 +385,7 @@ class ImportAccept(APIView):
                 credential=credential,
                 new_category=body["new_category"],
                 to=recipients_of(body),
+                knobs={name: body[name] for name in ("ask", "in_untrusted") if name in body},
             )
         return Response(AcceptedOut(accepted).data)
 

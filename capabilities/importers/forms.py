@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from capabilities.catalogue.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.recipients.forms import RecipientsForm
 from capabilities.contract.warnings import TITLES
 from capabilities.importers.queries import FoundFilter
@@ -120,6 +121,9 @@ class DecideForm(RecipientsForm):
         empty_label="Nothing",
         error_messages={"invalid_choice": "There is no such credential."},
     )
+
+    ask = forms.ChoiceField(required=False, choices=[("", ""), *((each, each) for each in ASKS)])
+    in_untrusted = forms.ChoiceField(required=False, choices=[("", ""), *((each, each) for each in IN_UNTRUSTED)])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -63,6 +63,7 @@ from capabilities.importers.writes import (
     dismiss_imported,
     restore_imported,
     set_base_url,
+    set_effects,
     start_import,
 )
 from capabilities.models import (
@@ -169,6 +170,7 @@ def _review(
         "credentials": stored,
         "may_add_category": member.has_right(Right.CATALOGUE),
         "may_accept": tool_import.source in ACCEPTABLE,
+        "may_set_approvals": member.has_right(Right.POLICIES),
         "waits": waits,
         "decides": waits and decides_in(member, tool_import),
         "may_close": tool_import.status == ImportStatus.REVIEW and may_decide(member, tool_import),
@@ -267,6 +269,9 @@ def _decide(
     if request.POST.get("act") == "restore":
         count = restore_imported(rows, actor=member)
         return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
+    if request.POST.get("act", "").startswith("set"):
+        count = set_effects(rows, request.POST.get("effect", ""), actor=member)
+        return f"The effect of {count:,} definition{'' if count == 1 else 's'} is changed."
     if request.POST.get("act", "").startswith("dismiss"):
         count = dismiss_imported(rows, actor=member)
         return f"Dismissed: {count:,} definition{'' if count == 1 else 's'}. The catalogue stays as it is."
@@ -280,6 +285,7 @@ def _decide(
             credential=data["credential"],
             new_category=data["new_category"],
             to=to,
+            knobs={name: data[name] for name in ("ask", "in_untrusted") if data[name]},
         )
 
     if to.is_nobody:

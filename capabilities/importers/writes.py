@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.catalogue.bulk.writes import set_knobs_of
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
 from capabilities.catalogue.helper_modules.checks import CheckedModule
 from capabilities.catalogue.helper_modules.writes import create_module, update_module
@@ -80,6 +82,7 @@ KEPT_DOCUMENTS = 20
 #: What users and models read of a tool whose source offers it no longer.
 GONE_MESSAGE = "Its source does not offer it any more."
 EFFECTS = ("read", "write", "external")
+NO_KNOBS: Mapping[str, str] = MappingProxyType({})
 #: What a decision reads beside the definition.
 DECIDED_WITH = (
     "tool__category",
@@ -227,13 +230,15 @@ def accept_imported(
     credential: StoredCredential | None = None,
     new_category: str = "",
     to: Recipients = NOBODY,
+    knobs: Mapping[str, str] = NO_KNOBS,
 ) -> Accepted:
     """Make tools, or new versions of tools, of definitions of one import that wait for a decision. All or none.
 
     New tools go into `category`, or into a new one with the title `new_category`, and are signed with `credential`; a
-    tool that is there keeps its own, unless it has none. `to` gets what is accepted. Rows that are decided, refused or
-    unchanged are left out. A version is in force at once or waits, as `status_of_new` says; a tool that is gone at its
-    source is switched off.
+    tool that is there keeps its own, unless it has none. `to` gets what is accepted. `knobs` (`ask`, `in_untrusted`)
+    say when its calls ask a person, and take the right `policies`. Rows that are decided, refused or unchanged are left
+    out. A version is in force at once or waits, as `status_of_new` says; a tool that is gone at its source is switched
+    off.
     The actor administers what each belongs to (`belongs_to`). Raises ChangeRefused. A fixed number of queries, and
     some for each hundred rows.
     """
@@ -271,6 +276,8 @@ def accept_imported(
     _close_if_decided(tool_import)
     given = [*done.created, *done.updated]
     give_tools(given, to, actor=actor)
+    if given and knobs:
+        set_knobs_of(given, knobs, actor=actor)
     after_accept = AFTER_ACCEPT.get(tool_import.source)
     note = after_accept(tool_import, actor) if after_accept is not None else ""
     return replace(done, note=" ".join(text for text in (note, sentence_of(to, given)) if text))
@@ -608,6 +615,34 @@ def change_imported(
         row.save(update_fields=["name", "collision", "effect", "effect_why", "is_destructive"])
         record("import.change", row, actor=actor, before=before, after=after)
     return row
+
+
+@configuration_write("tools")
+def set_effects(
+    rows: QuerySet[ImportedTool], effect: str, *, actor: Membership, is_destructive: bool | None = None
+) -> int:
+    """The same guess of what they do for all of these definitions that wait for a decision. Returns how many changed.
+    All or none, with one audit row. Raises ChangeRefused."""
+    if effect not in EFFECTS:
+        raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
+    if effect == READ and is_destructive:
+        raise ChangeRefused("effect", "What only reads destroys nothing: choose one of the two.")
+    waiting = list(_undecided(rows))
+    if not waiting:
+        return 0
+    tool_import = _only_import(waiting)
+    _require_for(actor, tool_import, waiting)
+    before: dict[str, str] = {}
+    for row in waiting:
+        destroys = (row.is_destructive if is_destructive is None else is_destructive) and effect != READ
+        if (row.effect, row.is_destructive) != (effect, destroys):
+            before[row.name or row.original_name] = row.effect
+            row.effect, row.is_destructive, row.effect_why = effect, destroys, ""
+    changed = [row for row in waiting if (row.name or row.original_name) in before]
+    ImportedTool.objects.bulk_update(changed, ["effect", "is_destructive", "effect_why"], batch_size=200)
+    if changed:
+        record("import.change", tool_import, actor=actor, before={"effects": before}, after={"effect": effect})
+    return len(changed)
 
 
 def _check_name(row: ImportedTool, name: str) -> None:

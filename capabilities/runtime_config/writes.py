@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,19 @@ def set_tool_knobs(
     if knobs:
         tools[key] = dict(knobs)
     return _store(layer, row, {**stored, "tools": tools}, actor)
+
+
+@configuration_write("names")
+def set_knobs_of(names: Collection[str], knobs: Mapping[str, Any], *, actor: Membership) -> RuntimeConfig | None:
+    """Store these knobs of each of the tools in the organisation's layer, beside what it says of them already. Raises
+    ChangeRefused. One audit row."""
+    row = _locked(ORGANISATION, actor)
+    stored = document_of(row)
+    tools = dict(stored.get("tools", {}))
+    for name in names:
+        key = pattern_of(name)
+        tools[key] = {**tools.get(key, {}), **knobs}
+    return _store(ORGANISATION, row, {**stored, "tools": tools}, actor)
 
 
 @configuration_write()

@@ -56,6 +56,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
         "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
         "may_switch": bool(reach),
+        "may_set_approvals": member.has_right(Right.POLICIES),
         "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),
     }

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.catalogue.bulk.writes import ASKS, EFFECTS, IN_UNTRUSTED, ToolsChange, change_tools
 from capabilities.catalogue.categories.writes import (
     move_tool,
 )
@@ -26,7 +27,6 @@ from capabilities.catalogue.tools.writes import (
     MAX_OFF_MESSAGE,
     set_instructions,
     set_tool_enabled,
-    set_tools_enabled,
 )
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
@@ -100,7 +100,19 @@ class ToolPart(serializers.Serializer[Any]):
 
 class ToolBulkIn(serializers.Serializer[Any]):
     names = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=MAX_BULK)
-    is_enabled = serializers.BooleanField()
+    is_enabled = serializers.BooleanField(required=False)
+    effect = serializers.ChoiceField(
+        EFFECTS, required=False, help_text="What they do. A new version of each; not of built-in tools."
+    )
+    category = serializers.CharField(max_length=64, required=False, help_text="Name of the category to move them to.")
+    ask = serializers.ChoiceField(
+        ASKS, required=False, help_text="When a call asks a person first. Needs the right `policies`."
+    )
+    in_untrusted = serializers.ChoiceField(
+        IN_UNTRUSTED,
+        required=False,
+        help_text="What becomes of a call in a turn that has read text from outside. Needs the right `policies`.",
+    )
     off_message = serializers.CharField(
         max_length=MAX_OFF_MESSAGE, allow_blank=True, default="", help_text="As of one tool; for those switched off."
     )
@@ -159,17 +171,25 @@ class ToolBulk(APIView):
     @with_dry_run("tool")
     @extend_schema(
         operation_id="tools_bulk",
-        summary="Switch many tools",
+        summary="Switch, move or set many tools",
         request=ToolBulkIn,
-        responses=inline_serializer("ToolBulkOut", {"changed": serializers.IntegerField()}),
+        responses=inline_serializer(
+            "ToolBulkOut",
+            {
+                "changed": serializers.IntegerField(),
+                "waiting": serializers.ListField(
+                    child=serializers.CharField(), help_text="Tools whose new version waits for approval."
+                ),
+            },
+        ),
     )
     def post(self, request: Request) -> Response:
         """All of them or, if one name is unknown, none. Needs the right `catalogue` for each one's category."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(ToolBulkIn, request)
         with refusals():
-            changed = set_tools_enabled(body["names"], body["is_enabled"], actor=member, message=body["off_message"])
-            return Response({"changed": changed})
+            done = change_tools(body.pop("names"), ToolsChange(**body), actor=member)
+            return Response({"changed": len(done.changed), "waiting": done.waiting})
 
 
 class ToolDetail(APIView):

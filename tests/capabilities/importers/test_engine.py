@@ -31,6 +31,7 @@ from capabilities.importers.writes import (
     import_rows,
     restore_imported,
     set_base_url,
+    set_effects,
     start_import,
 )
 from capabilities.models import (
@@ -825,3 +826,54 @@ def test_what_is_too_large_to_be_sent_says_so_in_the_review(alice: Membership, r
         organisation=alice.organisation, layer=RuntimeLayer.ORGANISATION, values={"tools": {"large": with_room}}
     )
     assert rows_of(read(alice, large, pet("small")))["large"].warnings == []
+
+
+# -- Effects and approvals of many at once ----------------------------------------------------------------------------
+
+
+def test_the_effect_of_many_definitions_is_set_at_once_and_none_where_one_is_not_there(
+    alice: Membership, read: Read, pets: Category
+) -> None:
+    tool_import = read(alice, pet("a", effect="external"), pet("b", effect="external", is_destructive=True), pet("c"))
+
+    assert set_effects(import_rows(tool_import), "read", actor=alice) == 2
+
+    rows = rows_of(tool_import)
+    assert [(row.effect, row.is_destructive) for row in rows.values()] == [("read", False)] * 3
+    entry = AuditEntry.objects.get(action="import.change")
+    assert entry.before == {"effects": {"a": "external", "b": "external"}}
+    accept(tool_import, pets, alice)
+    assert {tool.in_untrusted for tool in ToolVersion.objects.all()} == {"allow"}
+    assert set_effects(import_rows(tool_import), "write", actor=alice) == 0
+
+
+@pytest.mark.parametrize(("effect", "destroys"), [("destroys", None), ("read", True)])
+def test_what_is_no_effect_changes_none(alice: Membership, read: Read, effect: str, destroys: bool | None) -> None:
+    tool_import = read(alice, pet("a", effect="external"))
+
+    with pytest.raises(ChangeRefused):
+        set_effects(import_rows(tool_import), effect, actor=alice, is_destructive=destroys)
+
+    assert rows_of(tool_import)["a"].effect == "external"
+
+
+def test_who_does_not_administer_the_import_sets_no_effect(alice: Membership, bob: Membership, read: Read) -> None:
+    tool_import = read(alice, pet("a", effect="external"))
+
+    with pytest.raises(PermissionDenied):
+        set_effects(import_rows(tool_import), "read", actor=bob)
+
+
+def test_accepting_says_when_calls_ask_a_person_and_takes_the_right_for_it(
+    alice: Membership, bob: Membership, read: Read, pets: Category
+) -> None:
+    give_right(bob, GivenRight(Right.CATALOGUE), actor=alice)
+    tool_import = read(alice, pet("a"), pet("b"))
+
+    with pytest.raises(PermissionDenied):
+        accept(tool_import, pets, bob, knobs={"ask": "always"})
+    assert not Tool.objects.exists()
+
+    accept(tool_import, pets, alice, knobs={"ask": "always", "in_untrusted": "ask"})
+    said = {"ask": "always", "in_untrusted": "ask"}
+    assert RuntimeConfig.objects.get().values == {"tools": {"a": said, "b": said}}
