@@ -105,12 +105,14 @@ def run(
     wait: float = 2 * SECONDS,
     stopped: threading.Event | None = None,
     most: int = ANSWER_BYTES,
+    memory: int = MEMORY,
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
     `seconds` of processor time are what the child may take, `wait` in seconds what all may take, a wait for a free
     child included. A query of a database may wait itself, so that its `seconds` are those of a clock. `most` is in
-    bytes of the answer. While a request to the web server is answered, only so many of one organisation wait at once.
+    bytes of the answer, `memory` in those that the child may take. While a request to the web server is answered, only
+    so many of one organisation wait at once.
     """
     deadline = time.monotonic() + wait
     stopped = stopped or threading.Event()
@@ -118,18 +120,24 @@ def run(
     with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
         if job == "sqlite":
             until = min(deadline, time.monotonic() + seconds)
-            return _answer(job, arguments, until - time.monotonic(), until, stopped, most)
-        return _answer_of_two(job, arguments, seconds, deadline, stopped, most)
+            return _answer(job, arguments, until - time.monotonic(), until, stopped, most, memory)
+        return _answer_of_two(job, arguments, seconds, deadline, stopped, most, memory)
 
 
 def _answer_of_two(
-    job: Job, arguments: Mapping[str, Any], seconds: float, deadline: float, stopped: threading.Event, most: int
+    job: Job,
+    arguments: Mapping[str, Any],
+    seconds: float,
+    deadline: float,
+    stopped: threading.Event,
+    most: int,
+    memory: int,
 ) -> Any:
     """A child that the machine gave too little processor time, or ended, is tried once more. Raises Busy after that."""
     halfway = (time.monotonic() + deadline) / 2
     for until in (halfway, deadline):
         with suppress(_Starved):
-            return _answer(job, arguments, seconds, until, stopped, most)
+            return _answer(job, arguments, seconds, until, stopped, most, memory)
     raise Busy(str(Busy.__doc__))
 
 
@@ -138,11 +146,17 @@ class _Starved(TookTooLong):
 
 
 def _answer(
-    job: Job, arguments: Mapping[str, Any], seconds: float, until: float, stopped: threading.Event, most: int
+    job: Job,
+    arguments: Mapping[str, Any],
+    seconds: float,
+    until: float,
+    stopped: threading.Event,
+    most: int,
+    memory: int,
 ) -> Any:
     # Less than the time that is left, so that one that had a processor all the while ends by this limit.
     cpu = max(1, min(round(seconds + 0.5), int(0.8 * (until - time.monotonic()))))
-    command = [sys.executable, "-I", "-S", str(CHILD), job, str(MEMORY), str(cpu), *FOLDERS]
+    command = [sys.executable, "-I", "-S", str(CHILD), job, str(memory), str(cpu), *FOLDERS]
     # A file and not a pipe: a child that does not read cannot hold the writer.
     with tempfile.TemporaryFile() as file:
         file.write(json.dumps(arguments).encode())

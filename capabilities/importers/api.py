@@ -16,6 +16,7 @@ from capabilities.catalogue.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.refused import not_there
+from capabilities.contract.openapi.part import MAX_TAGS, MAX_TEXT, Part
 from capabilities.contract.warnings import TITLES
 from capabilities.importers.forms import STATUSES, FoundAddress
 from capabilities.importers.queries import (
@@ -75,6 +76,24 @@ class ImportIn(serializers.Serializer[Any]):
     title = serializers.CharField(
         max_length=200, allow_blank=True, default="", help_text="Empty: what the document calls itself."
     )
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=MAX_TEXT),
+        max_length=MAX_TAGS,
+        default=list,
+        help_text="Of an OpenAPI document: only operations with any of these.",
+    )
+    path = serializers.CharField(
+        max_length=MAX_TEXT,
+        allow_blank=True,
+        default="",
+        help_text="Only operations whose path begins so, or fits the pattern with `*`.",
+    )
+    words = serializers.CharField(
+        max_length=MAX_TEXT,
+        allow_blank=True,
+        default="",
+        help_text="Only operations with all of these words in name, path or description.",
+    )
     category = serializers.CharField(
         max_length=64,
         allow_blank=True,
@@ -116,7 +135,11 @@ class ImportDetailOut(serializers.Serializer[Any]):
     reason = serializers.CharField()
     statuses: Any = serializers.JSONField(help_text="Definitions by their status.")
     tokens = serializers.IntegerField(help_text="If all that wait were accepted and sent.")
-    summary: Any = serializers.JSONField(help_text="Facts of the source: servers, credentials that it asks for.")
+    part: Any = serializers.JSONField(help_text="What is meant of the document: `tags`, `path`, `text`; `{}` for all.")
+    summary: Any = serializers.JSONField(
+        help_text="Facts of the source: servers, credentials that it asks for; of a part, or a document with too much, "
+        "its `operations` and `tags` with their numbers."
+    )
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
@@ -215,7 +238,7 @@ class AcceptedOut(serializers.Serializer[Any]):
 def shown(tool_import: ToolImport) -> dict[str, Any]:
     """One import with its numbers. Two queries."""
     numbers = review_numbers(tool_import)
-    names = ("source", "title", "url", "base_url", "status", "reason", "summary", "created_at", "ended_at")
+    names = ("source", "title", "url", "base_url", "status", "reason", "part", "summary", "created_at", "ended_at")
     category = tool_import.category.name if tool_import.category is not None else ""
     body = {"id": tool_import.public_id, "category": category, "statuses": numbers.statuses, "tokens": numbers.tokens}
     return dict(ImportDetailOut(body | {name: getattr(tool_import, name) for name in names}).data)
@@ -245,7 +268,8 @@ class ImportList(APIView):
         body = checked(ImportIn, request)
         with refusals():
             source, category = ImportSource(body.pop("source")), category_named(body.pop("category"))
-            tool_import = start_import(source, actor=member, category=category, **body)
+            part = Part(tuple(body.pop("tags")), body.pop("path"), body.pop("words"))
+            tool_import = start_import(source, actor=member, category=category, part=part, **body)
         location = {"Location": f"/api/v1/imports/{tool_import.public_id}"}
         return Response(shown(tool_import), status.HTTP_202_ACCEPTED, headers=location)
 

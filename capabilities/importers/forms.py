@@ -9,6 +9,7 @@ from django import forms
 
 from capabilities.catalogue.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.recipients.forms import RecipientsForm
+from capabilities.contract.openapi.part import MAX_TEXT, Part
 from capabilities.contract.warnings import TITLES
 from capabilities.importers.queries import FoundFilter
 from capabilities.importers.writes import EFFECTS, MAX_FILE
@@ -71,6 +72,18 @@ class StartForm(forms.Form):
         help_text="Blank: what the document calls itself. Tools say that they come from it.",
     )
 
+    tags = forms.CharField(
+        required=False,
+        max_length=2_000,
+        label="Only with these tags",
+        help_text="Of an OpenAPI document, with commas between them.",
+    )
+    path = forms.CharField(
+        required=False, max_length=MAX_TEXT, label="Only below this path", help_text="Such as /repos, or /*/issues*."
+    )
+    words = forms.CharField(
+        required=False, max_length=MAX_TEXT, label="Only with these words", help_text="In name, path or description."
+    )
     category = forms.ModelChoiceField(
         queryset=Category.objects.none(),
         required=False,
@@ -87,6 +100,12 @@ class StartForm(forms.Form):
         field.queryset = Category.objects.filter(pk__in=[each.pk for each in categories]).order_by("title", "name")
         if not has_all:
             field.required, field.empty_label = True, None if len(categories) == 1 else "Choose a category"
+
+    def part(self) -> Part:
+        """Of a form without errors."""
+        data = self.cleaned_data
+        tags = tuple(dict.fromkeys(tag.strip() for tag in data["tags"].split(",") if tag.strip()))
+        return Part(tags, data["path"].strip(), " ".join(data["words"].split()))
 
     def clean_file(self) -> str:
         """The text of the file."""

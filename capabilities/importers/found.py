@@ -58,4 +58,6 @@ class ReadSource:
     summary: Mapping[str, Any] = field(default_factory=dict)
     #: What a toolkit file says of the toolkit and of helper modules: see `ToolImport.content`.
     content: Mapping[str, Any] = field(default_factory=dict)
+    #: What the source has as well, though it is not among what was found: of a part of a document, the rest.
+    beside: frozenset[str] = frozenset()
     base_url: str = ""

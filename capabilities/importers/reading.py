@@ -77,7 +77,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
     _check_each(rows, tool_import)
     _match(rows, own, tool_import)
     _warn_of_size(rows, tool_import)
-    rows += _gone(own, {row.original_name for row in rows}, len(rows), tool_import)
+    rows += _gone(own, {row.original_name for row in rows} | source.beside, len(rows), tool_import)
     _dismiss_again(rows, tool_import)
     with transaction.atomic():
         ImportedTool.objects.bulk_create(rows, batch_size=BATCH)

@@ -113,6 +113,7 @@ def import_create(request: MemberRequest, org: str) -> HttpResponse:
                 url=data["url"],
                 document=data["file"],
                 category=data["category"],
+                part=form.part(),
             )
         except ChangeRefused as error:
             show_refusal(form, error)

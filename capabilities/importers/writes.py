@@ -35,6 +35,8 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, may_administer, require
 from capabilities.common.text import storable
 from capabilities.contract.effects import READ
+from capabilities.contract.openapi.part import MAX_TAGS, MAX_TEXT, Part
+from capabilities.contract.openapi.reading import WHOLE
 from capabilities.contract.wire import TOOL_NAME
 from capabilities.egress import EgressRefused, check_url
 from capabilities.importers.definitions import NEEDS_SERVER
@@ -126,13 +128,14 @@ def start_import(
     credential: StoredCredential | None = None,
     line: UUID | None = None,
     organisation: Organisation | None = None,
+    part: Part = WHOLE,
 ) -> ToolImport:
     """Put an import on record and call for a worker. One of the same server or address that is open is returned.
 
     `category`: who administers it may decide on what is found; without one, who administers the whole catalogue. A
     member whose right is for some categories alone has to choose one of them for a document. `line`: the publications
     that the document is one of. `actor` None: the service itself, which reads a server again, or a file for
-    `organisation`. Raises ChangeRefused.
+    `organisation`. `part` of an OpenAPI document: what is meant of it. Raises ChangeRefused.
     """
     _require_anywhere(actor)
     if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS, ImportSource.TOOLKIT):
@@ -145,13 +148,15 @@ def start_import(
         raise ChangeRefused("document", "Choose a file, or give an address: one of the two.")
     if source == ImportSource.TOOLKIT and (url or not document.strip()):
         raise ChangeRefused("document", "Choose the file of the toolkit: it is not read from an address.")
+    _check_part(part, source)
     if len(document) > MAX_FILE:
         raise ChangeRefused("document", f"A file has at most {MAX_FILE:,} characters: give the document’s address.")
     organisation_id = actor.organisation_id if actor is not None else _organisation_of(server or organisation)
     hold_organisation(organisation_id)
     still_open = ToolImport.objects.filter(status__in=OPEN_IMPORTS, deadline_at__gt=Now())
     same = still_open.filter(source=source, url=url, server=server, category=category)
-    earlier = same.order_by("pk").first() if url or server is not None else None
+    earlier = next((each for each in same.order_by("pk") if each.part == part.as_json()), None)
+    earlier = earlier if url or server is not None else None
     if earlier is not None:
         return earlier
     if actor is not None and still_open.count() >= MAX_OPEN:
@@ -166,6 +171,7 @@ def start_import(
         category=category,
         credential=credential,
         line=line,
+        part=part.as_json(),
         membership=actor,
         deadline_at=from_now(QUEUE_SECONDS),
         rang_at=Now(),
@@ -177,6 +183,18 @@ def start_import(
     record("import.start", tool_import, actor=actor, after=after)
     transaction.on_commit(lambda: ring_for_import(tool_import.public_id))
     return tool_import
+
+
+def _check_part(part: Part, source: ImportSource) -> None:
+    if part.is_whole:
+        return
+    if source != ImportSource.OPENAPI:
+        raise ChangeRefused("tags", "Only an OpenAPI document is read in part: leave tags, path and words out.")
+    if len(part.tags) > MAX_TAGS or any(len(each) > MAX_TEXT for each in part.tags):
+        raise ChangeRefused("tags", f"Name at most {MAX_TAGS} tags of at most {MAX_TEXT} characters.")
+    for field, text in (("path", part.path), ("words", part.text)):
+        if len(text) > MAX_TEXT:
+            raise ChangeRefused(field, f"Write at most {MAX_TEXT} characters.")
 
 
 def _organisation_of(owner: McpServer | Organisation | None) -> int:

@@ -62,6 +62,8 @@ class ToolImport(PublicModel):
     )
     #: The line of publications that it was read from: another publisher's toolkit of the same name is another source.
     line = models.UUIDField(null=True, blank=True)
+    #: The part of the document that is meant: {"tags", "path", "text"}, as far as they were given; empty: all of it.
+    part = models.JSONField(default=dict, blank=True)
     #: The base address that calls go to, where the document names several or none.
     base_url = models.CharField(max_length=1_000, blank=True, default="")
     status = models.CharField(max_length=12, choices=ImportStatus, default=ImportStatus.QUEUED)

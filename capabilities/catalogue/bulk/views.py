@@ -24,7 +24,8 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
     """The ticked tools, all or none."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     names = sorted(set(request.POST.getlist("names")))
-    change = ToolsChange(**{name: request.POST.get(name, "")[:64] for name in FIELDS})
+    effect, category, ask, in_untrusted = (request.POST.get(name, "")[:64] for name in FIELDS)
+    change = ToolsChange(effect=effect, category=category, ask=ask, in_untrusted=in_untrusted)
     if not names:
         messages.warning(request, "Tick the tools first.")
         return redirect(page_before(request, member))

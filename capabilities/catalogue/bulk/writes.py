@@ -25,7 +25,7 @@ ASKS = ("always", "first_time", "off")
 IN_UNTRUSTED = ("refuse", "ask", "allow")
 
 #: `(names, knobs, actor=...)`: the organisation's runtime settings of these tools. Needs the right `policies`.
-set_knobs_of: Provided[..., None] = Provided("runtime settings of tools")
+set_knobs_of: Provided[..., object] = Provided("runtime settings of tools")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from capabilities.contract.effects import guess_effect
 from capabilities.contract.http_tool import METHODS, HttpImplementation, ImplementationRefused, check_http
 from capabilities.contract.openapi.arguments import Arguments, add_body, add_parameters
+from capabilities.contract.openapi.part import Part, tags_of
 from capabilities.contract.openapi.references import Document, OperationRefused, entries, mapping, text
 from capabilities.contract.openapi.schemas import Schemas
 from capabilities.contract.openapi.servers import addresses, credentials, needed, secret_places
@@ -17,6 +19,9 @@ from capabilities.contract.warnings import DefinitionWarning
 
 #: Operations of one document that are read; what is beyond is counted.
 MAX_OPERATIONS = 2_000
+#: Tags that are told with their numbers of operations, the largest first.
+MAX_TAGS_TOLD = 100
+WHOLE = Part()
 #: Characters of a description.
 MAX_DESCRIPTION = 4_000
 #: Every method that a path item may have.
@@ -29,8 +34,11 @@ class DocumentIsNone(ValueError):
     """It is no OpenAPI document that is read; the message is one sentence."""
 
 
-def read_openapi(root: Any, url: str = "") -> dict[str, Any]:
-    """`title`, `base_url`, `summary` and `found` of a document; `url` is where it came from. Raises DocumentIsNone.
+def read_openapi(root: Any, url: str = "", part: Part = WHOLE) -> dict[str, Any]:
+    """`title`, `base_url`, `summary`, `found` and `beside` of a document; `url` is where it came from. Raises
+    DocumentIsNone.
+
+    Of a part, `found` has its operations alone. `beside` are the names of the others, and of what is beyond the limit.
 
     An entry of `found` has the fields of `FoundTool`. The `url` of its implementation is a path where the call goes to
     the base address.
@@ -41,10 +49,16 @@ def read_openapi(root: Any, url: str = "") -> dict[str, Any]:
     servers = addresses(document.root.get("servers") or [{"url": "/"}], url)
     base_url = servers[0]["url"] if servers else ""
     found: list[dict[str, Any]] = []
-    left_out = 0
+    left_out, number = 0, 0
+    tags: Counter[str] = Counter()
+    beside: list[str] = []
     for path, item, method, operation in _operations(document):
-        if len(found) >= MAX_OPERATIONS:
-            left_out += 1
+        number += 1
+        tags.update(tags_of(operation)[:5])
+        is_meant = part.has(path, method, operation)
+        if not is_meant or len(found) >= MAX_OPERATIONS:
+            left_out += is_meant
+            beside.append(original_name(path, method))
             continue
         found.append(_Operation(document, schemes, url, base_url).read(path, item, method, operation))
     used = {name for each in found for name in each["annotations"].get("security", [])}
@@ -58,8 +72,15 @@ def read_openapi(root: Any, url: str = "") -> dict[str, Any]:
         summary["webhooks"] = len(mapping(document.root.get("webhooks")))
     if left_out:
         summary["beyond"] = left_out
+    if left_out or not part.is_whole:
+        summary |= {"operations": number, "tags": dict(tags.most_common(MAX_TAGS_TOLD)), "part": part.as_json()}
     title = " ".join(text(info.get("title")).split())[:200]
-    return {"title": title, "base_url": base_url, "summary": summary, "found": found}
+    return {"title": title, "base_url": base_url, "summary": summary, "found": found, "beside": beside}
+
+
+def original_name(path: str, method: str) -> str:
+    """What an operation is called in its document."""
+    return f"{method.upper()} {path}"[:300]
 
 
 def _document(root: Any) -> Document:
@@ -108,7 +129,7 @@ class _Operation:
         effect = guess_effect(named, title=summary, path=path, method=method)
         security = operation.get("security", self._document.root.get("security"))
         entry: dict[str, Any] = {
-            "original_name": f"{method.upper()} {path}"[:300],
+            "original_name": original_name(path, method),
             "name": named[:300],
             "description": "",
             "parameters": {"type": "object", "properties": {}},

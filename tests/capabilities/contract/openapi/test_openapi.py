@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from capabilities.contract.http_tool import build_request, read_implementation
 from capabilities.contract.openapi import read_openapi
+from capabilities.contract.openapi.part import Part
 from capabilities.contract.openapi.reading import DocumentIsNone
 from capabilities.contract.schemas import check_schema, complaints
 
@@ -556,3 +557,60 @@ def test_arguments_in_other_alphabets_have_names_of_their_own_and_go_out_under_t
     assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", each) for each in arguments)
     assert next(iter(arguments)) == "groesse"
     assert "name_written" in [each["code"] for each in found["warnings"]]
+
+
+# -- A part of a document ---------------------------------------------------------------------------------------------
+
+SEVERAL = document(
+    {
+        "/repos": {"get": {"tags": ["repos"], "summary": "List repositories"}, "post": {"tags": ["repos", "write"]}},
+        "/repos/{id}/issues": {"get": {"tags": ["issues"], "operationId": "listIssues"}},
+        "/users": {"get": {"description": "Everybody, also of closed issues"}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        (Part(), ["GET /repos", "POST /repos", "GET /repos/{id}/issues", "GET /users"]),
+        (Part(tags=("issues", "write")), ["POST /repos", "GET /repos/{id}/issues"]),
+        (Part(tags=("Issues",)), []),
+        (Part(path="/repos/"), ["GET /repos/{id}/issues"]),
+        (Part(path="/*/issues"), ["GET /repos/{id}/issues"]),
+        (Part(path="/repos*"), ["GET /repos", "POST /repos", "GET /repos/{id}/issues"]),
+        (Part(text="ISSUES"), ["GET /repos/{id}/issues", "GET /users"]),
+        (Part(text="closed issues"), ["GET /users"]),
+        (Part(text="post"), ["POST /repos"]),
+        (Part(tags=("repos",), text="list"), ["GET /repos"]),
+    ],
+)
+def test_a_part_has_the_operations_of_its_tags_path_and_words(part: Part, found: list[str]) -> None:
+    read = read_openapi(SEVERAL, part=part)
+
+    assert [each["original_name"] for each in read["found"]] == found
+    if not part.is_whole:
+        assert (read["summary"]["operations"], read["summary"]["tags"]["repos"]) == (4, 2)
+        assert read["summary"]["part"] == part.as_json()
+    assert Part.of(part.as_json()) == part
+
+
+def test_what_is_outside_of_the_part_is_named() -> None:
+    read = read_openapi(SEVERAL, part=Part(path="/repos"))
+
+    assert (read["beside"], read_openapi(SEVERAL)["beside"]) == (["GET /users"], [])
+
+
+@pytest.mark.parametrize("said", [{}, {"tags": "repos"}, {"tags": [1, None]}, {"path": 7, "text": []}])
+def test_a_part_that_is_malformed_means_any(said: dict[str, Any]) -> None:
+    assert Part.of(said).is_whole
+
+
+def test_what_is_beyond_the_limit_is_counted_with_the_tags_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capabilities.contract.openapi.reading.MAX_OPERATIONS", 1)
+
+    read = read_openapi(SEVERAL)
+    summary = read["summary"]
+
+    assert len(read["beside"]) == 3
+    assert (summary["beyond"], summary["operations"], summary["tags"]) == (3, 4, {"repos": 2, "write": 1, "issues": 1})
