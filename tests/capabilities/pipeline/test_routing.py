@@ -14,7 +14,8 @@ from capabilities.contract.loading import READ_RESULT, SEARCH_TOOLS
 from capabilities.contract.permission import Rights, RoleRules
 from capabilities.contract.spec import BUILTIN, ToolSpec
 from capabilities.models import Agent, LoadingMode, RoutingMode
-from capabilities.pipeline.candidates import CORE, OWN, Bundle, Candidate, Offer
+from capabilities.pipeline.bringing import CORE, OWN
+from capabilities.pipeline.candidates import Bundle, Candidate, Offer
 from capabilities.pipeline.permissions import MemberPermissions
 from capabilities.pipeline.routing import Before, Decided, RoutingInputs, router_verdicts
 from capabilities.pipeline.stages import Selection, Situation, select

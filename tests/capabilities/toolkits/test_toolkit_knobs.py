@@ -11,12 +11,12 @@ from django.test import Client
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.envelope import Overrides
 from capabilities.models import Toolkit, ToolkitTool
+from capabilities.pipeline.bringing import overrides_in
 from capabilities.toolkits.writes import (
     ToolkitContent,
     ToolkitLine,
     content_of,
     create_toolkit,
-    overrides_in,
     overrides_in_words,
     update_toolkit,
 )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from capabilities.models import Tool
-from capabilities.pipeline.candidates import OWN
+from capabilities.pipeline.bringing import OWN
 from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, Step, ToolSet, Turn, VerdictSet
 from toolhub.tenants.scope import organisation_scope
