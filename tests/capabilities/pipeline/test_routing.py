@@ -128,10 +128,10 @@ def test_what_was_decided_holds_and_grows_only_by_what_was_asked_for(
     assert later.routing["kept"] == first.routing["kept"]
 
 
-def test_a_message_without_a_wish_sends_the_search_and_what_is_loaded() -> None:
+def test_a_message_without_a_wish_sends_what_is_loaded_alone() -> None:
     selection = chosen("good morning", RoutingMode.KEYWORDS)
 
-    assert names(selection) == [SEARCH_TOOLS, READ_RESULT, "kit_tool"]
+    assert names(selection) == [READ_RESULT, "kit_tool"]
     assert selection.routing["dropped"] == len(NAMES)
     assert selection.routing["all_tokens"] == 40 * (len(NAMES) + 2)
 
