@@ -170,7 +170,7 @@ class AgentForm(CallsForm):
     routing_mode = forms.ChoiceField(
         choices=[
             (RoutingMode.OFF, "All of them: every message is sent with every tool"),
-            (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message"),
+            (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message; none where none does"),
             (
                 RoutingMode.HYBRID,
                 "Those that the message needs, by keywords and by the words of names and descriptions",

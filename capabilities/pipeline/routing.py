@@ -26,6 +26,8 @@ from capabilities.routing.router import route
 from capabilities.routing.words import MAX_CHARACTERS
 
 NOT_NEEDED = "not needed for this message"
+#: Why a tool goes with each message, whatever it says.
+PINNED = "pinned"
 ALL_NEEDED = "every tool is sent, there is nothing to search"
 NOTHING_TO_READ = "no tool is sent whose results it could read"
 #: Why tools that load others stay out where nothing of the catalogue matches the message.
@@ -58,6 +60,8 @@ class Before:
     open_calls: tuple[str, ...] = ()
     #: Whether the agent asked something of a task, or did not get to its end.
     is_unfinished: bool = False
+    #: Names of tools that load others which it went without, for nothing matched.
+    left_loaders: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def routed(
         kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent, tokens_of=tokens_of)
     dropped = {each.spec.name: NOT_NEEDED for each in looked_at if each.spec.name not in kept}
     dropped |= {name: why for name, why in _too_large_in(record).items() if name in dropped}
-    unneeded, why_not = _unneeded_loaders(record)
+    unneeded, why_not = unneeded_loaders(record)
     dropped |= dict.fromkeys(others & unneeded, why_not)
     others -= unneeded
     if not dropped:
@@ -200,8 +204,8 @@ def _anew(
     if keeps_sent:
         reasons = _with_sent(reasons, found, sent_before, pinned)
     keys = {name: key for key, name in names.items()}
-    goes_on = found.is_follow_up or before.is_unfinished or (keeps_sent and before.messages)
-    no_match = not (reasons or found.categories or goes_on)
+    matches = any(why != PINNED for why in reasons.values()) or found.categories
+    no_match = not (matches or found.is_follow_up or before.is_unfinished)
     record = {
         "mode": str(agent.routing_mode),
         "categories": {name: list(words) for name, words in found.categories},
@@ -213,6 +217,7 @@ def _anew(
         "empty": found.is_empty,
         "no_match": no_match,
         "small_talk": no_match and is_small_talk(message),
+        "loaders_stay": sorted(LOADING_TOOLS - before.left_loaders) if keeps_sent and before.messages else [],
         "wanted": [],
         "too_large": {
             name: TOO_LARGE.format(tokens=tokens[name], budget=budget_of(request))
@@ -230,7 +235,7 @@ def _pinned(message: str, before: Before, looked_at: Sequence[Candidate]) -> dic
     for each in looked_at:
         name = each.spec.name
         if each.is_pinned:
-            found[name] = "pinned"
+            found[name] = PINNED
         elif name in before.open_calls:
             found[name] = "its call was left open"
         elif name in written:
@@ -287,7 +292,7 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
         }
         for name in looked_at
     ]
-    unneeded, why_not = _unneeded_loaders(record)
+    unneeded, why_not = unneeded_loaders(record)
     if unneeded:
         there = {each["tool"] for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped}
         found += [
@@ -296,15 +301,17 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     return found
 
 
-def _unneeded_loaders(record: Mapping[str, Any]) -> tuple[frozenset[str], str]:
-    """The tools that load others which a stored record leaves out, and why; none where something matched."""
+def unneeded_loaders(record: Mapping[str, Any]) -> tuple[frozenset[str], str]:
+    """The tools that load others which a stored record leaves out, and why; none where something matched, and none that
+    stays because the turn before was sent it."""
     if not record.get("no_match"):
         return frozenset(), ""
+    stays = frozenset(texts(record.get("loaders_stay")))
     if record.get("small_talk"):
-        return LOADING_TOOLS, SMALL_TALK
+        return LOADING_TOOLS - stays, SMALL_TALK
     if record.get("mode") == RoutingMode.KEYWORDS:
-        return LOADING_TOOLS, NO_KEYWORD
-    return LOADING_TOOLS - {SEARCH_TOOLS}, SEARCH_ALONE
+        return LOADING_TOOLS - stays, NO_KEYWORD
+    return LOADING_TOOLS - stays - {SEARCH_TOOLS}, SEARCH_ALONE
 
 
 def _reasons_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -322,6 +329,11 @@ def _too_large_in(record: Mapping[str, Any]) -> Mapping[str, str]:
 def integers(value: object) -> list[int]:
     """Those of a stored list that are whole numbers."""
     return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Those of a stored list that are text."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 # -- What is made ready once ------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ oui vas y allez fais le continue d accord et deuxième suivant
 #: A message of only these words names nothing by itself.
 ASSENT = frozenset(_ASSENT.split())
 MAX_WORDS = 8
-_THANKS = re.compile(r"\b(?:thanks?|danke|gracias|merci)\b", re.IGNORECASE)
 _ASKS = re.compile(
     r"[?？]|\bplease (?:provide|specify|tell|give|enter|confirm|choose|share|let me know|clarify|indicate|send)\b"
     r"|\b(?:i|we)(?:'ll| will)? (?:still )?need\b|\bbitte\b|\bindique\b|\bveuillez\b",

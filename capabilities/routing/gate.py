@@ -88,9 +88,9 @@ def calls_for_tools(index: Index, message: str, cosine: float, *, support: float
 
 
 def is_small_talk(message: str) -> bool:
-    """Whether the message is all but one of the stored sentences of small talk, whatever the catalogue. Of the small
-    talk of the development questions 64 % is, of those that need a tool 2 %."""
-    return float(_alike((message,)).max(initial=0.0)) >= NEARLY_THE_SAME
+    """Whether the message is all but one of the stored sentences of small talk, whatever the catalogue, or has no word
+    ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
+    return not words_of(message) or float(_alike((message,)).max(initial=0.0)) >= NEARLY_THE_SAME
 
 
 def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> float:

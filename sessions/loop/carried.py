@@ -12,7 +12,7 @@ from capabilities.contract.loading import CREATE_TOOL
 from capabilities.models import LoadingMode, Tool
 from capabilities.pipeline.counts import counted_for
 from capabilities.pipeline.policies import policies_at
-from capabilities.pipeline.routing import Decided, integers
+from capabilities.pipeline.routing import Decided, integers, unneeded_loaders
 from capabilities.pipeline.specs import current_specs, remember_specs
 from capabilities.providers.resolve import provider_of
 from sessions.loading.loadable import LoadTarget
@@ -48,6 +48,8 @@ class Carried:
     #: Keys of the tools that the turn's messages called for so far; and tokens of all tools, had none been left out.
     routed: tuple[int, ...] = ()
     all_tool_tokens: int = 0
+    #: Names of what loads others and was left out, for nothing matched the message.
+    left_loaders: frozenset[str] = frozenset()
     #: Where the agent adds tools to the conversation: what of the set stands in `tools`, and what was added.
     line: Line | None = None
 
@@ -83,7 +85,13 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     if decided is not None and decided.wanted:
         return _selected(turn, held, steps, decided)
     routed = _routed_ids(decided)
-    frozen = Carried(last.tool_set, last.load_count, routed=routed, all_tool_tokens=last.all_tool_tokens)
+    frozen = Carried(
+        last.tool_set,
+        last.load_count,
+        routed=routed,
+        left_loaders=_left_loaders(decided),
+        all_tool_tokens=last.all_tool_tokens,
+    )
     if not LoadingMode(turn.agent.loading_mode).is_in_turn:
         return frozen
     turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
@@ -117,6 +125,10 @@ def _routed_ids(decided: Decided | None) -> tuple[int, ...]:
     if decided is None:
         return ()
     return (*integers(decided.record.get("kept")), *integers(decided.record.get("wanted")))
+
+
+def _left_loaders(decided: Decided | None) -> frozenset[str]:
+    return unneeded_loaders(decided.record)[0] if decided is not None else frozenset()
 
 
 def _has_other_policy(turn: Turn, last: Step) -> bool:
@@ -166,6 +178,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
         is_pure_chat=not (selection.verdicts or selection.namespaces or tool_set.client_tools),
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
+        left_loaders=_left_loaders(Decided(selection.routing)),
         all_tool_tokens=selection.all_tokens,
         line=line_for(turn, held, steps, tool_set, selection),
     )

@@ -316,7 +316,8 @@ def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, A
         return {}
     if turn.without_tools:
         return routing_left(turn.session, turn.agent_id)
-    return remembered_routing(turn, carried.routed, answer=reply.text, calls=[call.name for call in reply.calls])
+    calls = [call.name for call in reply.calls]
+    return remembered_routing(turn, carried.routed, left_loaders=carried.left_loaders, answer=reply.text, calls=calls)
 
 
 def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:

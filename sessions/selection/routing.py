@@ -8,7 +8,8 @@ from typing import Any
 from capabilities.common.text import storable
 from capabilities.models import Agent
 from capabilities.pipeline.candidates import Offer
-from capabilities.pipeline.routing import Before, Decided, RoutingInputs, integers, is_routed, keywords_at
+from capabilities.pipeline.routing import Before, Decided, RoutingInputs, integers, is_routed, keywords_at, texts
+from capabilities.routing.follow_ups import is_open_question
 from sessions.models import ChatSession, Turn
 
 #: Messages that are kept, and the characters of each; of an answer, the end.
@@ -17,7 +18,7 @@ MESSAGE_CHARACTERS = 1_000
 ANSWER_CHARACTERS = 2_000
 #: Names of calls that are kept.
 OPEN_CALLS = 20
-#: Where in the end of an answer a question mark says that something was asked.
+#: Characters at the end of an answer that are searched for a question.
 QUESTION_CHARACTERS = 300
 
 
@@ -38,11 +39,12 @@ def before_of(session: ChatSession, agent: Agent) -> Before:
     """What this agent's last turn in the session left; a stored value that is none of ours counts as nothing."""
     stored = routing_left(session, agent.pk)
     return Before(
-        _texts(stored.get("messages")),
+        texts(stored.get("messages")),
         str(stored.get("answer", "")),
         tuple(integers(stored.get("sent"))),
-        _texts(stored.get("open_calls")),
+        texts(stored.get("open_calls")),
         stored.get("unfinished") is True,
+        frozenset(texts(stored.get("left_loaders"))),
     )
 
 
@@ -53,13 +55,16 @@ def routing_left(session: ChatSession, agent_id: int) -> dict[str, Any]:
     return stored if isinstance(stored, dict) else {}
 
 
-def remembered_routing(turn: Turn, sent: Sequence[int], *, answer: str, calls: Iterable[str]) -> dict[str, Any]:
+def remembered_routing(
+    turn: Turn, sent: Sequence[int], *, left_loaders: Iterable[str], answer: str, calls: Iterable[str]
+) -> dict[str, Any]:
     """What a turn's model call leaves for the agent's next turn; a later call of the turn puts it in its place.
 
-    `sent` are the keys of what routing sent, `answer` and `calls` the model's words and the tools that it called.
+    `sent` are the keys of what routing sent, `left_loaders` names of what loads others and was left out, `answer` and
+    `calls` the model's words and the tools that it called.
     """
     last = routing_left(turn.session, turn.agent_id)
-    earlier = _texts(last.get("messages"))
+    earlier = texts(last.get("messages"))
     if last.get("turn") == turn.seq:
         earlier = earlier[1:]
     open_calls = [storable(name, 64) for name in dict.fromkeys(calls)][:OPEN_CALLS]
@@ -69,9 +74,6 @@ def remembered_routing(turn: Turn, sent: Sequence[int], *, answer: str, calls: I
         "answer": storable(answer[-ANSWER_CHARACTERS:]),
         "sent": list(sent),
         "open_calls": open_calls,
-        "unfinished": bool(open_calls) or (bool(sent) and "?" in answer[-QUESTION_CHARACTERS:]),
+        "unfinished": bool(open_calls) or (bool(sent) and is_open_question(answer[-QUESTION_CHARACTERS:])),
+        "left_loaders": sorted(left_loaders),
     }
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()

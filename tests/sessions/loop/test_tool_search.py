@@ -598,11 +598,11 @@ def test_mr_40_search_tools_of_a_routed_agent_leaves_to_the_provider_what_it_sea
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     with organisation_scope(session.organisation_id):
-        Agent.objects.update(routing_mode=RoutingMode.KEYWORDS)
+        Agent.objects.update(routing_mode=RoutingMode.HYBRID)
         touch_registry(session.organisation_id)
     speak(provider, Say(calls=[call("search_tools", {"query": "uuid"})]), Say("None."))
 
-    turn = run(session, "Something else.")
+    turn = run(session, "Deploy the demo app to AWS")
 
     assert functions(provider.bodies[0]) == ["search_tools"]
     assert spaces(provider.bodies[0]) == {"clock": CLOCK, "ids": ["uuid"]}

@@ -254,7 +254,7 @@ def test_what_a_routed_agent_really_lacked_is_found(bob: Membership, provider: S
         Say("There."),
         Say("They are off."),
     )
-    for message in ("Good morning", "Good evening", "Turn off the kitchen lights"):
+    for message in ("Deploy the demo app to AWS", "Good evening", "Turn off the kitchen lights"):
         run_turns.run(routed, message)
 
     roll_up()

@@ -109,6 +109,8 @@ def test_cx_14_19_20_where_no_keyword_matches_nothing_is_sent(
         ("Thanks, that was all", []),
         ("thank you so much", []),
         ("How are you?", []),
+        ("thx", []),
+        ("👋", []),
         ("Hey can you check something", []),
         (UNMATCHED, [SEARCH]),
     ],
@@ -361,7 +363,27 @@ def test_pinned_tools_and_tools_of_open_calls_stay(session: ChatSession, provide
     run(session, "What is on my todo list?")
 
     assert set(sent_for(session, provider, "Good morning")) == {"git_diff", "task_list", SEARCH}
-    assert sent_for(session, provider, "Good evening") == ["git_diff", SEARCH]
+    assert sent_for(session, provider, "Good evening") == ["git_diff"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "message", "more"),
+    [
+        (RoutingMode.KEYWORDS, "Good morning", []),
+        (RoutingMode.KEYWORDS, UNMATCHED, []),
+        (RoutingMode.HYBRID, "Good morning", []),
+        (RoutingMode.HYBRID, UNMATCHED, [SEARCH]),
+    ],
+)
+def test_cx_14_a_pinned_tool_is_no_match(
+    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode, message: str, more: list[str]
+) -> None:
+    with organisation_scope(session.organisation):
+        AgentTool.objects.filter(tool__name="git_diff").update(is_pinned=True)
+    set_routing(session, routing_mode=mode)
+    let_load(session)
+
+    assert sent_for(session, provider, message) == ["git_diff", *more]
 
 
 def test_a_tool_that_the_message_names_goes(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -387,6 +409,47 @@ def test_tools_of_earlier_messages_stay_where_the_provider_keeps_them(
     assert "git_log" in more[len(lights) :]
     assert talk == more
     assert first_step(last_turn(session)).prefix_bytes > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cx_14_what_loads_others_stays_only_where_it_was_sent_before(
+    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode
+) -> None:
+    set_routing(session, routing_mode=mode)
+    let_load(session)
+    with organisation_scope(session.organisation):
+        Provider.objects.update(keeps_routed_tools=True)
+
+    talk = [sent_for(session, provider, message) for message in ("Hello!", "How are you?")]
+    searches = sent_for(session, provider, UNMATCHED)
+    thanks = sent_for(session, provider, "Thanks!")
+    task = sent_for(session, provider, "Create a task")
+
+    assert talk == [[], []]
+    assert searches == ([SEARCH] if mode == RoutingMode.HYBRID else [])
+    assert thanks == searches
+    assert {"load_tools", "task_create"} < set(task)
+    assert sent_for(session, provider, "Thanks!") == task
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("answer", "is_open"),
+    [
+        ("Done. Is there anything else I can help you with?", False),
+        ("Done.", False),
+        ("Which list shall it be on?", True),
+    ],
+)
+def test_cx_14_thanks_for_what_is_done_are_sent_nothing(
+    session: ChatSession, provider: ScriptedOpenAI, mode: RoutingMode, answer: str, is_open: bool
+) -> None:
+    set_routing(session, routing_mode=mode)
+    let_load(session)
+    provider.enqueue(Say(answer))
+    run(session, "Create a task: buy milk")
+
+    assert bool(sent_for(session, provider, "Thanks!")) is is_open
 
 
 def test_the_tools_that_stay_stand_where_they_stood(session: ChatSession, provider: ScriptedOpenAI) -> None:
