@@ -318,7 +318,7 @@ FORMS: dict[str, Form] = {
     "POST session_update": Form({"title": "Fresh"}, "Fresh"),
     "POST session_delete": Form(shows="is deleted"),
     "POST turn_create": Form({"message": "hello fresh"}, "hello fresh"),
-    "POST turn_create without_tools": Form({"message": "quick fresh"}, "Sent without tools"),
+    "POST turn_create without_tools": Form({"message": "quick fresh"}, "Quick question: sent without tools"),
     "POST session_tools_switch tools_off": Form(shows="Tools are off in this session"),
     "POST budget_create": Form({"name": "Fresh", "limit": "1,000"}, "Fresh"),
     "POST budget_update": Form({"name": "Fresh"}, "Fresh"),

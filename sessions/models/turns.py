@@ -80,8 +80,10 @@ class Turn(TenantModel):
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="turns")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="turns")
     message = models.TextField()
-    #: A quick question: its model call carries no tools, whatever the agent has, and is its only one.
+    #: Its model call carries no tools, whatever the agent has, and is its only one: a quick question, or `tools_off`.
     without_tools = models.BooleanField(default=False)
+    #: The tools of its session were off when it was accepted, and nobody asked a quick question.
+    tools_off = models.BooleanField(default=False)
     status = models.CharField(max_length=20, choices=TurnStatus, default=TurnStatus.QUEUED)
     answer = models.TextField(blank=True)
     error_code = models.CharField(max_length=40, blank=True)
@@ -226,6 +228,11 @@ class Turn(TenantModel):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def is_quick_question(self) -> bool:
+        """Whether whoever wrote it asked for an answer without tools, for this message alone."""
+        return self.without_tools and not self.tools_off
 
     @property
     def asked(self) -> ClientRequest | None:

@@ -116,13 +116,15 @@ def accept(
     agent = agent or session.agent
     message = storable(message)
     keys = {"idempotency_key": idempotency_key, "origin_key": origin_key}
+    tools_off = session.tools_off and not without_tools and asks is None and not origin_key
     new = Turn(
         organisation_id=session.organisation_id,
         session=session,
         membership=member,
         agent=agent,
         message=message,
-        without_tools=without_tools or (session.tools_off and asks is None and not origin_key),
+        without_tools=without_tools or tools_off,
+        tools_off=tools_off,
         door=asks.door if asks else "",
         is_continuation=asks is not None and not message and asks.call is None,
         is_unattended=asks is not None and is_unattended(asks.door, agent),
@@ -242,7 +244,7 @@ def title_of(message: str) -> str:
 
 #: What two requests of one key have in common; those of one client of the gateway have the same body, whatever session
 #: was made for each.
-_SAME = ("session_id", "agent_id", "message", "without_tools", "door")
+_SAME = ("session_id", "agent_id", "message", "is_quick_question", "door")
 
 
 def _same_request(known: Turn, new: Turn, asks: ClientAsks | None) -> Turn:

@@ -180,6 +180,7 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "status": "queued",
         "message": " Buy\nmilk ",
         "without_tools": False,
+        "tools_off": False,
         "answer": "",
         "draft": "",
         "error_code": "",

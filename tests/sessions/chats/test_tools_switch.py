@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from capabilities.models import Agent
-from sessions.models import ChatSession, Door
+from sessions.models import ChatSession, Door, Turn, TurnStatus
 from sessions.selection.queries import selection_preview
 from sessions.turns import accepting
 from tests.cast import give_tool, make_agent, make_role, make_session, make_tool
@@ -70,6 +70,44 @@ def test_a_turn_that_waits_keeps_what_it_was_sent_with(as_bob: Client, session: 
     with organisation_scope(session.organisation_id):
         turn.refresh_from_db()
     assert turn.without_tools is False
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_a_message_that_is_sent_again_under_its_key_is_the_same_turn_after_the_switch(
+    as_bob: Client, session: ChatSession, bob: Membership, off: bool
+) -> None:
+    def post() -> str:
+        message = {"message": "What is 2 + 2?"}
+        return Rest(bob).post(f"sessions/{session.pk}/turns", message, headers={"Idempotency-Key": "k"}).json["id"]
+
+    switch(as_bob, session, not off)
+    first = post()
+    switch(as_bob, session, off)
+
+    assert post() == first
+
+
+def test_a_turn_says_whether_it_was_a_quick_question_or_its_session_had_the_tools_off(
+    as_bob: Client, session: ChatSession, bob: Membership
+) -> None:
+    off, quick = "Tools were off in this session", "Quick question: sent without tools"
+    switch(as_bob, session, off=True)
+    with organisation_scope(session.organisation_id):
+        turns = [
+            accepting.accept(fresh(session), "What?", member=bob, without_tools=asked).turn for asked in (False, True)
+        ]
+        Turn.objects.update(status=TurnStatus.FAILED)
+    page = as_bob.get(reverse("session_detail", args=["acme", session.pk])).content.decode()
+    first, second = (page.split(f'id="turn-{turn.pk}"')[1].split("</article>")[0] for turn in turns)
+    told = [Rest(bob).get(f"turns/{turn.pk}").json for turn in turns]
+
+    assert [(each["without_tools"], each["tools_off"]) for each in told] == [(True, True), (True, False)]
+    assert ([text in first for text in (off, quick)], [text in second for text in (off, quick)]) == (
+        [True, False],
+        [False, True],
+    )
+    # What is sent again goes by the switch as it is then, a quick question is one again.
+    assert ['name="without_tools"' in each for each in (first, second)] == [False, True]
 
 
 def test_schedules_and_clients_of_the_gateway_keep_their_tools(session: ChatSession, bob: Membership) -> None:

@@ -412,7 +412,7 @@ def test_the_quick_question_button_sends_the_message_without_tools(
     page = text_of(as_bob.get(page_of(session)).content)
 
     assert re.search(r'<button type="submit"\s+name="without_tools"\s+value="1"', composer)
-    assert "Sent without tools" in page
+    assert "Quick question: sent without tools" in page
     with system_scope():
         assert Turn.objects.get().without_tools
 
