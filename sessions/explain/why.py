@@ -59,7 +59,7 @@ class Explanation:
     all_tokens: int
     #: Whether the agent is offered to the member: if not, nothing at all is sent.
     is_offered: bool = True
-    #: Whether the session's tools are off: a person's messages are sent without any.
+    #: Whether the session's tools are off: a person's messages are sent without any, those of clients of `/v1` with them.
     tools_off: bool = False
 
 
@@ -79,7 +79,7 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         str(subject.agent.routing_mode if is_routed(subject.agent) else RoutingMode.OFF),
         page.inputs.selection.all_tokens,
         is_offered(subject.agent, subject.member),
-        subject.session is not None and subject.session.tools_off,
+        subject.session is not None and subject.session.tools_off and not asked.client,
     )
 
 

@@ -156,12 +156,15 @@ def test_page_chip_explain_and_previews_say_that_tools_are_off(
     explained = Rest(bob).get(f"explain?session={session.pk}").json
     explain_page = as_bob.get(f"{reverse('explain', args=['acme'])}?session={session.pk}").content.decode()
     told = Rest(bob).get(f"sessions/{session.pk}/tools").json
+    by_client = Rest(bob).get(f"explain?session={session.pk}&client=true").json
 
     for text in (part, page):
         assert 'aria-pressed="false"' in text
         assert "Tools off" in text
         assert "Tools are off in this session" in text
+        assert "none of these is sent" in text
     assert (explained["tools_off"], "Tools are off in this session" in explain_page) == (True, True)
+    assert (by_client["tools_off"], "would send" in explain_page) == (False, True)
     assert (told["tools"], told["tokens"]) == ([], 0)
     with organisation_scope(session.organisation_id):
         assert selection_preview(fresh(session)).tools == ()
