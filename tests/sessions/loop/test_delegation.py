@@ -178,7 +178,7 @@ def test_an_agent_whose_message_leaves_tools_out_still_hands_on_all_that_it_reac
 
     (child,) = children_of(turn)
     assert (reread(turn).status, child.status) == (TurnStatus.DONE, TurnStatus.DONE)
-    assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == ["spawn_agent", "search_tools"]
+    assert [tool["function"]["name"] for tool in provider.requests[0]["tools"]] == ["spawn_agent"]
     assert provider.requests[0]["tools"] == provider.requests[1]["tools"]
     assert [tool["function"]["name"] for tool in coder_says.requests[0]["tools"]] == ["calculator", "search_tools"]
     assert [step.status for step in tool_steps_of(child)] == [StepStatus.DONE]
