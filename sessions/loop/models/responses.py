@@ -45,8 +45,9 @@ class _Item:
     namespace: str = ""
     #: Of what the provider searched: the whole item.
     searched: Mapping[str, Any] | None = None
-    #: Characters of a message.
+    #: Characters of a message, and whether any came: what holds a thought or a call is folded away.
     chars: int = 0
+    has_text: bool = False
     call: Piece | None = None
     reasoning: Mapping[str, Any] | None = None
     #: Whether it was announced, its arguments came whole, and all of it did: pieces behind that change nothing.
@@ -77,7 +78,7 @@ class ResponsesReader(ReplyReader):
                 return self._add_to_message(self._item_of(event, "message"), line(event.get("delta")))
             case "response.output_text.done" | "response.refusal.done":
                 item = self._item_of(event, "message")
-                said = "" if item.chars else line(event.get("text")) or line(event.get("refusal"))
+                said = "" if item.has_text else line(event.get("text")) or line(event.get("refusal"))
                 return self._add_to_message(item, said)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 self.add_thought(event.get("delta"))
@@ -106,8 +107,18 @@ class ResponsesReader(ReplyReader):
         self.events += isinstance(answer.get("output"), list)
         return self._end(answer)
 
+    def end(self) -> str:
+        """The same; what was held back is the last message's."""
+        text = super().end()
+        last = next((item for item in reversed(self._items) if item.has_text), None)
+        if last is not None:
+            last.chars += len(text)
+        return text
+
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
         items = sorted(self._items, key=lambda item: item.place)
+        if sum(item.chars for item in items) != len("".join(self._text)):
+            return {}  # a part of what was said was folded away as a thought
         if any(item.type == "reasoning" and item.reasoning is None for item in items):
             return {}  # ids are refused without the reasoning that they belong to
         places = {id(piece): place for place, piece in enumerate(kept)}
@@ -180,14 +191,15 @@ class ResponsesReader(ReplyReader):
             item.reasoning = told if told.get("encrypted_content") or told.get("content") else None
         elif item.type in SEARCHED and is_whole:
             item.searched = told
-        elif item.type == "message" and is_whole and not item.chars:
+        elif item.type == "message" and is_whole and not item.has_text:
             added = self._add_to_message(item, "".join(_texts(told)))
         item.is_whole = is_whole and bool(item.type)
         return added
 
     def _add_to_message(self, item: _Item, text: str) -> str:
-        added = "" if item.is_whole else self.add_text(text)
+        added = "" if item.is_whole else self.add_written(text)
         item.type = item.type or "message"
+        item.has_text = item.has_text or bool(text)
         item.chars += len(added)
         return added
 
