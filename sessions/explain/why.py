@@ -59,7 +59,7 @@ class Explanation:
     all_tokens: int
     #: Whether the agent is offered to the member: if not, nothing at all is sent.
     is_offered: bool = True
-    #: Whether the session's tools are off: a person's messages are sent without any; those of a client of `/v1` are not.
+    #: Whether the session's tools are off: a person's messages are sent without any; those of a client of `/v1` with.
     tools_off: bool = False
 
 

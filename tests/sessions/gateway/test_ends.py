@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from capabilities.models import LanguageModel
+from sessions.models import StepKind
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI
 from tests.sessions.gateway.conftest import Gateway
@@ -135,7 +136,9 @@ def test_a_call_that_is_written_as_text_is_run_and_never_shown(
     (turn,) = gateway.turns()
     (step,) = gateway.steps(turn)
     assert (step.tool_name, step.status, json.loads(step.arguments)) == ("calculator", "done", CALL["arguments"])
-    assert all("tool_call" not in reply.text and "<think>" not in reply.text for reply in gateway.steps(turn, "model"))
+    assert all(
+        "tool_call" not in reply.text and "<think>" not in reply.text for reply in gateway.steps(turn, StepKind.MODEL)
+    )
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
