@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 
 from capabilities.common.api import checked_part, refusals
 from sessions.budgets.amounts import amount_of, amount_text
+from sessions.budgets.least import warnings_of
 from sessions.budgets.queries import (
     BudgetLine,
     Meter,
@@ -123,6 +124,12 @@ class BudgetOut(serializers.Serializer[Any]):
     now = MeterOut(allow_null=True, help_text="Its running window, where all share one; else see its periods.")
 
 
+class BudgetDetailOut(BudgetOut):
+    warnings = serializers.ListField(
+        child=serializers.CharField(), help_text="Such as a limit under which no turn can start."
+    )
+
+
 class PeriodOut(MeterOut):
     id = serializers.UUIDField()
     kind = serializers.CharField(help_text="Whose it is: `member`, `agent`, `session`, `turn`; empty: all share it.")
@@ -193,8 +200,9 @@ def budget_body(line: BudgetLine) -> dict[str, Any]:
 
 
 def one_budget(member: Membership, budget: Budget) -> dict[str, Any]:
+    """As `BudgetDetailOut` describes it."""
     (line,) = lines_of([budget], member.organisation)
-    return budget_body(line)
+    return budget_body(line) | {"warnings": warnings_of(budget, member.organisation.registry_version)}
 
 
 def period_body(line: PeriodLine) -> dict[str, Any]:
@@ -251,7 +259,7 @@ class BudgetList(APIView):
         operation_id="budgets_create",
         summary="Make a budget",
         request=BudgetIn,
-        responses={201: BudgetOut, 400: ErrorOut},
+        responses={201: BudgetDetailOut, 400: ErrorOut},
     )
     def post(self, request: Request) -> Response:
         """It counts from the next model call on. Needs the right `budgets`."""
@@ -263,7 +271,7 @@ class BudgetList(APIView):
 
 
 class BudgetDetail(APIView):
-    @extend_schema(operation_id="budgets_read", summary="One budget", responses={200: BudgetOut, 404: ErrorOut})
+    @extend_schema(operation_id="budgets_read", summary="One budget", responses={200: BudgetDetailOut, 404: ErrorOut})
     def get(self, request: Request, budget_id: UUID) -> Response:
         member = api_member(request, right=Right.BUDGETS)
         return Response(one_budget(member, budget_or_404(member, budget_id)))
@@ -272,7 +280,7 @@ class BudgetDetail(APIView):
         operation_id="budgets_update",
         summary="Change a budget",
         request=BudgetChange,
-        responses={200: BudgetOut, 400: ErrorOut, 404: ErrorOut},
+        responses={200: BudgetDetailOut, 400: ErrorOut, 404: ErrorOut},
     )
     def patch(self, request: Request, budget_id: UUID) -> Response:
         """What is left out stays, and so does what it counts and for whom. Running windows have a new limit at once."""

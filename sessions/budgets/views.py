@@ -15,6 +15,7 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from sessions.budgets.amounts import amount_of, amount_shown
 from sessions.budgets.forms import BudgetForm, BudgetsAddress, LimitForm, RulesForm, TopUpForm, of_budget
+from sessions.budgets.least import warnings_of
 from sessions.budgets.queries import (
     budget_or_404,
     budgets_binding,
@@ -127,6 +128,7 @@ def _detail(
         "has_running": any(each.is_running for each in page.rows),
         "budget": budget,
         "line": line,
+        "warnings": warnings_of(budget, member.organisation.registry_version),
         "form": form,
         "at_fault": at_fault.pk if at_fault else None,
     }

@@ -54,7 +54,7 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
     of_budgets = [budgets.by_id[name.budget_id] for name in names]
     model = turn.model
     if not with_whole_answer and any(terms.is_hard for terms in of_budgets):
-        model = _with_usual_answer(model, turn.agent.output_p95)
+        model = with_usual_answer(model, turn.agent.output_p95)
     cap, money = model.max_output_tokens, None
     of_money = [terms for terms in of_budgets if terms.measure == MONEY]
     if of_money:
@@ -91,7 +91,7 @@ def clock_ahead(database_now: datetime) -> timedelta:
     return database_now - timezone.now()
 
 
-def _with_usual_answer(model: ResolvedModel, usual: int | None) -> ResolvedModel:
+def with_usual_answer(model: ResolvedModel, usual: int | None) -> ResolvedModel:
     """The model with a cap of this many tokens, if that is lower than its own."""
     if usual is None:
         return model

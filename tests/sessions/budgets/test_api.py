@@ -29,6 +29,7 @@ def test_a_budget_in_dollars_goes_round_exactly(rest: Rest) -> None:
     reset = body["now"].pop("resets_at")
     assert (made.status, bool(reset)) == (201, True)
     assert {name: value for name, value in body.items() if name not in ("id", "created_at")} == {
+        "warnings": [],
         "name": "Month",
         "scope": "organisation",
         "role": None,

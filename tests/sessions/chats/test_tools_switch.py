@@ -78,7 +78,7 @@ def test_a_message_that_is_sent_again_under_its_key_is_the_same_turn_after_the_s
 ) -> None:
     def post() -> str:
         message = {"message": "What is 2 + 2?"}
-        return Rest(bob).post(f"sessions/{session.pk}/turns", message, headers={"Idempotency-Key": "k"}).json["id"]
+        return str(Rest(bob).post(f"sessions/{session.pk}/turns", message, headers={"Idempotency-Key": "k"}).json["id"])
 
     switch(as_bob, session, not off)
     first = post()
