@@ -53,6 +53,8 @@ def http_post(
     except EgressError as error:
         raise ToolError(f"{error}{error.doubt('POST')}", nothing_came=not error.is_after_redirect) from error
     result = {"url": answer.url, "status": answer.status, "content_type": answer.headers.get("content-type", "")}
+    if answer.doubt:
+        result["outcome"] = answer.doubt.strip()
     if not is_text(media_type(answer)) and b"\0" in answer.body:
         return result | {"body": "", "note": f"A binary body of {len(answer.body)} bytes is not shown."}
     return result | cut_text("body", answer.text, whole=not answer.truncated, limit=ANSWER_LIMIT)

@@ -12,7 +12,7 @@ Whatever is not an answer is one of these, each with a sentence for the reader, 
 
 from capabilities.egress.addresses import DENIED_V4, AllowedHost, Purpose, allowed_host, check_url, is_public
 from capabilities.egress.async_client import ExchangeLimits, guarded_async_client
-from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
+from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused, is_refused
 from capabilities.egress.fetching import MAX_REDIRECTS, Fetched, fetch
 from capabilities.egress.guard import Guard, GuardedBackend, guarded_client, is_listed, no_deadline, resolve_checked
 from capabilities.egress.placing import fits, origin_of, place
@@ -37,6 +37,7 @@ __all__ = [
     "guarded_client",
     "is_listed",
     "is_public",
+    "is_refused",
     "no_deadline",
     "origin_of",
     "place",

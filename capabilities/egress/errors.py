@@ -7,6 +7,21 @@ import httpx2
 #: Methods that change nothing (RFC 9110, 9.2.1).
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 DOUBT = " It may have been done all the same: look before you try again."
+#: Statuses of 4xx that say nothing of whether it was done: a wait that somebody on the way gave up.
+WAITS = frozenset({408, 499})
+#: Those of 5xx that refuse the request itself: its method, or its version of HTTP.
+NOT_SUPPORTED = frozenset({501, 505})
+
+
+def is_refused(status: int) -> bool:
+    """Whether an answer of this status says that nothing was done: the request was refused as it was, or as it came now
+    (409, 425, 429)."""
+    return (400 <= status < 500 and status not in WAITS) or status in NOT_SUPPORTED
+
+
+def doubt_after(method: str, status: int) -> str:
+    """A sentence to add to an answer of a failure after which something may have been done; empty where nothing was."""
+    return DOUBT if status >= 400 and not is_refused(status) and method not in READING else ""
 
 
 class EgressError(Exception):

@@ -17,7 +17,7 @@ import httpx2
 from capabilities.contract.context import Credential
 from capabilities.egress.addresses import Purpose, check_characters, check_url
 from capabilities.egress.decoding import ACCEPTED, decoder
-from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused
+from capabilities.egress.errors import EgressError, EgressFailed, EgressRefused, doubt_after
 from capabilities.egress.guard import Clock, Guard, GuardedTransport
 from capabilities.egress.placing import place
 from toolhub.durations import duration
@@ -45,6 +45,13 @@ class Fetched:
     headers: Mapping[str, str]
     body: bytes
     truncated: bool
+    #: Of the request that was answered.
+    method: str = "GET"
+
+    @property
+    def doubt(self) -> str:
+        """A sentence to add to a failure after which something may have been done; empty where nothing was."""
+        return doubt_after(self.method, self.status)
 
     @property
     def text(self) -> str:
@@ -90,6 +97,7 @@ def fetch(
                         headers=MappingProxyType(dict(response.headers.items())),
                         body=body,
                         truncated=truncated,
+                        method=request.method,
                     )
             finally:
                 response.close()

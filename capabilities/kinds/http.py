@@ -65,9 +65,15 @@ def run(
     except ImplementationRefused as error:
         raise ToolError(f"{spec.name} cannot run: {error}", nothing_came=True) from error
     request = _with_key(build_request(implementation, arguments), context)
-    answer = _sent(request, credential, context, until)
+    reads = spec.effect == "read"
+    try:
+        answer = _sent(request, credential, context, until)
+    except EgressError as error:
+        doubt = "" if reads else error.doubt(request.method)
+        raise ToolError(f"{error}{doubt}", nothing_came=not error.is_after_redirect) from error
     if answer.status >= 400:
-        raise ToolError(_failure(answer, credential, context, until))
+        failure = _failure(answer, credential, context, until)
+        raise ToolError(failure + _unsigned(answer, request, credential) + ("" if reads else answer.doubt))
     return _result(answer, implementation, context, until)
 
 
@@ -97,20 +103,16 @@ def _sent(request: HttpRequest, credential: Credential, context: ToolContext, un
 
 
 def _fetched(request: HttpRequest, credential: Credential, context: ToolContext, until: float) -> Fetched:
-    try:
-        return fetch(
-            request.method,
-            request.url,
-            headers=request.headers,
-            content=request.content,
-            timeout=max(0.001, until - time.monotonic()),
-            max_bytes=MAX_BYTES,
-            max_redirects=context.envelope.max_redirects if context.envelope else 0,
-            credential=credential,
-        )
-    except EgressError as error:
-        doubt = error.doubt(request.method)
-        raise ToolError(f"{error}{doubt}", nothing_came=not error.is_after_redirect) from error
+    return fetch(
+        request.method,
+        request.url,
+        headers=request.headers,
+        content=request.content,
+        timeout=max(0.001, until - time.monotonic()),
+        max_bytes=MAX_BYTES,
+        max_redirects=context.envelope.max_redirects if context.envelope else 0,
+        credential=credential,
+    )
 
 
 # -- What the model reads ----------------------------------------------------------------------------------------------
@@ -197,6 +199,14 @@ def _failure(answer: Fetched, credential: Credential, context: ToolContext, unti
     again = f" It asks to wait: {wait}{' seconds' if wait.isdecimal() else ''}." if wait else ""
     said = _error_text(answer, credential, context, until)
     return f"{_host(answer)} answered with status {status}.{again}" + (f" It says: {said}" if said else "")
+
+
+def _unsigned(answer: Fetched, request: HttpRequest, credential: Credential) -> str:
+    """What is missing, where the far side asks who calls and nothing says it."""
+    is_signed = credential.headers or credential.query or "authorization" in {name.lower() for name in request.headers}
+    if answer.status != HTTPStatus.UNAUTHORIZED or is_signed:
+        return ""
+    return " No credential is set for it: an administrator chooses one on the tool's page."
 
 
 def _error_text(answer: Fetched, credential: Credential, context: ToolContext, until: float) -> str:

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from capabilities.egress import EgressError
+from capabilities.egress import EgressError, is_refused
 from capabilities.mcp_client.addresses import ServerAddress
 from capabilities.mcp_client.errors import (
     AnswerRefused,
@@ -27,9 +27,8 @@ from toolhub.durations import duration
 
 #: Characters of an error's own words that are passed on.
 MAX_WORDS = 500
-#: Statuses of requests that were refused as they were: then nothing was done. All of 4xx, but those of a credential,
-#: which has words of its own, and 408 and 425, which end a wait.
-REFUSED = frozenset(range(400, 500)) - {401, 403, 408, 425}
+#: Statuses of requests that were refused: then nothing was done. Those of a credential have words of their own.
+REFUSED = frozenset(status for status in range(400, 500) if is_refused(status)) - {401, 403}
 
 
 def translated(error: BaseException, address: ServerAddress, noted: Seen, seconds: float) -> McpError:
@@ -72,7 +71,9 @@ def _of_version(error: OtherVersion, name: str) -> str:
 
 def _refused_credential(noted: Seen) -> str:
     if not noted.is_signed:
-        return "asks for a credential, and none is set" if noted.status == 401 else "does not allow this"
+        if noted.status == 401:
+            return "asks for a credential, and none is set: an administrator chooses one on the page of the server"
+        return "does not allow this without a credential, and none is set"
     return "does not accept the credential" if noted.status == 401 else "does not allow this with the credential"
 
 

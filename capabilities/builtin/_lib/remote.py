@@ -145,7 +145,7 @@ class Remote:
         if status in {401, 403}:
             what = "refuses what it was set up with" if "Authorization" in self.headers else "refuses the request"
             return f"{self.title} {what} (status {status}){said}"
-        return f"{self.title} answered with status {status}{said}"
+        return f"{self.title} answered with status {status}{said}{answer.doubt}"
 
 
 def remote(

@@ -72,7 +72,11 @@ def test_a_post_is_not_sent_on(call: Call, hook: Hook, status: int) -> None:
 def test_a_failed_status_is_an_answer(call: Call, hook: Hook) -> None:
     hook.instead = lambda asked: Reply(500, b"<p>no</p>", {"Content-Type": "text/html"})
 
-    assert call("http_post", url=hook.url, body="x")["status"] == 500
+    answer = call("http_post", url=hook.url, body="x")
+
+    assert (answer["status"], "may have been done" in answer["outcome"]) == (500, True)
+    hook.instead = lambda asked: Reply(409, b"no", {"Content-Type": "text/plain"})
+    assert call("http_post", url=hook.url, body="x").keys() == {"url", "status", "content_type", "body"}
 
 
 def test_a_long_answer_is_cut(call: Call, hook: Hook) -> None:

@@ -63,10 +63,11 @@ def call(
     on_crash: str = "never",
     timeout: float = 10.0,
     max_redirects: int = 3,
+    effect: str = "external",
     **arguments: Any,
 ) -> Any:
     envelope = Envelope(on_crash, timeout, 40_000, max_redirects=max_redirects)
-    spec = ToolSpec(1, 1, "t", "http", "web", 1, True, "{}", "", 1, "external", envelope)
+    spec = ToolSpec(1, 1, "t", "http", "web", 1, True, "{}", "", 1, effect, envelope)
     context = ToolContext(
         1, 1, "", Path("/"), timezone.now, timeout, idempotency_key="turn-1-step-2", envelope=envelope
     )
@@ -374,24 +375,58 @@ def test_s35_a_drip_of_bytes_ends_in_the_tools_time(server: Server) -> None:
     assert time.monotonic() - started < 3
 
 
-@pytest.mark.parametrize(("method", "is_unknown"), [("GET", False), ("HEAD", False), ("POST", True)])
-def test_what_was_sent_and_not_answered_may_have_been_done(server: Server, method: str, is_unknown: bool) -> None:
+@pytest.mark.parametrize(
+    ("method", "effect", "is_unknown"),
+    [("GET", "external", False), ("HEAD", "external", False), ("POST", "external", True), ("POST", "read", False)],
+)
+def test_what_was_sent_and_not_answered_may_have_been_done(
+    server: Server, method: str, effect: str, is_unknown: bool
+) -> None:
     server.answers["/"] = lambda handler: time.sleep(1)
 
     with pytest.raises(ToolError) as told:
-        call({"url": f"{server.url}/", "method": method}, timeout=0.4)
+        call({"url": f"{server.url}/", "method": method}, timeout=0.4, effect=effect)
 
     assert ("may have been done" in str(told.value)) is is_unknown
 
 
-@pytest.mark.parametrize("status", [400, 404, 409, 422, 429])
-def test_what_was_refused_was_not_done(server: Server, status: int) -> None:
-    server.answers["/"] = lambda handler: handler.send_error(status)
+@pytest.mark.parametrize(
+    ("status", "method", "effect", "is_unknown"),
+    [
+        *((status, "POST", "external", False) for status in (400, 401, 404, 409, 422, 425, 429, 501)),
+        *((status, "POST", "external", True) for status in (408, 499, 500, 502, 503, 504)),
+        (500, "GET", "external", False),
+        (500, "POST", "read", False),
+    ],
+)
+def test_a_status_says_whether_it_may_have_been_done(
+    server: Server, status: int, method: str, effect: str, is_unknown: bool
+) -> None:
+    server.answers["/"] = lambda handler: handler.send_error(status, "Odd")
 
     with pytest.raises(ToolError, match=str(status)) as told:
-        call({"url": f"{server.url}/", "method": "POST"})
+        call({"url": f"{server.url}/", "method": method}, effect=effect)
 
-    assert "may have been done" not in str(told.value)
+    assert ("may have been done" in str(told.value)) is is_unknown
+
+
+@pytest.mark.parametrize(
+    ("credential", "status", "is_missing"),
+    [
+        (Credential(), 401, True),
+        (Credential(), 403, False),
+        (Credential(headers={"Authorization": "Bearer x"}), 401, False),
+    ],
+)
+def test_a_credential_is_missed_only_where_none_is_set(
+    server: Server, credential: Credential, status: int, is_missing: bool
+) -> None:
+    server.answers["/"] = lambda handler: handler.send_error(status)
+
+    with pytest.raises(ToolError) as told:
+        call({"url": f"{server.url}/"}, credential)
+
+    assert ("No credential is set" in str(told.value)) is is_missing
 
 
 def test_what_never_arrived_was_not_done(server: Server) -> None:

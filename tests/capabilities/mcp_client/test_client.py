@@ -370,6 +370,45 @@ def test_a_refused_credential_comes_with_the_challenge(
     assert text_of(address, "b") == "b"
 
 
+@pytest.mark.parametrize("kind", ["address", "old_address"])
+@pytest.mark.parametrize(
+    ("is_signed", "status", "told"),
+    [
+        (True, 401, "does not accept the credential"),
+        (True, 403, "with the credential"),
+        (False, 401, "none is set: an administrator chooses one"),
+        (False, 403, "none is set"),
+    ],
+)
+def test_a_credential_is_refused_only_where_one_is_set(
+    kind: str, is_signed: bool, status: int, told: str, script: Script, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(kind)
+    secret = Credential(headers={"Authorization": "s3cret"}, origins=(address.url.removesuffix("/mcp"),))
+    script.refuse = (status, {}, b"no")
+
+    with pytest.raises(NotAuthorised) as refused:
+        text_of(
+            ServerAddress("http", address.principal, url=address.url, credential=secret if is_signed else Credential()),
+            "a",
+        )
+
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("status", [400, 409, 425, 429])
+@pytest.mark.parametrize("kind", ["address", "old_address"])
+def test_what_a_status_refuses_was_not_done(
+    kind: str, status: int, script: Script, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(kind)
+    text_of(address, "a")
+    script.refuse = (status, {}, b"no")
+
+    with pytest.raises(ServerRefused, match=str(status)):
+        text_of(address, "a")
+
+
 def test_s33_a_redirect_elsewhere_is_not_followed(address: ServerAddress, script: Script, principal: str) -> None:
     with http_server(usual()) as other:
         script.refuse = (307, {"location": other}, b"")
