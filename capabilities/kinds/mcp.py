@@ -343,12 +343,14 @@ class _Call:
         except ServerRefused as error:
             if error.code == ADDRESS_FIRST:
                 raise self._address_first(error) from error
-            raise ToolError(str(error)) from error
+            raise ToolError(f"{error}{self._doubt() if error.is_unknown else ''}") from error
         except (ServerSilent, ServerLost) as error:
-            unknown = "" if self.spec.effect == "read" else " Whether it was done is not known."
-            raise ToolError(f"{error}{unknown}", nothing_came=error.nothing_came) from error
+            raise ToolError(f"{error}{self._doubt()}", nothing_came=error.nothing_came) from error
         except McpError as error:
             raise ToolError(str(error), nothing_came=error.nothing_came) from error
+
+    def _doubt(self) -> str:
+        return "" if self.spec.effect == "read" else " Whether it was done is not known."
 
     def _address_first(self, error: ServerRefused) -> CallWaits | ToolError:
         asked = error.data.get("elicitations") if isinstance(error.data, Mapping) else None

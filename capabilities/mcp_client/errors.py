@@ -50,14 +50,16 @@ class AnswerRefused(McpError):
 
 
 class ServerRefused(McpError):
-    """`code` and `data` are those of the JSON-RPC error."""
+    """`code` and `data` are those of the JSON-RPC error. `is_unknown`: no such error came, but a status of HTTP that
+    leaves open what the call did."""
 
     nothing_came = False
 
-    def __init__(self, message: str, *, code: int, data: Any = None) -> None:
+    def __init__(self, message: str, *, code: int, data: Any = None, is_unknown: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
+        self.is_unknown = is_unknown
 
 
 class ServerBusy(McpError):

@@ -93,6 +93,12 @@ def _of_protocol(error: MCPError, name: str, noted: Seen, seconds: float) -> Mcp
     if error.code == PARSE_ERROR:
         return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
     words = readable(error.message)[0][:MAX_WORDS].strip().rstrip(".")
-    if noted.status >= 400 and words in ("Server returned an error response", "Not Found", ""):
+    is_status = noted.status >= 400 and words in ("Server returned an error response", "Not Found", "")
+    if is_status:
         words = f"HTTP status {noted.status}"
-    return ServerRefused(f"{name} answered with an error: {words}.", code=error.code, data=error.data)
+    return ServerRefused(
+        f"{name} answered with an error: {words}.",
+        code=error.code,
+        data=error.data,
+        is_unknown=is_status and not is_refused(noted.status),
+    )

@@ -493,6 +493,18 @@ def test_a_call_that_changes_something_and_has_no_answer_says_so(acme: Organisat
         far.call(timeout=1.0)
 
 
+@pytest.mark.parametrize(("status", "is_unknown"), [(400, False), (409, False), (429, False), (408, True), (502, True)])
+def test_a_status_says_whether_a_call_that_changes_something_may_have_been_done(
+    acme: Organisation, status: int, is_unknown: bool
+) -> None:
+    with far_with(acme, lambda params: "done") as far:
+        far.script.refuse = (status, {}, b"no")
+        with pytest.raises(ToolError, match=str(status)) as told:
+            far.call()
+
+    assert ("Whether it was done is not known" in str(told.value)) is is_unknown
+
+
 def test_a_server_that_is_switched_off_is_not_asked(acme: Organisation) -> None:
     with raw_far(acme, result()) as far:
         with organisation_scope(acme):
