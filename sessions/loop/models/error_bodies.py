@@ -31,13 +31,20 @@ _WORDS = (
     "msg",
     "error_message",
     "errormessage",
+    "error_msg",
     "error_description",
+    "status_msg",
+    "faultstring",
     "description",
     "title",
     "reason",
     "fault",
     "exception",
     "response",
+    "base_resp",
+    "err",
+    "data",
+    "text",
 )
 _MORE = ("metadata", "raw", "innererror", "inner_error", "body")
 _NAMES = ("code", "type", "status", "reason", "__type", "title")

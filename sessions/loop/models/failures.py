@@ -56,6 +56,14 @@ TOO_OFTEN = re.compile(
     r"rate[ _-]?limit|too many requests|throttl|resource_exhausted|requests? per (?:minute|day)|tokens per minute",
     re.IGNORECASE,
 )
+#: How servers that make a grammar of a tool's schema say that they cannot (llama.cpp, also with status 500): the same
+#: request fails each time. A model's output that does not fit the grammar is no such thing.
+NO_GRAMMAR = re.compile(
+    r"(?:fail\w*|unable|error|could not|cannot)\W+(?:\w+\W+){0,3}(?:pars|compil|build|convert|initiali[sz]|generat)\w*"
+    r"\W+(?:\w+\W+){0,5}(?:grammar|json.?schema)|(?:json.?)?schema conversion failed|unrecognized schema"
+    r"|invalid (?:json.?schema|grammar)|invalid schema for (?:function|tool)",
+    re.IGNORECASE,
+)
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 #: The status that the code or the type of an error object stands for, where the object came with status 200.
 _STATUSES = {
@@ -173,7 +181,7 @@ def _status_failure(error: openai.APIStatusError) -> Failed:
         # Some say beside the message only which parameter they refuse.
         words = said if has_message else f"{said} {body}"[: 2 * MAX_REFUSAL]
         name = error.code or next(iter(read.names), "")
-        refusal = Refusal(status, words, str(error.param or read.parameter), str(name))
+        refusal = Refusal(400 if status == 500 else status, words, str(error.param or read.parameter), str(name))
     return Failed(code, told, again=again, wait=wait, refusal=refusal)
 
 
@@ -187,6 +195,8 @@ def _code_of(status: int, words: str) -> tuple[str, bool]:
         return "context_length", False
     if status == 429 or TOO_OFTEN.search(words):
         return "provider_rate_limit", True
+    if status in (500, 501) and NO_GRAMMAR.search(words):
+        return "provider_rejected", False
     if status in RETRIED_STATUSES or status >= 500:
         return "provider_error", True
     if NO_KEY.search(words):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 STOP, CALLS, LENGTH, FILTERED, ERROR = "stop", "tool_calls", "length", "content_filter", "error"
 #: The answer behind one of these is not all that the model had to say.
 CUT = (LENGTH, FILTERED)
@@ -9,19 +11,23 @@ _SPELLINGS = {
     STOP: "stop end_turn stop_sequence eos eos_token complete completed finished done",
     CALLS: "tool_calls tool_call tool_use function_call function_calls",
     LENGTH: "length max_tokens max_output_tokens max_completion_tokens max_length max_new_tokens model_length"
-    " token_limit max_tokens_reached context_length model_context_window_exceeded truncated",
+    " token_limit max_tokens_reached context_length model_context_window_exceeded truncated error_limit",
     FILTERED: "content_filter content_filtered content_filter_stop safety image_safety prohibited_content blocklist"
-    " recitation spii refusal sensitive blocked guardrail_intervened",
-    ERROR: "error failed network_error malformed_function_call insufficient_system_resource engine_overloaded",
+    " recitation spii refusal sensitive blocked guardrail_intervened error_toxic",
+    ERROR: "error failed network_error malformed_function_call unexpected_tool_call insufficient_system_resource"
+    " engine_overloaded abort",
 }
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+#: What says no more than that the reply ended.
+_SAYS_LITTLE = ("", STOP, "unknown", "other")
+_WORD_BEGINS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def finish_of(reason: object, native: object = None) -> str:
     """The reason as it is kept: in our spelling where it is known, else as it came; "" where none came. `native` is
     what a vendor behind a router said: it counts where it says more than that the reply ended."""
     said, behind = _meaning(reason), _meaning(native)
-    if said in ("", STOP) and behind in (*CUT, ERROR):
+    if said.casefold() in _SAYS_LITTLE and behind in (*CUT, ERROR):
         return behind
     return said or behind
 
@@ -29,5 +35,6 @@ def finish_of(reason: object, native: object = None) -> str:
 def _meaning(reason: object) -> str:
     if not isinstance(reason, str):
         return ""
-    folded = reason.strip().casefold().replace("-", "_").replace(" ", "_").removeprefix("finish_reason_")
+    folded = _WORD_BEGINS.sub("_", reason.strip()).casefold().replace("-", "_").replace(" ", "_")
+    folded = folded.removeprefix("finish_reason_")
     return _MEANINGS.get(folded, reason.strip())

@@ -70,6 +70,18 @@ def of_param(place: int, name: str) -> Raw:
     return refusal(f"Invalid schema for function '{name}': array schema missing items.", param=f"tools[{place}].x")
 
 
+def plain(text: str, status: int = 400) -> Callable[[int, str], Raw]:
+    """A body that is no JSON."""
+    return lambda place, name: Raw(text.format(place=place, name=name).encode(), status, {"Content-Type": "text/plain"})
+
+
+def routed(place: int, name: str) -> Raw:
+    """OpenRouter, whose provider's own words are JSON in a text."""
+    raw = json.dumps({"error": {"message": f"Invalid schema for function '{name}': array schema missing items."}})
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Azure"}}
+    return Raw(json.dumps({"error": error}).encode(), 400, {"Content-Type": "application/json"})
+
+
 FORMS: dict[str, Callable[[int, str], Raw]] = {
     "openai": words("Invalid schema for function '{name}': In context=('properties', 'calculator'), no items."),
     "openai's param": of_param,
@@ -84,6 +96,12 @@ FORMS: dict[str, Callable[[int, str], Raw]] = {
     "vllm": fastapi,
     "ollama": words("tool {name}: json: cannot unmarshal array into Go struct field of type string"),
     "a pointer": words("/tools/{place}/function/parameters must be object"),
+    "llama.cpp": words("Failed to parse grammar of tool {name}", status=500),
+    "llama.cpp by place": words("JSON schema conversion failed: tools[{place}].function.parameters", status=500),
+    "a text": plain("Invalid schema for function '{name}'"),
+    "a text with 500": plain("Unable to build the grammar for tool '{name}'", 500),
+    "a page": plain("<html><body><h1>Bad Request</h1><p>Invalid schema for function '{name}'</p></body></html>"),
+    "openrouter": routed,
     "by name alone": words("{name} has a schema that cannot be used"),
 }
 
@@ -196,11 +214,20 @@ def test_explain_says_which_provider_refuses_it_and_why(
 # -- By no name -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", ["Invalid tool schema.", "Bad Request", "Request contains an invalid argument."])
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("Invalid tool schema.", 400),
+        ("Bad Request", 400),
+        ("Request contains an invalid argument.", 400),
+        ("failed to parse grammar", 500),
+        ('JSON schema conversion failed: Unrecognized schema: {{"type": "array"}}', 500),
+    ],
+)
 def test_where_none_is_named_the_one_to_blame_is_found(
-    session: ChatSession, provider: ScriptedOpenAI, said: str
+    session: ChatSession, provider: ScriptedOpenAI, said: str, status: int
 ) -> None:
-    provider.enqueue(*[refusing(words(said))] * 30)
+    provider.enqueue(*[refusing(words(said, status=status))] * 30)
 
     turn = run(session)
 

@@ -49,12 +49,26 @@ SHAPES: list[Any] = [
     },
     json.dumps({"error": {"message": OVERFLOW}}),
     OVERFLOW,
+    {"object": "error", "message": {"detail": [{"loc": ["body"], "msg": OVERFLOW}]}},
+    {"type": "error", "error": {"type": "invalid_request_error", "message": OVERFLOW}, "request_id": "r1"},
+    {"base_resp": {"status_code": 1013, "status_msg": OVERFLOW}},
+    {"fault": {"faultstring": OVERFLOW, "detail": {"errorcode": "x"}}},
+    {"error_code": 336, "error_msg": OVERFLOW},
+    {"Error": {"Code": "x", "Message": OVERFLOW}},
+    {"success": False, "errors": [{"code": 7000, "message": OVERFLOW}], "result": None},
+    {"status": "error", "data": {"message": OVERFLOW}},
+    {"err": OVERFLOW},
+    {"error": {"text": OVERFLOW}},
+    {"error": {"message": json.dumps({"error": {"message": OVERFLOW}})}},
 ]
 
 
 @pytest.mark.parametrize("body", SHAPES, ids=range(len(SHAPES)))
 def test_an_error_of_any_shape_is_read_for_its_words(body: Any) -> None:
-    assert OVERFLOW in read_body(json.dumps(body)).words
+    words = read_body(json.dumps(body)).words
+
+    assert OVERFLOW in words
+    assert "{" not in words
 
 
 @pytest.mark.parametrize("body", SHAPES, ids=range(len(SHAPES)))
@@ -90,6 +104,30 @@ def test_what_an_error_means_is_told_by_its_words(provider: ScriptedOpenAI, stat
 
     assert asked.error is not None
     assert (asked.error.code, words in str(asked.error)) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("failed to parse grammar", "provider_rejected"),
+        ("JSON schema conversion failed:\nUnrecognized schema: {}", "provider_rejected"),
+        ("Failed to compile the grammar of tool 'calculator'", "provider_rejected"),
+        ("The model produced output that does not match the expected peg-native format", "provider_error"),
+        ("Failed to parse the grammatical output of the model", "provider_error"),
+        ("Internal server error", "provider_error"),
+    ],
+)
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_grammar_that_cannot_be_made_is_no_failure_that_passes(
+    provider: ScriptedOpenAI, words: str, code: str, is_json: bool
+) -> None:
+    body = json.dumps({"error": {"code": 500, "message": words, "type": "server_error"}}) if is_json else words
+    provider.enqueue(Raw(body.encode(), 500, {"Content-Type": "application/json" if is_json else "text/plain"}))
+
+    asked = ask(provider, tries=1)
+
+    assert asked.error is not None
+    assert asked.error.code == code
 
 
 def test_the_text_of_a_page_is_read(provider: ScriptedOpenAI) -> None:
@@ -130,6 +168,17 @@ def test_a_wait_in_words_is_read(words: str, wait: float) -> None:
         ("end_turn", "stop"),
         ("tool_use", "tool_calls"),
         ("error", "error"),
+        ("MaxTokens", "length"),
+        ("FINISH_REASON_MAX_TOKENS", "length"),
+        ("max-tokens", "length"),
+        ("ERROR_LIMIT", "length"),
+        ("ContentFilter", "content_filter"),
+        ("content-filter", "content_filter"),
+        ("ERROR_TOXIC", "content_filter"),
+        ("toolUse", "tool_calls"),
+        ("EndTurn", "stop"),
+        ("UNEXPECTED_TOOL_CALL", "error"),
+        ("abort", "error"),
         ("made_up", "made_up"),
         (None, ""),
     ],
@@ -140,7 +189,10 @@ def test_the_reason_of_an_end_has_one_spelling(reason: str | None, kept: str) ->
 
 def test_what_a_vendor_behind_a_router_says_counts_where_it_says_more() -> None:
     assert finish_of("stop", "MAX_TOKENS") == "length"
+    assert finish_of("unknown", "MAX_TOKENS") == "length"
+    assert finish_of(None, "SAFETY") == "content_filter"
     assert finish_of("tool_calls", "STOP") == "tool_calls"
+    assert finish_of("length", "STOP") == "length"
 
 
 def events(*choices: dict[str, Any]) -> Raw:
