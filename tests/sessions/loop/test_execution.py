@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from capabilities.catalogue.recipients.writes import NO_AGENT
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.common import confined
 from capabilities.contract.context import Credential, ToolContext, ToolError
@@ -379,7 +380,7 @@ def test_zk29_a_tool_outside_the_selection_is_unknown(session: ChatSession, prov
     assert "date_arithmetic" not in [tool["function"]["name"] for tool in provider.requests[0]["tools"]]
     assert (step.status, json.loads(step.result_sent)) == (
         StepStatus.REFUSED,
-        {"success": False, "error": "Unknown or inactive tool: date_arithmetic"},
+        {"success": False, "error": "Unknown or inactive tool: date_arithmetic", "next_step": NO_AGENT},
     )
 
 

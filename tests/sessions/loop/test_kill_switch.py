@@ -115,11 +115,12 @@ def test_a_stop_without_a_message_is_told_as_a_stop(
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("what", ["forbidden", "stopped", "there", "nothing has it"])
+@pytest.mark.parametrize("what", ["forbidden", "stopped", "nothing has it"])
 def test_s_62_what_the_agent_does_not_have_is_answered_as_what_is_not_there(
     session: ChatSession, provider: ScriptedOpenAI, alice: Membership, what: str
 ) -> None:
-    """Whether the organisation has a tool is not to be learned by calling it."""
+    """Whether the organisation has a tool that the member may not use is not to be learned by calling it. Of one that
+    the member may use, and no agent has, the answer names the next step."""
     if what != "nothing has it":
         aside = make_category(session.organisation, "aside", is_core=False)
         tool = make_tool(session.organisation, "hidden_tool", category=aside)
@@ -264,4 +265,4 @@ def test_over_rest(tool: Tool, alice: Membership) -> None:
     on = rest.patch("tools/uuid", {"is_enabled": True})
     assert (on.json["is_enabled"], on.json["off_message"]) == (True, "")
     bulk = rest.post("tools/bulk", {"names": ["uuid"], "is_enabled": False, "off_message": WHY})
-    assert (bulk.json, Tool.objects.get().off_message) == ({"changed": 1}, WHY)
+    assert (bulk.json, Tool.objects.get().off_message) == ({"changed": 1, "waiting": []}, WHY)
