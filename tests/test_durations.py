@@ -13,7 +13,13 @@ from toolhub.tenants.templatetags.look import seconds
 ROOT = Path(__file__).resolve().parent.parent
 #: A number that a sentence or a page follows with a unit of its own.
 BY_HAND = re.compile(
-    r"""[{][^{}"]*(?:seconds|timeout|elapsed|pause|wait|took)[^{}"]*[}] ?(?:s\b|sec)|floatformat(?::\d)? ?[}][}] ?s\b"""
+    "|".join(
+        (
+            r"[{][^{}\"]*(?:seconds|SECONDS|timeout|elapsed|pause|wait|took)[^{}\"]*[}] ?(?:s\b|sec)",
+            r"timeout ?[}][}] ?s\b",
+            r"floatformat(?::\d)? ?[}][}] ?s\b",
+        )
+    )
 )
 #: Lines for an operator's terminal, of whole seconds that are constants.
 ALLOWED = ("toolhub/supervisor.py",)

@@ -38,6 +38,7 @@ from capabilities.egress import EgressError, EgressRefused, Fetched, Guard, Purp
 from capabilities.kinds.checks import Content
 from capabilities.models import ToolVersion
 from toolhub.bounded_json import MAX_VALUES, JsonRefused, TooMuchJson, load_json
+from toolhub.durations import duration
 
 #: Bytes of an answer, as sent and as decompressed.
 MAX_BYTES = 2_000_000
@@ -196,7 +197,8 @@ def _failure(answer: Fetched, credential: Credential, context: ToolContext, unti
     except ValueError:
         status = str(answer.status)
     wait = _one_line(answer.headers.get("retry-after", ""))[:40]
-    again = f" It asks to wait: {wait}{' seconds' if wait.isdecimal() else ''}." if wait else ""
+    told = duration(float(wait)) if wait.isdecimal() else wait
+    again = f" It asks to wait: {told}." if wait else ""
     said = _error_text(answer, credential, context, until)
     return f"{_host(answer)} answered with status {status}.{again}" + (f" It says: {said}" if said else "")
 

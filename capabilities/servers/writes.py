@@ -247,7 +247,7 @@ def _fill(server: McpServer, content: ServerContent, organisation: Organisation)
     else:
         server.url, server.stdio_name = "", _checked_process(content, organisation)
     if not 1 <= content.start_seconds <= MOST_CONNECT_SECONDS:
-        raise ServerRefused("start_seconds", f"Give it 1 to {MOST_CONNECT_SECONDS} seconds.")
+        raise ServerRefused("start_seconds", f"Give it 1 at least, and {MOST_CONNECT_SECONDS} at most.")
     if content.pinned_protocol not in ("", *VERSIONS):
         raise ServerRefused("pinned_protocol", f"Choose one of {', '.join(VERSIONS)}, or none.")
     server.start_seconds, server.pinned_protocol = content.start_seconds, content.pinned_protocol

@@ -45,6 +45,7 @@ from sessions.loop.models.listing import listed_models
 from sessions.loop.models.transport import endpoint_of_provider
 from sessions.models import StepStatus
 from sessions.turns.fencing import from_now
+from toolhub.durations import duration
 from toolhub.tenants.models import Right
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -173,7 +174,7 @@ def _test_model(test: ConnectionTest) -> Result:
     except ModelError as error:
         reason, checks = _without_key(error, model.provider), list[Check]()
     except CallStopped:
-        reason, checks = f"The provider did not answer within {CALL_SECONDS:g} seconds.", []
+        reason, checks = f"The provider did not answer within {duration(CALL_SECONDS)}.", []
     else:
         reason, answered, checks = "", model.name, checks_of_reply(reply, resolved)
     for lesson in lessons:

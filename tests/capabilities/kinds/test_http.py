@@ -233,9 +233,7 @@ def test_an_error_tells_the_beginning_of_what_the_far_side_says_in_one_line(serv
         call({"url": f"{server.url}/"})
 
     text = str(raised.value)
-    assert text.startswith(
-        "127.0.0.1 answered with status 429 Too Many Requests. It asks to wait: 30 seconds. It says:"
-    )
+    assert text.startswith("127.0.0.1 answered with status 429 Too Many Requests. It asks to wait: 30 s. It says:")
     assert len(text) < 500
     assert "{'error': 'no such [31mthing ', 'more'" in text
 
