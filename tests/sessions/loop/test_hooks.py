@@ -13,8 +13,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.approval_rules.writes import RuleContent, create_rule
 from capabilities.hooks.writes import HookContent, create_hook
-from capabilities.models import Agent, Hook, LanguageModel, Provider, Task
+from capabilities.models import Agent, AskWhen, Hook, LanguageModel, Provider, Task
 from sessions.approvals.writes import approve
 from sessions.loop.stored_results import number_of, stored_result
 from sessions.models import Approval, ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
@@ -375,6 +376,9 @@ def strange(given):
 def guard(given):
     if "rm" in given["arguments"].get("expression", ""):
         return {"decision": "deny", "reason_for_model": "No rm.", "reason_for_people": "rm is not for " + given["tool"]}
+def script(given):
+    if given["arguments"].get("priority") == given["config"]["priority"]:
+        return {"decision": given["config"]["decision"], "reason_for_people": "By script."}
 def ends(given):
     raise SystemExit
 def halves(given):
@@ -387,7 +391,7 @@ def halves(given):
 
 @pytest.fixture
 def python_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = ("upper", "slow", "broken", "listed", "strange", "guard", "ends", "halves")
+    functions = ("upper", "slow", "broken", "listed", "strange", "guard", "script", "ends", "halves")
     install(tmp_path / "site", monkeypatch, "acme_hooks", SOURCE, **{f"acme-{name}": name for name in functions})
 
 
@@ -401,6 +405,46 @@ def test_a_python_hook_of_an_installed_package_patches_the_prompt(
     run(session)
 
     assert provider.requests[0]["messages"][0]["content"] == "BE BRIEF. Always. starter"
+
+
+@pytest.mark.usefixtures("python_hooks")
+@pytest.mark.parametrize(
+    ("decision", "rule", "status", "called"),
+    [
+        ("ask", None, TurnStatus.WAITING_APPROVAL, None),
+        ("ask", AskWhen.NEVER, TurnStatus.WAITING_APPROVAL, None),
+        ("allow", AskWhen.ALWAYS, TurnStatus.WAITING_APPROVAL, None),
+        ("allow", None, TurnStatus.DONE, StepStatus.DONE),
+        ("deny", AskWhen.ALWAYS, TurnStatus.DONE, StepStatus.REFUSED),
+        ("deny", AskWhen.NEVER, TurnStatus.DONE, StepStatus.REFUSED),
+    ],
+)
+def test_mr_42_a_script_rule_decides_on_what_takes_effect_and_together_with_the_rules(
+    session: ChatSession,
+    provider: ScriptedOpenAI,
+    alice: Membership,
+    decision: str,
+    rule: AskWhen | None,
+    status: TurnStatus,
+    called: StepStatus | None,
+) -> None:
+    """The model leaves the priority out: its default is what the script sees."""
+    config = {"priority": "normal", "decision": decision}
+    hook(session, "python", phase="before_tool_call", entry_point="acme-script", config=config)
+    if rule is not None:
+        with organisation_scope(session.organisation_id):
+            create_rule(RuleContent("tasks", 1, "task_*", when=rule), actor=alice)
+    provider.enqueue(Say(calls=[call("task_create", {"title": "milk"})]), Say("Well."))
+
+    turn = run(session)
+
+    assert turn.status == status
+    if called is not None:
+        assert only_step(turn).status == called
+    with organisation_scope(session.organisation_id):
+        assert Task.objects.count() == (1 if called == StepStatus.DONE else 0)
+        if decision == "ask":
+            assert Approval.objects.get().for_people == "By script."
 
 
 @pytest.mark.usefixtures("python_hooks")
