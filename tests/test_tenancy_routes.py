@@ -1312,7 +1312,9 @@ ROUTES: dict[str, Route] = {
     "publication_detail": Route(right=Right.CATALOGUE),
     "publication_withdraw": Route((Ask("POST", 302, right=Right.APPROVE_CODE, also=Right.CATALOGUE),)),
     "publication_import": Route((Ask("POST", 302),), right=Right.CATALOGUE),
-    "import_give": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
+    "import_give": Route(
+        (Ask(status=302, also=Right.AGENTS), Ask("POST", 302, also=Right.AGENTS)), right=Right.CATALOGUE
+    ),
     "import_close": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "import_tool": Route(
         (Ask(), Ask("POST", 302, body=lambda side: {"name": "fresh", "effect": "external"})), right=Right.CATALOGUE
