@@ -91,11 +91,11 @@ def test_s45_tmp_is_empty_each_time(workspace: Path) -> None:
 
 
 BOMBS = {
-    "a loop": ("while :; do :; done", "after 2 seconds"),
-    "a sleep": ("sleep 60", "after 2 seconds"),
-    "forks": ("bomb() { bomb | bomb & }; bomb & while :; do :; done", "after 2 seconds"),
+    "a loop": ("while :; do :; done", "after 2 s"),
+    "a sleep": ("sleep 60", "after 2 s"),
+    "forks": ("bomb() { bomb | bomb & }; bomb & while :; do :; done", "after 2 s"),
     "memory": ("head -c 1900000000 /dev/zero | tail -c 1800000000 > /dev/null; sleep 120", "MB of memory"),
-    "left behind": ("(setsid sleep 60 &) ; sleep 60", "after 2 seconds"),
+    "left behind": ("(setsid sleep 60 &) ; sleep 60", "after 2 s"),
 }
 
 

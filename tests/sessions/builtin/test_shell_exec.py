@@ -68,4 +68,4 @@ def test_cx_23_a_listed_command_runs_in_the_workspace(tmp_path: Path, settings: 
     }
     assert registry.tools["shell_exec"].call(
         replace(listed, envelope=replace(OWN, security="full")), {"command": "sleep 30", "timeout_seconds": 1}
-    ) == {"ended": "It was ended after 1 seconds.", "output": ""}
+    ) == {"ended": "It was ended after 1 s.", "output": ""}
