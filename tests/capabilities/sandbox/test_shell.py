@@ -103,7 +103,7 @@ BOMBS = {
 def test_s44_a_bomb_is_ended_and_nothing_of_it_stays(workspace: Path, what: str) -> None:
     command, why = BOMBS[what]
 
-    seconds = 2 if "seconds" in why else 60  # outer bound of what is ended for another reason
+    seconds = 2 if why == "after 2 s" else 60  # outer bound of what is ended for another reason
 
     result = run(workspace, f": MARK-{what.replace(' ', '-')}; {command}", seconds)
 
