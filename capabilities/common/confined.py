@@ -105,7 +105,7 @@ def run(
     wait: float = 2 * SECONDS,
     stopped: threading.Event | None = None,
     most: int = ANSWER_BYTES,
-    memory: int = MEMORY,
+    memory: int | None = None,
 ) -> Any:
     """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
@@ -115,6 +115,7 @@ def run(
     so many of one organisation wait at once.
     """
     deadline = time.monotonic() + wait
+    memory = memory or MEMORY
     stopped = stopped or threading.Event()
     places = _places_of_queries if job == "sqlite" else _places
     with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
