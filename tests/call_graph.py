@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 HOUSES = ("toolhub", "capabilities", "sessions")
 #: Methods of so many classes at most are followed where the object is not known.
 FEW = 3

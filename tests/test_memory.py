@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).resolve().parent.parent
 WEB = "import toolhub.asgi, toolhub.urls"
 #: What `celery worker` does before it takes its first message.
 WORKER = """

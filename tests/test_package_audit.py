@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from tests.clients.installed import NODE, need_clients
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
 
 CLEAN = {"name": "django", "version": "5.2.19", "vulns": []}
 VULNERABLE = {

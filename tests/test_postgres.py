@@ -10,16 +10,15 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.paths import ROOT
 from tests.postgres import postgres_url
 
 __all__ = ["postgres_url"]
 
-ROOT = Path(__file__).resolve().parent.parent
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(3600)]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 #: Everything that a production set-up must say.
 PRODUCTION = {
     "TOOLHUB_ENV": "production",

@@ -21,9 +21,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import ProjectState
 
 from tests.old_migrations import old_loader
+from tests.paths import ROOT
 from toolhub.tenants.table_operations import CreateModels
 
-ROOT = Path(__file__).resolve().parent.parent
 OWN = ("tenants", "capabilities", "toolhub_sessions")
 
 Key = tuple[str, str]

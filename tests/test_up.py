@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.processes import alive, children_of, command_line, wait_for
 from toolhub.probe import is_ready
 from toolhub.supervisor import free_port
 
-ROOT = Path(__file__).resolve().parent.parent
 #: Seconds for a start with an empty data folder, on a busy machine.
 START_SECONDS = 150.0
 #: Seconds for an end: what DESIGN.md promises an operator.

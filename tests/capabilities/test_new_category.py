@@ -15,10 +15,9 @@ from capabilities.models import Category, Tool
 from capabilities.registry import registry
 from capabilities.routing.keywords import Keywords
 from tests.capabilities.test_registry import CONTEXT
+from tests.paths import ROOT
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

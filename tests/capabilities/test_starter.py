@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -35,6 +34,7 @@ from sessions.chats.queries import agents_to_talk_to
 from sessions.selection.queries import starting_selection
 from sessions.selection.starts import start_of
 from tests.cast import make_member
+from tests.paths import ROOT
 from toolhub.offline_model.replies import reply
 from toolhub.tenants.models import Access, AuditEntry, Membership
 from toolhub.tenants.scope import organisation_scope
@@ -117,7 +117,7 @@ def test_agents_with_many_tools_send_those_that_a_message_needs(admin: Membershi
 
 
 def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(admin: Membership) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     with organisation_scope(admin.organisation):
         agent = agents_to_talk_to(admin).first()
         assert agent is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from capabilities.registry import registry
+from tests.paths import ROOT
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "trust.md").read_text()
+DOCUMENT = (ROOT / "docs" / "trust.md").read_text()
 
 
 def listed_behind(sentence: str) -> list[str]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from capabilities.contract.warnings import (
     schema_depth,
     warnings_of,
 )
+from tests.paths import ROOT
 
 PLAIN: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -196,7 +196,7 @@ def test_any_definition_can_be_looked_at(description: str, schema: Any, names: s
 
 
 def test_each_code_that_the_source_writes_has_a_title_to_filter_by() -> None:
-    root = Path(__file__).resolve().parents[3] / "capabilities"
+    root = ROOT / "capabilities"
     calls = [
         node
         for path in root.rglob("*.py")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import logging
-from pathlib import Path
 
 import pytest
 from pytest_django import Settings
@@ -12,6 +11,7 @@ from pytest_django import Settings
 from capabilities.egress import EgressRefused, Guard, Purpose, allowed_host, fetch, guarded_client, is_listed
 from capabilities.egress.guard import warn_of_open_hosts
 from tests.capabilities.egress.servers import say, serve
+from tests.paths import ROOT
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
 
@@ -113,7 +113,7 @@ def test_the_start_warns_of_an_entry_without_a_purpose(settings: Settings, caplo
 
 def test_nobody_makes_a_guard_without_saying_for_what() -> None:
     """Beside the editor of HTTP tools, whose purpose is the guard's own."""
-    house = Path(__file__).parents[3]
+    house = ROOT
     found = []
     for room in ("capabilities", "sessions", "toolhub"):
         for path in (house / room).rglob("*.py"):

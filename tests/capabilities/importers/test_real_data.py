@@ -3,7 +3,6 @@ them these tests say so and are skipped."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from capabilities.importers.runs import run_import
 from capabilities.importers.writes import accept_imported, import_rows, set_base_url, start_import
 from capabilities.models import ImportedStatus, ImportSource, ImportStatus, Tool, ToolImport, VersionStatus
 from tests.cast import make_category, make_member, make_organisation, make_tool
+from tests.paths import SHARED_DATA
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.scope import organisation_scope
 
-DATA = Path(os.environ.get("TOOLHUB_SHARED_DATA") or Path(__file__).resolve().parents[4] / "shared" / "data")
+DATA = SHARED_DATA
 #: Operations found, and refused.
 DOCUMENTS = {
     "airflow-v2-rest.yaml": (128, 0),

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from capabilities.mcp_client.addresses import EntriesRefused, ServerAddress, read_entries
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.paths import ROOT
 
 
 def test_an_entry_is_what_the_file_says_and_open_to_whom_it_names() -> None:

@@ -8,15 +8,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from capabilities.routing import gate
 from capabilities.routing.documents import Document
 from capabilities.routing.index import Index, build_index
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 ROOMS = ("capabilities", "sessions", "toolhub")
 
 

@@ -13,8 +13,8 @@ import pytest
 from capabilities.sandbox import bubblewrap
 from capabilities.sandbox.full import zygote
 from tests.isolation import need_isolation, why_no_namespaces
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 PROFILE = json.loads((ROOT / "docker-compose.sandbox.seccomp.json").read_text())
 #: The kernel's names and numbers of system calls, where its headers are installed.
 HEADERS = [*Path("/usr/include").glob("*/asm/unistd_64.h"), *Path("/usr/include/asm").glob("unistd_64.h")]

@@ -10,14 +10,13 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.capabilities.sandbox.escapes import BOMBS, ESCAPES, SECRET, Bomb, Escape
 from tests.capabilities.sandbox.running import ACME, GLOBEX, ran
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 #: Seconds that a bomb gets, and a far outer bound for its end on a machine that does much else.
 LIMIT, SLACK = 1.0, 8.0
 WORKS = {"value": 42}

@@ -13,8 +13,7 @@ import pytest
 from capabilities.sandbox import bubblewrap, isolation, shell
 from capabilities.sandbox.full import machine
 from tests.isolation import need_isolation, why_no_namespaces
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.paths import ROOT
 
 
 @pytest.mark.processes

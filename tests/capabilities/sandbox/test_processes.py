@@ -18,8 +18,8 @@ from capabilities.sandbox import HostError, HostFunctions, isolation, launch
 from capabilities.sandbox.full import machine, zygotes
 from capabilities.sandbox.monty.pool import pool
 from tests.capabilities.sandbox.running import ACME, GLOBEX, ran
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 ONE = "def run():\n    return 1\n"
 SLOW = "import time\n\ndef run():\n    time.sleep(1.5)\n    return 1\n"
 

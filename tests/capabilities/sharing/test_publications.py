@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from capabilities.sharing.publications.queries import listed_publications
 from capabilities.sharing.publications.writes import import_publication, publish_toolkit, withdraw_publication
 from tests.capabilities.sharing.toolkits import SECRET, accept, make_money, rows_of, statuses_of
 from tests.cast import make_member, make_token, make_tool, make_toolkit
+from tests.paths import ROOT
 from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
@@ -345,7 +345,7 @@ def test_over_rest_a_toolkit_is_exported_published_and_imported(
 
 def test_only_one_room_reads_publications() -> None:
     """They are no rows of a tenancy: who may see which is decided in one place."""
-    root = Path(__file__).resolve().parents[3]
+    root = ROOT
     named = {
         str(path.relative_to(root))
         for house in ("capabilities", "sessions", "toolhub")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from django.test import Client
 
 from sessions.models import ChatSession
 from tests.cast import make_role, make_session, make_tool
+from tests.paths import ROOT
 from tests.sessions.chats.test_views import page_of as url_of
 from toolhub.tenants.models import Membership
 
 pytestmark = pytest.mark.django_db
 
-CSS = (Path(__file__).resolve().parents[3] / "static" / "toolhub.css").read_text()
+CSS = (ROOT / "static" / "toolhub.css").read_text()
 
 
 @pytest.fixture

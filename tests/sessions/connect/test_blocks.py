@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from pytest_django import Settings
 from sessions.connect.blocks import MAX_SERVER, NO_TOKEN, Connection
 from sessions.connect.clients import BY_KEY, CLIENTS, LLM, Client, Protocol
 from sessions.connect.queries import Target
+from tests.paths import ROOT
 from toolhub.tenants.access import TOKEN_PREFIX
 
 ORIGIN = "https://tools.example.org:8443"
@@ -178,7 +178,7 @@ def test_each_client_has_its_own_key_and_the_ones_that_were_asked_for_are_there(
 
 
 def test_the_script_that_copies_is_ours_and_nothing_is_inline() -> None:
-    templates = Path(__file__).parents[3] / "templates"
+    templates = ROOT / "templates"
     text = (templates / "sessions/connect/connect.html").read_text() + (templates / "_copy.html").read_text()
 
     assert "onclick" not in text

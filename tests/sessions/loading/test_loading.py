@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,7 +68,6 @@ from toolhub.tenants.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
-ROOT = Path(__file__).resolve().parents[3]
 EACH_MODE = pytest.mark.parametrize("mode", list(LoadingMode))
 EXTENDING = pytest.mark.parametrize("mode", [LoadingMode.NEXT_REQUEST, LoadingMode.SAME_RUN])
 

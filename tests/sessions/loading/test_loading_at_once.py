@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +13,7 @@ from django.db import connection
 
 from sessions.models import ChatSession, LoadedToolkit, Turn
 from tests.cast import make_role
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import (
     AT_FIRST,
@@ -35,8 +35,6 @@ from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ The document is shared beside the project; without it the test says so and is sk
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -21,6 +19,7 @@ from capabilities.importers.writes import accept_imported, import_rows, set_base
 from capabilities.models import ImportSource, ToolImport
 from sessions.models import ChatSession, StepStatus
 from tests.cast import make_category, make_member
+from tests.paths import SHARED_DATA
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access
@@ -28,7 +27,7 @@ from toolhub.tenants.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DATA = Path(os.environ.get("TOOLHUB_SHARED_DATA") or Path(__file__).resolve().parents[4] / "shared" / "data")
+DATA = SHARED_DATA
 DOCUMENT = DATA / "openapi" / "httpbin-openapi3.json"
 
 #: What sends something, called in one reply: behind a result from outside, each of them would ask a person first.

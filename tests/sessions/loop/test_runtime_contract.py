@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,11 @@ from capabilities.policies.writes import PolicyContent, install_profiles, save_p
 from capabilities.runtime_config.writes import ORGANISATION, set_runtime_config
 from sessions.models import ChatSession, StepKind, StepStatus
 from tests.cast import make_member, make_tool
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, steps_of, tool_steps_of
 from toolhub.tenants.models import Access
 from toolhub.tenants.scope import organisation_scope
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.django_db(transaction=True)

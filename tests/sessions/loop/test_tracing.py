@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
@@ -29,6 +28,7 @@ from sessions.loop import tracing
 from sessions.models import ChatSession, Turn, TurnStatus
 from sessions.turns import ledger
 from tests.cast import give_tool, make_agent, make_category, make_tool
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work, work_all
 from tests.sessions.steps import claimed
@@ -178,7 +178,7 @@ def test_a_turn_is_a_trace_of_its_model_calls_and_tool_calls(
 
 def documented() -> dict[str, set[str]]:
     """The attributes of each span, by the first word of its name, as docs/metrics.md tells them."""
-    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    text = (ROOT / "docs" / "metrics.md").read_text()
     found: dict[str, set[str]] = {}
     for span, attributes in re.findall(r"^\| `(\w+) \{\w+\}` \| .+? \| (.+) \|$", text, re.MULTILINE):
         names = re.findall(r"`([\w.*]+)`", attributes)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from threading import Barrier, Event, Thread
 from typing import Any
 
@@ -43,6 +42,7 @@ from tests.cast import (
     make_tool,
     make_turn,
 )
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions import run_turns
 from tests.sessions.rollups.rows import HOUR, add_round, add_use, ended_turn
@@ -694,7 +694,7 @@ def test_a_scrape_waits_for_nobody_who_writes(chat: ChatSession, writer: Thread)
 
 
 def test_each_figure_is_documented_with_its_labels_and_says_what_it_is(chat: ChatSession) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    text = (ROOT / "docs" / "metrics.md").read_text()
     rows = re.findall(r"^\| `(toolhub_\w+)` \|(.*?) \| .+ \|$", text, re.MULTILINE)
     documented = {name.removesuffix("_total"): tuple(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
 
@@ -708,7 +708,7 @@ def test_each_figure_is_documented_with_its_labels_and_says_what_it_is(chat: Cha
 @pytest.mark.django_db
 def test_what_the_examples_of_the_document_ask_for_is_there_with_the_labels_that_they_name() -> None:
     """In alerts and questions to Prometheus."""
-    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    text = (ROOT / "docs" / "metrics.md").read_text()
     fill("acme")
     there: dict[str, set[str]] = {}
     for name, labels in scraped():

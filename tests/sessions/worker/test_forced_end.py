@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
+from tests.paths import ROOT
+
 #: A worker in whose turn a thread waits for something that never comes, told to end.
 WORKER = """
 import threading, uuid

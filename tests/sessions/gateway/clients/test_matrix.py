@@ -18,13 +18,13 @@ from sessions.gateway.following import Followed, Text
 from sessions.gateway.limits import open_requests
 from sessions.models import StepStatus, TurnStatus
 from tests.clients.installed import FOLDER, NODE, PYTHON, need_clients
+from tests.paths import ROOT
 from tests.scripted_openai import Raw, Say, Script, ScriptedOpenAI, call
 from tests.sessions.gateway.clients.speaking import Shown, Task
 from tests.sessions.gateway.conftest import Gateway, until
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).resolve().parents[4]
 #: Libraries that are not in .venv.
 OF_MAKE_CLIENTS = {"litellm", "openai_agents", "ai_sdk"}
 
