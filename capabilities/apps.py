@@ -30,7 +30,7 @@ class CapabilitiesConfig(AppConfig):
         from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
-        registry.discover()
+        registry.discover("capabilities.builtin")
         warn_of_open_hosts()
         recipients.give_tools.provide(giving.give_tools)
         bulk.set_knobs_of.provide(set_knobs_of)

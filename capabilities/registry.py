@@ -1,12 +1,12 @@
 """The tools that this service brings along: a typed, documented function becomes a spec.
 
-A category of built-in tools is one module in a package named `builtin` of any installed app; it is found by itself.
+A category of built-in tools is one module in a package that an app names when it is ready: `registry.discover`.
 Knows how a function is described to a model, and nothing of organisations, permissions or rows.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_type_hints
 
-from django.apps import apps
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from capabilities.contract.context import ToolContext, ToolError
@@ -145,20 +144,19 @@ class Registry:
     tools: dict[str, BuiltinTool] = field(default_factory=dict)
     services: dict[str, ServiceSpec] = field(default_factory=dict)
 
-    def discover(self) -> None:
-        """Import each module of each installed app's `builtin` package. A second time is harmless."""
-        for app in apps.get_app_configs():
-            name = f"{app.name}.builtin"
-            if importlib.util.find_spec(name) is None:
+    def discover(self, package: str) -> None:
+        """Import each module of the package, and register its category, tools and services. A second time is harmless.
+
+        Raises ValueError for a category, tool or service that is declared twice, and for a tool whose service no module
+        declares.
+        """
+        for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            if info.name.startswith("_"):
                 continue
-            package = importlib.import_module(name)
-            for info in pkgutil.iter_modules(package.__path__):
-                if info.name.startswith("_"):
-                    continue
-                module = importlib.import_module(f"{name}.{info.name}")
-                self.add_category(module.CATEGORY)
-                for service in getattr(module, "SERVICES", ()):
-                    self.add_service(service)
+            module = importlib.import_module(f"{package}.{info.name}")
+            self.add_category(module.CATEGORY)
+            for service in getattr(module, "SERVICES", ()):
+                self.add_service(service)
         for each in self.tools.values():
             if each.service and each.service not in self.services:
                 raise ValueError(f"Tool {each.name} needs a service that no module declares: {each.service}.")

@@ -11,6 +11,7 @@ class SessionsConfig(AppConfig):
         from capabilities.common.registry_version import AFTER_CHANGE  # noqa: PLC0415 -- app ready
         from capabilities.importers.readers import ring_for_import  # noqa: PLC0415 -- app ready
         from capabilities.records.kinds import add_kind  # noqa: PLC0415 -- app ready
+        from capabilities.registry import registry  # noqa: PLC0415 -- app ready
         from sessions.approvals.queries import waiting_told  # noqa: PLC0415 -- app ready
         from sessions.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from sessions.previews import provide_previews  # noqa: PLC0415 -- app ready
@@ -19,6 +20,7 @@ class SessionsConfig(AppConfig):
         from toolhub.celery import app  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
+        registry.discover("sessions.builtin")
         app.set_current()  # every process rings with the same application
         add_kind(REMINDERS)
         add_targets()

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from capabilities.common.refused import RESERVED
 
 MAX_SLUG = 63
+CATEGORY_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\Z")
 #: The page of all roles side by side stands at this address.
 MATRIX = "matrix"
 NEVER = RESERVED | {MATRIX}

@@ -12,10 +12,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
+from capabilities.common.short_names import CATEGORY_NAME
 from capabilities.contract.patterns import MAX_PATTERN, WRITTEN
 from capabilities.contract.policy import MAX_PATTERNS, names_nothing, normalised
 from capabilities.contract.wire import canonical_json, sha256_hex

@@ -10,9 +10,9 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.names_field import NamesField, in_places
 from capabilities.common.picker import Fields, with_kept
+from capabilities.common.short_names import CATEGORY_NAME
 from capabilities.common.typed_knobs import as_lines, further_knobs
 from capabilities.models import Toolkit
 from capabilities.toolkits.writes import (

@@ -9,11 +9,11 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from capabilities.catalogue.categories.writes import CATEGORY_NAME
 from capabilities.common.names import check_name_free
 from capabilities.common.refused import RESERVED, ChangedMeanwhile, ChangeRefused, check_no_rule, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, may_administer, require
+from capabilities.common.short_names import CATEGORY_NAME
 from capabilities.contract.envelope import NO_OVERRIDES, OWN_FIELDS, Overrides
 from capabilities.contract.knobs import KNOBS, in_words, safety_knobs
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLKITS, RESERVED_TOOLS

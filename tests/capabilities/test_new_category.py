@@ -40,7 +40,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_zk_37_a_category_is_added_as_the_text_says(module: str, acme: Organisation) -> None:
     assert module not in registry.categories
 
-    registry.discover()
+    registry.discover("capabilities.builtin")
     with organisation_scope(acme):
         install_builtin(acme)
         category = Category.objects.get(name=module)

@@ -7,8 +7,9 @@ from typing import Any
 from django import forms
 from django.core.validators import RegexValidator
 
-from capabilities.catalogue.categories.writes import CATEGORY_NAME, MAX_KEYWORDS, CategoryContent
+from capabilities.catalogue.categories.writes import MAX_KEYWORDS, CategoryContent
 from capabilities.common.names_field import ShortNameField
+from capabilities.common.short_names import CATEGORY_NAME
 from capabilities.models import Category
 from toolhub.tenants.addresses import ListAddress
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,12 @@ from capabilities.common.names import check_name_free, release_key
 from capabilities.common.refused import RESERVED, ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
-from capabilities.common.short_names import free_short_name
+from capabilities.common.short_names import CATEGORY_NAME, free_short_name
 from capabilities.models import Category, Tool
 from capabilities.registry import CategorySpec
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
 
-CATEGORY_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\Z")
 MAX_KEYWORDS = 200
 MAX_KEYWORD = 60
 
