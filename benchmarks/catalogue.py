@@ -58,8 +58,8 @@ def rows_of_a_new_organisation() -> list[Row]:
     from django.core.management import call_command  # noqa: PLC0415 -- app ready
 
     from capabilities.models import Tool  # noqa: PLC0415 -- app ready
-    from capabilities.registry import registry  # noqa: PLC0415 -- app ready
-    from capabilities.services.writes import is_ready  # noqa: PLC0415 -- app ready
+    from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
+    from capabilities.running.services.writes import is_ready  # noqa: PLC0415 -- app ready
     from capabilities.starter import FirstAdmin, create_organisation  # noqa: PLC0415 -- app ready
     from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
 

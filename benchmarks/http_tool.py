@@ -32,8 +32,8 @@ from django.utils import timezone  # noqa: E402
 from capabilities.contract.context import Credential, ToolContext  # noqa: E402
 from capabilities.contract.envelope import Envelope  # noqa: E402
 from capabilities.contract.spec import ToolSpec  # noqa: E402
-from capabilities.kinds import http  # noqa: E402
 from capabilities.models import ToolVersion  # noqa: E402
+from capabilities.running.kinds import http  # noqa: E402
 
 #: Answers every request with JSON of some kilobytes, and keeps the connection open.
 SERVER = """

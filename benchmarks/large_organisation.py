@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from benchmarks.runtime_rows import add_runtime_rows
 from benchmarks.usage_rows import add_usage_rows
+from capabilities.assistant.records.kinds import kinds
 from capabilities.common.tokens import count_each
 from capabilities.contract.loading import META_CATEGORY, META_TOOLS
 from capabilities.contract.wire import sha256_hex, tool_wire
@@ -53,8 +54,7 @@ from capabilities.models import (
     ToolTestCase,
     ToolVersion,
 )
-from capabilities.records.kinds import kinds
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.models import (
     Approval,
     Budget,

@@ -24,9 +24,9 @@ import django
 
 django.setup()
 
-from capabilities.mcp_client import background, client, exchanges  # noqa: E402
-from capabilities.mcp_client.addresses import ServerAddress  # noqa: E402
-from tests.capabilities.mcp_client import over_http, scripted  # noqa: E402
+from capabilities.running.mcp_client import background, client, exchanges  # noqa: E402
+from capabilities.running.mcp_client.addresses import ServerAddress  # noqa: E402
+from tests.capabilities.running.mcp_client import over_http, scripted  # noqa: E402
 
 PROCESS = (sys.executable, str(Path(scripted.__file__)))
 

@@ -217,7 +217,7 @@ def selection_ms(filled: Filled, tries: int = TRIES) -> tuple[float, float]:
     """What a turn of the session with most loadable toolkits spends on choosing its tools; and the first one of a
     process at a registry version."""
     from capabilities.common.memory import forget_everything  # noqa: PLC0415 -- app ready
-    from capabilities.providers.resolve import resolve_model  # noqa: PLC0415 -- app ready
+    from capabilities.language_models.providers.resolve import resolve_model  # noqa: PLC0415 -- app ready
     from sessions.models import Turn  # noqa: PLC0415 -- app ready
     from sessions.selection.queries import select_tools  # noqa: PLC0415 -- app ready
     from toolhub.tenants.models import Organisation  # noqa: PLC0415 -- app ready

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from benchmarks.scenes import OWN, PROMPT, SCENES, TOOLKITS, Load, Scene, Unload
-from capabilities.agents.writes import AgentContent, create_agent
+from capabilities.agents.agents.writes import AgentContent, create_agent
+from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
 from capabilities.models import Agent, Dialect, LanguageModel, LoadingMode, Provider
-from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, create_toolkit
-from sessions.chats.writes import open_session
-from sessions.loading.loadable import LoadTarget
-from sessions.loading.writes import By, load, unload
+from sessions.doors.chats.writes import open_session
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
+from sessions.selection.loading.loadable import LoadTarget
+from sessions.selection.loading.writes import By, load, unload
 from sessions.turns import accepting
 from sessions.worker.process import work_on
 from tests.scripted_openai import Say, call, rendered

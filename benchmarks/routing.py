@@ -47,15 +47,15 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402 -- after the number of threads
 import toktok  # noqa: E402
 
-from capabilities.routing.categories import category_index, rank_categories  # noqa: E402
-from capabilities.routing.documents import Document, document_of  # noqa: E402
-from capabilities.routing.embedding import table  # noqa: E402
-from capabilities.routing.gate import threshold  # noqa: E402
-from capabilities.routing.index import Index, build_index  # noqa: E402
-from capabilities.routing.keywords import Keywords  # noqa: E402
-from capabilities.routing.requests import Context, RouteRequest  # noqa: E402
-from capabilities.routing.router import route  # noqa: E402
-from capabilities.routing.words import content_words  # noqa: E402
+from capabilities.choosing.routing.categories import category_index, rank_categories  # noqa: E402
+from capabilities.choosing.routing.documents import Document, document_of  # noqa: E402
+from capabilities.choosing.routing.embedding import table  # noqa: E402
+from capabilities.choosing.routing.gate import threshold  # noqa: E402
+from capabilities.choosing.routing.index import Index, build_index  # noqa: E402
+from capabilities.choosing.routing.keywords import Keywords  # noqa: E402
+from capabilities.choosing.routing.requests import Context, RouteRequest  # noqa: E402
+from capabilities.choosing.routing.router import route  # noqa: E402
+from capabilities.choosing.routing.words import content_words  # noqa: E402
 
 BUDGET = 1_000
 SIZES = (50, 500, 5_000)

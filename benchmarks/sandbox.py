@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def report() -> int:
-    from capabilities.sandbox import isolation  # noqa: PLC0415 -- app ready
+    from capabilities.running.sandbox import isolation  # noqa: PLC0415 -- app ready
 
     bare = timed(bare_call(), CALLS)
     print(f"bare call in this process: {bare:.4f} ms")
@@ -96,7 +96,7 @@ def each(function: Callable[[], Any]) -> float:
 
 
 def call(runtime: str, organisation_id: int, code: str = CODE, arguments: dict[str, Any] | None = None) -> Any:
-    from capabilities.sandbox import HostFunctions, HttpAnswer, Limits, run_python  # noqa: PLC0415 -- app ready
+    from capabilities.running.sandbox import HostFunctions, HttpAnswer, Limits, run_python  # noqa: PLC0415 -- app ready
 
     def web(*args: Any, **kwargs: Any) -> HttpAnswer:
         return HttpAnswer(200, {}, "{}")

@@ -117,7 +117,7 @@ def table() -> Table:
         ServiceSetting,
         Tool,
     )
-    from capabilities.registry import registry  # noqa: PLC0415 -- app ready
+    from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
     from capabilities.starter import FirstAdmin, create_organisation  # noqa: PLC0415 -- app ready
     from sessions.selection.queries import starting_selection  # noqa: PLC0415 -- app ready
     from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
@@ -209,9 +209,9 @@ def common(before: tuple[Sequence[tuple[str, int]], int], now: tuple[Sequence[tu
 def public_prices() -> Any:
     from django.utils import timezone  # noqa: PLC0415 -- app ready
 
+    from capabilities.language_models.providers.prices import public_price  # noqa: PLC0415 -- app ready
+    from capabilities.language_models.providers.resolve import resolve_model  # noqa: PLC0415 -- app ready
     from capabilities.models import LanguageModel, Provider  # noqa: PLC0415 -- app ready
-    from capabilities.providers.prices import public_price  # noqa: PLC0415 -- app ready
-    from capabilities.providers.resolve import resolve_model  # noqa: PLC0415 -- app ready
 
     provider = Provider(slug="openai", name="OpenAI", base_url="https://api.openai.com/v1")
     found = public_price(resolve_model(LanguageModel(provider=provider, name=MODEL)), timezone.now())

@@ -17,7 +17,7 @@ import django
 django.setup()
 
 from benchmarks.many_tools import TOOL_NAMES  # noqa: E402 -- app ready
-from capabilities.agents.writes import AgentContent, create_agent  # noqa: E402
+from capabilities.agents.agents.writes import AgentContent, create_agent  # noqa: E402
 from capabilities.models import LanguageModel, Provider  # noqa: E402
 from capabilities.starter import FirstAdmin, create_organisation  # noqa: E402
 from toolhub.tenants.access import issue_token  # noqa: E402

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from capabilities.access.approval_rules.api import RuleDetail, RuleList
 from capabilities.access.grants.api import GrantDetail, GrantList
 from capabilities.access.members.api import RegistryView
+from capabilities.access.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
 from capabilities.access.requests.api import (
     GrantRequestDetail,
     GrantRequestGrant,
@@ -14,10 +16,38 @@ from capabilities.access.requests.api import (
     GrantRequestWithdraw,
 )
 from capabilities.access.roles.api import MemberRolesView, RoleDetail, RoleList
-from capabilities.agents.api import AgentDetail, AgentList
-from capabilities.approval_rules.api import RuleDetail, RuleList
+from capabilities.agents.agents.api import AgentDetail, AgentList
+from capabilities.agents.hooks.api import HookDetail, HookList
+from capabilities.agents.runtime_config.api import (
+    AgentConfig,
+    OrganisationConfig,
+    ProviderConfig,
+    ResolvedToolView,
+    RuntimeConfigList,
+)
+from capabilities.agents.sharing.api import ImportToolkit, ToolFileList, ToolkitExport
+from capabilities.agents.sharing.publications.api import PublicationDetail, PublicationImport, PublicationList
+from capabilities.agents.toolkits.api import ToolkitDetail, ToolkitList
 from capabilities.catalogue.categories.api import CategoryDetail, CategoryList
-from capabilities.catalogue.helper_modules.api import (
+from capabilities.catalogue.http_tools.api import HttpToolDetail, HttpToolList, HttpToolPreview
+from capabilities.catalogue.imports.api import (
+    ImportAccept,
+    ImportDetail,
+    ImportDismiss,
+    ImportedToolDetail,
+    ImportedToolList,
+    ImportList,
+)
+from capabilities.catalogue.python_tools.api import (
+    AgentsMakeTools,
+    PythonToolCheck,
+    PythonToolDetail,
+    PythonToolList,
+    PythonToolTest,
+    PythonToolTestRun,
+    PythonToolTests,
+)
+from capabilities.catalogue.python_tools.helper_modules.api import (
     ModuleCheck,
     ModuleDetail,
     ModuleList,
@@ -29,16 +59,7 @@ from capabilities.catalogue.helper_modules.api import (
     ModuleVersionRollback,
     ModuleVersions,
 )
-from capabilities.catalogue.http_tools.api import HttpToolDetail, HttpToolList, HttpToolPreview
-from capabilities.catalogue.python_tools.api import (
-    AgentsMakeTools,
-    PythonToolCheck,
-    PythonToolDetail,
-    PythonToolList,
-    PythonToolTest,
-    PythonToolTestRun,
-    PythonToolTests,
-)
+from capabilities.catalogue.servers.api import ServerAccept, ServerDetail, ServerList, ServerRead
 from capabilities.catalogue.tools.api import ToolBulk, ToolDetail, ToolList, ToolRefusalDetail, ToolRefusals
 from capabilities.catalogue.versions.api import (
     ToolQuarantine,
@@ -48,7 +69,15 @@ from capabilities.catalogue.versions.api import (
     ToolVersionRollback,
     ToolVersions,
 )
-from capabilities.credentials.api import (
+from capabilities.language_models.prices.api import ModelPriceDetail, ModelPriceList, PriceList
+from capabilities.language_models.providers.api import (
+    LanguageModelDetail,
+    LanguageModelList,
+    LessonDetail,
+    ProviderDetail,
+    ProviderList,
+)
+from capabilities.running.credentials.api import (
     AccountDetail,
     AccountList,
     CredentialAccount,
@@ -57,36 +86,7 @@ from capabilities.credentials.api import (
     CredentialList,
     CredentialSecret,
 )
-from capabilities.hooks.api import HookDetail, HookList
-from capabilities.importers.api import (
-    ImportAccept,
-    ImportDetail,
-    ImportDismiss,
-    ImportedToolDetail,
-    ImportedToolList,
-    ImportList,
-)
-from capabilities.policies.api import OrganisationPolicy, PolicyList, ProfileDetail, ProfileList, ProviderPolicy
-from capabilities.prices.api import ModelPriceDetail, ModelPriceList, PriceList
-from capabilities.providers.api import (
-    LanguageModelDetail,
-    LanguageModelList,
-    LessonDetail,
-    ProviderDetail,
-    ProviderList,
-)
-from capabilities.runtime_config.api import (
-    AgentConfig,
-    OrganisationConfig,
-    ProviderConfig,
-    ResolvedToolView,
-    RuntimeConfigList,
-)
-from capabilities.servers.api import ServerAccept, ServerDetail, ServerList, ServerRead
-from capabilities.services.api import ServiceDetail, ServiceList
-from capabilities.sharing.api import ImportToolkit, ToolFileList, ToolkitExport
-from capabilities.sharing.publications.api import PublicationDetail, PublicationImport, PublicationList
-from capabilities.toolkits.api import ToolkitDetail, ToolkitList
+from capabilities.running.services.api import ServiceDetail, ServiceList
 
 urlpatterns: list[URLPattern] = [
     path("categories", CategoryList.as_view(), name="api-categories"),

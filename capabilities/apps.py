@@ -9,28 +9,28 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.access.requests.queries import count_waiting_for  # noqa: PLC0415 -- app ready
         from capabilities.access.roles import invited as invited_roles  # noqa: PLC0415 -- app ready
         from capabilities.access.roles_above import read_roles_above  # noqa: PLC0415 -- app ready
-        from capabilities.agents import giving  # noqa: PLC0415 -- app ready
+        from capabilities.agents.agents import giving  # noqa: PLC0415 -- app ready
+        from capabilities.agents.runtime_config.writes import set_knobs_of  # noqa: PLC0415 -- app ready
+        from capabilities.agents.sharing import imported_toolkits, toolkit_files  # noqa: PLC0415 -- app ready
+        from capabilities.agents.sharing.queries import toolkit_review  # noqa: PLC0415 -- app ready
         from capabilities.audit_targets import add_targets  # noqa: PLC0415 -- app ready
-        from capabilities.catalogue.bulk import writes as bulk  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.categories.queries import category_names  # noqa: PLC0415 -- app ready
-        from capabilities.catalogue.recipients import writes as recipients  # noqa: PLC0415 -- app ready
-        from capabilities.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
-        from capabilities.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
-        from capabilities.importers import definitions, openapi  # noqa: PLC0415 -- app ready
-        from capabilities.importers.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.imports import definitions, openapi  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.imports.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.servers import refresh  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.servers.queries import refused_told, servers_told  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.tools.bulk import writes as bulk  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.tools.recipients import writes as recipients  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
-        from capabilities.registry import registry  # noqa: PLC0415 -- app ready
-        from capabilities.runtime_config.writes import set_knobs_of  # noqa: PLC0415 -- app ready
-        from capabilities.servers import refresh  # noqa: PLC0415 -- app ready
-        from capabilities.servers.queries import refused_told, servers_told  # noqa: PLC0415 -- app ready
-        from capabilities.sharing import imported_toolkits, toolkit_files  # noqa: PLC0415 -- app ready
-        from capabilities.sharing.queries import toolkit_review  # noqa: PLC0415 -- app ready
+        from capabilities.running.credentials.writes import forget_accounts  # noqa: PLC0415 -- app ready
+        from capabilities.running.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
+        from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
         from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
 
-        registry.discover("capabilities.builtin")
+        registry.discover("capabilities.assistant.builtin")
         warn_of_open_hosts()
         recipients.give_tools.provide(giving.give_tools)
         bulk.set_knobs_of.provide(set_knobs_of)

@@ -9,8 +9,17 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
+from capabilities.access.policies.writes import install_profiles
+from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
 from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.common.registry_version import touch_registry
+from capabilities.language_models.providers.environment import (
+    ENVIRONMENT,
+    OFFLINE,
+    environment_names_one,
+    move_agent,
+    without_choice,
+)
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -28,9 +37,6 @@ from capabilities.models import (
     Toolkit,
     ToolsMode,
 )
-from capabilities.policies.writes import install_profiles
-from capabilities.providers.environment import ENVIRONMENT, OFFLINE, environment_names_one, move_agent, without_choice
-from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
 from toolhub.tenants.scope import organisation_scope

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
+from capabilities.access.approval_rules import views as approval_rules
 from capabilities.access.grants import views as grants
 from capabilities.access.members import views as members
+from capabilities.access.policies import views as policies
 from capabilities.access.requests import views as grant_requests
 from capabilities.access.roles import matrix_views
 from capabilities.access.roles import views as roles
-from capabilities.agents import views as agents
-from capabilities.approval_rules import views as approval_rules
-from capabilities.catalogue.bulk import views as bulk
+from capabilities.agents.agents import views as agents
+from capabilities.agents.hooks import views as hooks
+from capabilities.agents.runtime_config import views as runtime_config
+from capabilities.agents.sharing import views as sharing
+from capabilities.agents.sharing.publications import views as publications
+from capabilities.agents.toolkits import views as toolkits
 from capabilities.catalogue.categories import views as categories
-from capabilities.catalogue.helper_modules import views as modules
 from capabilities.catalogue.http_tools import views as http_tools
+from capabilities.catalogue.imports import views as importers
 from capabilities.catalogue.python_tools import views as python_tools
-from capabilities.catalogue.recipients import views as recipients
+from capabilities.catalogue.python_tools.helper_modules import views as modules
+from capabilities.catalogue.servers import views as servers
 from capabilities.catalogue.tools import switch_views
 from capabilities.catalogue.tools import views as tools
+from capabilities.catalogue.tools.bulk import views as bulk
+from capabilities.catalogue.tools.recipients import views as recipients
 from capabilities.catalogue.versions import views as versions
-from capabilities.credentials import views as credentials
-from capabilities.hooks import views as hooks
-from capabilities.importers import views as importers
-from capabilities.policies import views as policies
-from capabilities.prices import views as prices
-from capabilities.providers import views as providers
-from capabilities.push import views as push
-from capabilities.runtime_config import views as runtime_config
-from capabilities.servers import views as servers
-from capabilities.services import views as services
-from capabilities.sharing import views as sharing
-from capabilities.sharing.publications import views as publications
-from capabilities.toolkits import views as toolkits
+from capabilities.language_models.prices import views as prices
+from capabilities.language_models.providers import views as providers
+from capabilities.running.credentials import views as credentials
+from capabilities.running.push import views as push
+from capabilities.running.services import views as services
 
 TOOL = r"^tools/(?P<name>[a-zA-Z0-9_-]{1,64})/"
 VERSION = TOOL + r"versions/(?P<number>[0-9]{1,6})/"

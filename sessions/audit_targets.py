@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from sessions.access import visible_sessions, visible_to
-from sessions.approvals.queries import approvals_seen_by
+from sessions.asking.approvals.queries import approvals_seen_by
 from sessions.models import Budget, Schedule, Turn
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.targets import add_target, rows_with_page

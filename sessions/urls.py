@@ -5,18 +5,18 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from capabilities.urls import TOOL
-from sessions.approvals import views as approval_views
+from sessions.asking.approvals import views as approval_views
 from sessions.budgets import views as budget_views
-from sessions.chats import views
-from sessions.chats.files import file_download
-from sessions.connect import views as connect_views
-from sessions.connections import views as connection_views
-from sessions.explain import views as explain_views
-from sessions.hook_trials import views as hook_trials
-from sessions.keywords import views as keywords_views
-from sessions.loading import views as loads_views
-from sessions.schedules import views as schedules_views
-from sessions.trial import views as tool_views
+from sessions.doors.chats import views
+from sessions.doors.chats.files import file_download
+from sessions.doors.connect import views as connect_views
+from sessions.doors.schedules import views as schedules_views
+from sessions.insight.connections import views as connection_views
+from sessions.insight.explain import views as explain_views
+from sessions.insight.hook_trials import views as hook_trials
+from sessions.insight.keywords import views as keywords_views
+from sessions.insight.trial import views as tool_views
+from sessions.selection.loading import views as loads_views
 from sessions.usage import views as usage_views
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -28,7 +28,7 @@ from capabilities.models import (
     ToolkitCategory,
     ToolkitTool,
 )
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.access import own_session
 from sessions.models import Approval, Budget, ChatSession, Step, Turn
 from toolhub.tenants.access import issue_token

@@ -14,26 +14,33 @@ from typing import Any, TypeVar
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from capabilities.access.approval_rules import writes as approval_rules
 from capabilities.access.grants import writes as grants
+from capabilities.access.policies import writes as policies
 from capabilities.access.requests import writes as grant_requests
 from capabilities.access.roles import writes as roles
-from capabilities.agents import giving
-from capabilities.agents import writes as agents
-from capabilities.approval_rules import writes as approval_rules
-from capabilities.catalogue.bulk import writes as bulk
+from capabilities.agents.agents import giving
+from capabilities.agents.agents import writes as agents
+from capabilities.agents.hooks import writes as hooks
+from capabilities.agents.runtime_config import writes as runtime_config
+from capabilities.agents.sharing import imported_toolkits
+from capabilities.agents.sharing.publications import writes as publications
+from capabilities.agents.toolkits import writes as toolkits
 from capabilities.catalogue.categories import writes as categories
-from capabilities.catalogue.helper_modules import checks as module_checks
-from capabilities.catalogue.helper_modules import writes as modules
 from capabilities.catalogue.http_tools import writes as http_tools
+from capabilities.catalogue.imports import writes as imports
 from capabilities.catalogue.python_tools import writes as python_tools
-from capabilities.catalogue.recipients.writes import Recipients
+from capabilities.catalogue.python_tools.helper_modules import checks as module_checks
+from capabilities.catalogue.python_tools.helper_modules import writes as modules
+from capabilities.catalogue.servers import writes as servers
 from capabilities.catalogue.tools import writes as catalogue
+from capabilities.catalogue.tools.bulk import writes as bulk
+from capabilities.catalogue.tools.recipients.writes import Recipients
 from capabilities.catalogue.versions import writes as versions
-from capabilities.credentials import writes as credentials
-from capabilities.credentials.oauth import sign_in
-from capabilities.credentials.oauth import tokens as oauth_tokens
-from capabilities.hooks import writes as hooks
-from capabilities.importers import writes as imports
+from capabilities.language_models.prices import writes as prices
+from capabilities.language_models.providers import environment as environment_provider
+from capabilities.language_models.providers import learning, listings, refused_tools
+from capabilities.language_models.providers import writes as providers
 from capabilities.models import (
     Agent,
     ApprovalRule,
@@ -72,18 +79,11 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from capabilities.policies import writes as policies
-from capabilities.prices import writes as prices
-from capabilities.providers import environment as environment_provider
-from capabilities.providers import learning, listings, refused_tools
-from capabilities.providers import writes as providers
-from capabilities.registry import registry
-from capabilities.runtime_config import writes as runtime_config
-from capabilities.servers import writes as servers
-from capabilities.services import writes as services
-from capabilities.sharing import imported_toolkits
-from capabilities.sharing.publications import writes as publications
-from capabilities.toolkits import writes as toolkits
+from capabilities.running.credentials import writes as credentials
+from capabilities.running.credentials.oauth import sign_in
+from capabilities.running.credentials.oauth import tokens as oauth_tokens
+from capabilities.running.registry import registry
+from capabilities.running.services import writes as services
 from sessions.budgets import writes as budgets
 from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants import access
@@ -100,40 +100,40 @@ ROOMS = ("capabilities", "toolhub/tenants", "sessions/budgets")
 NOT_IN_TABLE = {
     "capabilities.catalogue.tools.writes.write_versions": "called by the writes of tools, in their transaction",
     "capabilities.catalogue.python_tools.writes.save_checked": "calls save_python_version",
-    "capabilities.servers.writes.read_tools": "start_import, of a server",
+    "capabilities.catalogue.servers.writes.read_tools": "start_import, of a server",
     "capabilities.catalogue.http_tools.writes.category_for": "a check",
-    "capabilities.sharing.exports.export_toolkit": "changes nothing: it is on record that a toolkit left the house",
-    "capabilities.sharing.agents_file.apply_file": "calls the writes of toolkits and agents",
-    "capabilities.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
-    "capabilities.push.writes.add_browser": "one's own browsers",
-    "capabilities.push.writes.remove_browser": "one's own browsers",
+    "capabilities.agents.sharing.exports.export_toolkit": "changes nothing: on record that a toolkit left the house",
+    "capabilities.agents.sharing.agents_file.apply_file": "calls the writes of toolkits and agents",
+    "capabilities.agents.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
+    "capabilities.running.push.writes.add_browser": "one's own browsers",
+    "capabilities.running.push.writes.remove_browser": "one's own browsers",
     "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
     "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
-    "capabilities.providers.learning.learn": "the service's own: what a provider's refusal taught",
-    "capabilities.providers.listings.note_listed": "the service's own: what a provider lists",
-    "capabilities.providers.environment.move_agent": "called by back_to_offline_model, and by the service itself",
+    "capabilities.language_models.providers.learning.learn": "the service's own: what a provider's refusal taught",
+    "capabilities.language_models.providers.listings.note_listed": "the service's own: what a provider lists",
+    "capabilities.language_models.providers.environment.move_agent": "called by back_to_offline_model, and the service",
     "capabilities.access.roles.invited.give_invited_roles": (
         "called when an invitation is accepted: assign_role gives them"
     ),
     "capabilities.access.roles.invited.set_invited_roles": "called by invite",
-    "capabilities.hooks.writes.count_failure": "the service's own: what is counted of a turn",
+    "capabilities.agents.hooks.writes.count_failure": "the service's own: what is counted of a turn",
     "capabilities.common.rights.check_rank": "a check",
     "capabilities.common.rights.require": "a check",
-    "capabilities.servers.refresh.note_listing": "the service's own: what a server says of its tools",
-    "capabilities.policies.writes.install_profiles": "the service's own, at set-up",
+    "capabilities.catalogue.servers.refresh.note_listing": "the service's own: what a server says of its tools",
+    "capabilities.access.policies.writes.install_profiles": "the service's own, at set-up",
     "capabilities.access.roles.queries.role_members": "a read",
     "capabilities.access.roles.writes.require_for_rules": "a check",
     "capabilities.access.roles_above.locked_roles": "a read",
     "capabilities.access.roles_above.read_roles_above": "a read",
-    "capabilities.credentials.oauth.sign_in.begin_sign_in": "asks an authorization server; it gives nobody anything",
-    "capabilities.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
-    "capabilities.credentials.writes.remove_secret": "calls disconnect_account and clear_secret",
-    "capabilities.credentials.writes.check_may_disconnect": "a check",
-    "capabilities.credentials.writes.forget_accounts": "called where a membership ends",
-    "capabilities.credentials.writes.require_manager": "a check",
+    "capabilities.running.credentials.oauth.sign_in.begin_sign_in": "asks an authorization server; gives nothing",
+    "capabilities.running.credentials.oauth.sign_in.end_sign_in": "calls keep_tokens",
+    "capabilities.running.credentials.writes.remove_secret": "calls disconnect_account and clear_secret",
+    "capabilities.running.credentials.writes.check_may_disconnect": "a check",
+    "capabilities.running.credentials.writes.forget_accounts": "called where a membership ends",
+    "capabilities.running.credentials.writes.require_manager": "a check",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
     "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",
     "toolhub.tenants.members.account.rename_user": "one's own name",
@@ -152,7 +152,7 @@ NOT_IN_TABLE = {
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
-    "capabilities.importers.writes.start_import": "it asks for a reading, which puts nothing into the catalogue",
+    "capabilities.catalogue.imports.writes.start_import": "asks for a reading, which puts nothing into the catalogue",
     "sessions.budgets.writes.switch_budget": "calls update_budget",
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
@@ -508,14 +508,14 @@ Write = Callable[[Dice, Membership], Any]
 
 #: Every write of configuration, and how it is called with what the dice draw.
 TABLE: dict[str, Write] = {
-    "capabilities.agents.giving.give_tools": lambda d, a: giving.give_tools(
+    "capabilities.agents.agents.giving.give_tools": lambda d, a: giving.give_tools(
         [d.row(Tool).name], Recipients((d.row(Agent).slug,)), actor=a
     ),
-    "capabilities.agents.writes.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
-    "capabilities.agents.writes.update_agent": lambda d, a: agents.update_agent(
+    "capabilities.agents.agents.writes.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
+    "capabilities.agents.agents.writes.update_agent": lambda d, a: agents.update_agent(
         d.row(Agent), d.agent_content(), actor=a
     ),
-    "capabilities.agents.writes.delete_agent": lambda d, a: agents.delete_agent(d.row(Agent), actor=a),
+    "capabilities.agents.agents.writes.delete_agent": lambda d, a: agents.delete_agent(d.row(Agent), actor=a),
     "capabilities.catalogue.tools.writes.create_tool": lambda d, a: catalogue.create_tool(
         d.row(Category), d.definition(d.name()), actor=a
     ),
@@ -534,7 +534,7 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.tools.writes.set_tool_enabled": lambda d, a: catalogue.set_tool_enabled(
         d.row(Tool), d.yes(), actor=a
     ),
-    "capabilities.catalogue.bulk.writes.change_tools": lambda d, a: bulk.change_tools(
+    "capabilities.catalogue.tools.bulk.writes.change_tools": lambda d, a: bulk.change_tools(
         [tool.name for tool in d.some_tools()], bulk.ToolsChange(category=d.row(Category).name), actor=a
     ),
     "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
@@ -550,25 +550,25 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.python_tools.writes.let_agents_make_tools": lambda d, a: python_tools.let_agents_make_tools(
         d.yes(), actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.create_module": lambda d, a: modules.create_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.create_module": lambda d, a: modules.create_module(
         d.name(), "", d.checked_module(), actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.update_module": lambda d, a: modules.update_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.update_module": lambda d, a: modules.update_module(
         d.module(VersionStatus.APPROVED).module, d.checked_module(), description=d.name(), actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.describe_module": lambda d, a: modules.describe_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.describe_module": lambda d, a: modules.describe_module(
         d.module(VersionStatus.PENDING).module, d.name(), actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.decide_module": lambda d, a: modules.decide_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.decide_module": lambda d, a: modules.decide_module(
         d.module(VersionStatus.PENDING), approve=d.yes(), reason="why", actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.roll_back_module": lambda d, a: modules.roll_back_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.roll_back_module": lambda d, a: modules.roll_back_module(
         d.module(VersionStatus.RETIRED).module, 1, actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.retire_module": lambda d, a: modules.retire_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.retire_module": lambda d, a: modules.retire_module(
         d.module(VersionStatus.APPROVED).module, actor=a
     ),
-    "capabilities.catalogue.helper_modules.writes.delete_module": lambda d, a: modules.delete_module(
+    "capabilities.catalogue.python_tools.helper_modules.writes.delete_module": lambda d, a: modules.delete_module(
         d.module(VersionStatus.APPROVED).module, actor=a
     ),
     "capabilities.catalogue.versions.writes.decide_version": lambda d, a: versions.decide_version(
@@ -587,27 +587,31 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.versions.writes.release_tool": lambda d, a: versions.release_tool(
         d.outside_tool() if d.yes() else d.row(Tool), actor=a
     ),
-    "capabilities.credentials.writes.create_credential": lambda d, a: credentials.create_credential(
+    "capabilities.running.credentials.writes.create_credential": lambda d, a: credentials.create_credential(
         d.name(), d.credential_content(), actor=a
     ),
-    "capabilities.credentials.writes.update_credential": lambda d, a: credentials.update_credential(
+    "capabilities.running.credentials.writes.update_credential": lambda d, a: credentials.update_credential(
         d.credential(), d.credential_content(), actor=a
     ),
-    "capabilities.credentials.writes.delete_credential": lambda d, a: credentials.delete_credential(
+    "capabilities.running.credentials.writes.delete_credential": lambda d, a: credentials.delete_credential(
         d.credential(), actor=a
     ),
-    "capabilities.credentials.writes.set_secret": lambda d, a: credentials.set_secret(
+    "capabilities.running.credentials.writes.set_secret": lambda d, a: credentials.set_secret(
         d.credential(scope="organisation"), TYPED, actor=a
     ),
-    "capabilities.credentials.writes.clear_secret": lambda d, a: credentials.clear_secret(d.credential(), actor=a),
-    "capabilities.credentials.writes.connect_account": lambda d, a: credentials.connect_account(
+    "capabilities.running.credentials.writes.clear_secret": lambda d, a: credentials.clear_secret(
+        d.credential(), actor=a
+    ),
+    "capabilities.running.credentials.writes.connect_account": lambda d, a: credentials.connect_account(
         d.credential(), TYPED, actor=a
     ),
-    "capabilities.credentials.writes.disconnect_account": lambda d, a: credentials.disconnect_account(
+    "capabilities.running.credentials.writes.disconnect_account": lambda d, a: credentials.disconnect_account(
         d.secret(), actor=a
     ),
-    "capabilities.credentials.oauth.sign_in.forget_client": lambda d, a: sign_in.forget_client(d.credential(), actor=a),
-    "capabilities.credentials.oauth.sign_in.keep_tokens": _keep_tokens,
+    "capabilities.running.credentials.oauth.sign_in.forget_client": lambda d, a: sign_in.forget_client(
+        d.credential(), actor=a
+    ),
+    "capabilities.running.credentials.oauth.sign_in.keep_tokens": _keep_tokens,
     "capabilities.catalogue.categories.writes.create_category": lambda d, a: categories.create_category(
         d.name(), d.category_content(), actor=a
     ),
@@ -620,60 +624,62 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
         d.row(Tool), d.row(Category).name, actor=a
     ),
-    "capabilities.importers.writes.start_import": lambda d, a: imports.start_import(
+    "capabilities.catalogue.imports.writes.start_import": lambda d, a: imports.start_import(
         ImportSource.OPENAPI, actor=a, document="{}"
     ),
-    "capabilities.importers.writes.accept_imported": lambda d, a: imports.accept_imported(
+    "capabilities.catalogue.imports.writes.accept_imported": lambda d, a: imports.accept_imported(
         imports.import_rows(d.tool_import()), d.row(Category), actor=a
     ),
-    "capabilities.sharing.imported_toolkits.save_imported_toolkit": lambda d, a: (
+    "capabilities.agents.sharing.imported_toolkits.save_imported_toolkit": lambda d, a: (
         imported_toolkits.save_imported_toolkit(d.toolkit_import(), actor=a)
     ),
-    "capabilities.sharing.publications.writes.publish_toolkit": lambda d, a: publications.publish_toolkit(
+    "capabilities.agents.sharing.publications.writes.publish_toolkit": lambda d, a: publications.publish_toolkit(
         d.row(Toolkit), d.one(["installation", "address"]), actor=a
     ),
-    "capabilities.sharing.publications.writes.withdraw_publication": lambda d, a: publications.withdraw_publication(
+    "capabilities.agents.sharing.publications.writes.withdraw_publication": lambda d, a: (
+        publications.withdraw_publication(d.publication(), actor=a)
+    ),
+    "capabilities.agents.sharing.publications.writes.import_publication": lambda d, a: publications.import_publication(
         d.publication(), actor=a
     ),
-    "capabilities.sharing.publications.writes.import_publication": lambda d, a: publications.import_publication(
-        d.publication(), actor=a
-    ),
-    "capabilities.importers.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
+    "capabilities.catalogue.imports.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
         imports.import_rows(d.tool_import()), actor=a
     ),
-    "capabilities.importers.writes.restore_imported": lambda d, a: imports.restore_imported(d.dismissed(), actor=a),
-    "capabilities.importers.writes.set_effects": lambda d, a: imports.set_effects(
+    "capabilities.catalogue.imports.writes.restore_imported": lambda d, a: imports.restore_imported(
+        d.dismissed(), actor=a
+    ),
+    "capabilities.catalogue.imports.writes.set_effects": lambda d, a: imports.set_effects(
         imports.import_rows(d.tool_import()), d.one(["read", "write", "external"]), actor=a
     ),
-    "capabilities.importers.writes.change_imported": lambda d, a: imports.change_imported(
+    "capabilities.catalogue.imports.writes.change_imported": lambda d, a: imports.change_imported(
         d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
     ),
-    "capabilities.importers.writes.set_base_url": lambda d, a: imports.set_base_url(
+    "capabilities.catalogue.imports.writes.set_base_url": lambda d, a: imports.set_base_url(
         d.tool_import(), "https://other.example.org", actor=a
     ),
-    "capabilities.importers.writes.close_import": lambda d, a: imports.close_import(d.tool_import(), actor=a),
-    "capabilities.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(
+    "capabilities.catalogue.imports.writes.close_import": lambda d, a: imports.close_import(d.tool_import(), actor=a),
+    "capabilities.access.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(
         d.rule_content(), actor=a
     ),
-    "capabilities.approval_rules.writes.update_rule": lambda d, a: approval_rules.update_rule(
+    "capabilities.access.approval_rules.writes.update_rule": lambda d, a: approval_rules.update_rule(
         d.row(ApprovalRule), d.rule_content(), actor=a
     ),
-    "capabilities.approval_rules.writes.delete_rule": lambda d, a: approval_rules.delete_rule(
+    "capabilities.access.approval_rules.writes.delete_rule": lambda d, a: approval_rules.delete_rule(
         d.row(ApprovalRule), actor=a
     ),
-    "capabilities.runtime_config.writes.set_runtime_config": lambda d, a: runtime_config.set_runtime_config(
+    "capabilities.agents.runtime_config.writes.set_runtime_config": lambda d, a: runtime_config.set_runtime_config(
         d.runtime_layer(), {"tools": {d.row(Tool).name: {"timeout_sec": 9}}}, actor=a
     ),
-    "capabilities.runtime_config.writes.set_knobs_of": lambda d, a: runtime_config.set_knobs_of(
+    "capabilities.agents.runtime_config.writes.set_knobs_of": lambda d, a: runtime_config.set_knobs_of(
         [d.row(Tool).name], {"ask": d.one(["off", "always"])}, actor=a
     ),
-    "capabilities.runtime_config.writes.set_tool_knobs": lambda d, a: runtime_config.set_tool_knobs(
+    "capabilities.agents.runtime_config.writes.set_tool_knobs": lambda d, a: runtime_config.set_tool_knobs(
         d.runtime_layer(), d.row(Tool).name, {"ask": "off"} if d.yes() else {}, actor=a
     ),
-    "capabilities.runtime_config.writes.set_shared_knobs": lambda d, a: runtime_config.set_shared_knobs(
+    "capabilities.agents.runtime_config.writes.set_shared_knobs": lambda d, a: runtime_config.set_shared_knobs(
         d.runtime_layer(), d.one(["", "zeus"]), {"result_min_chars": 700}, actor=a
     ),
-    "capabilities.runtime_config.writes.clear_runtime_config": lambda d, a: runtime_config.clear_runtime_config(
+    "capabilities.agents.runtime_config.writes.clear_runtime_config": lambda d, a: runtime_config.clear_runtime_config(
         d.runtime_layer(), actor=a
     ),
     "sessions.budgets.writes.create_budget": lambda d, a: budgets.create_budget(d.budget_content(), actor=a),
@@ -687,17 +693,23 @@ TABLE: dict[str, Write] = {
     "sessions.budgets.writes.set_spending_rules": lambda d, a: budgets.set_spending_rules(
         d.one(["UTC", "Asia/Tokyo"]), counts_unpriced_as_free=d.yes(), actor=a
     ),
-    "capabilities.servers.writes.create_server": lambda d, a: servers.create_server(d.server_content(), actor=a),
-    "capabilities.servers.writes.update_server": lambda d, a: servers.update_server(
+    "capabilities.catalogue.servers.writes.create_server": lambda d, a: servers.create_server(
+        d.server_content(), actor=a
+    ),
+    "capabilities.catalogue.servers.writes.update_server": lambda d, a: servers.update_server(
         server := d.row(McpServer), d.server_content(server.name), actor=a
     ),
-    "capabilities.servers.writes.delete_server": lambda d, a: servers.delete_server(d.row(McpServer), actor=a),
-    "capabilities.servers.writes.use_as_offered": lambda d, a: servers.use_as_offered(
+    "capabilities.catalogue.servers.writes.delete_server": lambda d, a: servers.delete_server(
+        d.row(McpServer), actor=a
+    ),
+    "capabilities.catalogue.servers.writes.use_as_offered": lambda d, a: servers.use_as_offered(
         server := d.row(McpServer), [each.name for each in server.tools.all()], actor=a
     ),
-    "capabilities.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
-    "capabilities.hooks.writes.update_hook": lambda d, a: hooks.update_hook(d.row(Hook), d.hook_content(), actor=a),
-    "capabilities.hooks.writes.delete_hook": lambda d, a: hooks.delete_hook(d.row(Hook), actor=a),
+    "capabilities.agents.hooks.writes.create_hook": lambda d, a: hooks.create_hook(d.hook_content(), actor=a),
+    "capabilities.agents.hooks.writes.update_hook": lambda d, a: hooks.update_hook(
+        d.row(Hook), d.hook_content(), actor=a
+    ),
+    "capabilities.agents.hooks.writes.delete_hook": lambda d, a: hooks.delete_hook(d.row(Hook), actor=a),
     "capabilities.access.requests.writes.ask_for_grant": _ask,
     "capabilities.access.requests.writes.withdraw_request": lambda d, a: grant_requests.withdraw_request(
         _request(d), member=a
@@ -715,34 +727,46 @@ TABLE: dict[str, Write] = {
         _grant(d), reason=d.name(), expires_at=d.end(), actor=a
     ),
     "capabilities.access.grants.writes.revoke_grant": lambda d, a: grants.revoke_grant(_grant(d), actor=a),
-    "capabilities.policies.writes.save_policy": lambda d, a: policies.save_policy(
+    "capabilities.access.policies.writes.save_policy": lambda d, a: policies.save_policy(
         d.one([None, d.row(Provider)]), d.policy_content(), actor=a
     ),
-    "capabilities.policies.writes.create_profile": lambda d, a: policies.create_profile(d.profile_content(), actor=a),
-    "capabilities.policies.writes.update_profile": lambda d, a: policies.update_profile(
+    "capabilities.access.policies.writes.create_profile": lambda d, a: policies.create_profile(
+        d.profile_content(), actor=a
+    ),
+    "capabilities.access.policies.writes.update_profile": lambda d, a: policies.update_profile(
         d.row(PolicyProfile), d.profile_content(), actor=a
     ),
-    "capabilities.policies.writes.delete_profile": lambda d, a: policies.delete_profile(d.row(PolicyProfile), actor=a),
-    "capabilities.prices.writes.add_price": lambda d, a: prices.add_price(
+    "capabilities.access.policies.writes.delete_profile": lambda d, a: policies.delete_profile(
+        d.row(PolicyProfile), actor=a
+    ),
+    "capabilities.language_models.prices.writes.add_price": lambda d, a: prices.add_price(
         d.row(LanguageModel), prices.PriceContent(input=Decimal(1), output=Decimal(2)), actor=a
     ),
-    "capabilities.prices.writes.remove_price": lambda d, a: prices.remove_price(d.row(ModelPrice), actor=a),
-    "capabilities.providers.environment.back_to_offline_model": lambda d, a: environment_provider.back_to_offline_model(
-        actor=a
+    "capabilities.language_models.prices.writes.remove_price": lambda d, a: prices.remove_price(
+        d.row(ModelPrice), actor=a
     ),
-    "capabilities.providers.learning.forget_lesson": lambda d, a: learning.forget_lesson(
+    "capabilities.language_models.providers.environment.back_to_offline_model": lambda d, a: (
+        environment_provider.back_to_offline_model(actor=a)
+    ),
+    "capabilities.language_models.providers.learning.forget_lesson": lambda d, a: learning.forget_lesson(
         d.row(LanguageModel), "omit:stream_options", actor=a
     ),
-    "capabilities.providers.listings.add_listed_models": _add_listed_model,
-    "capabilities.providers.refused_tools.try_again": lambda d, a: refused_tools.try_again(d.row(ToolRefusal), actor=a),
-    "capabilities.providers.writes.save_provider": lambda d, a: providers.save_provider(
+    "capabilities.language_models.providers.listings.add_listed_models": _add_listed_model,
+    "capabilities.language_models.providers.refused_tools.try_again": lambda d, a: refused_tools.try_again(
+        d.row(ToolRefusal), actor=a
+    ),
+    "capabilities.language_models.providers.writes.save_provider": lambda d, a: providers.save_provider(
         None, providers.ProviderContent(d.name(), "P", "https://api.openai.com/v1", d.name()), actor=a
     ),
-    "capabilities.providers.writes.delete_provider": lambda d, a: providers.delete_provider(d.row(Provider), actor=a),
-    "capabilities.providers.writes.save_model": lambda d, a: providers.save_model(
+    "capabilities.language_models.providers.writes.delete_provider": lambda d, a: providers.delete_provider(
+        d.row(Provider), actor=a
+    ),
+    "capabilities.language_models.providers.writes.save_model": lambda d, a: providers.save_model(
         d.row(Provider), None, providers.ModelContent(d.name()), actor=a
     ),
-    "capabilities.providers.writes.delete_model": lambda d, a: providers.delete_model(d.row(LanguageModel), actor=a),
+    "capabilities.language_models.providers.writes.delete_model": lambda d, a: providers.delete_model(
+        d.row(LanguageModel), actor=a
+    ),
     "capabilities.access.roles.writes.create_role": lambda d, a: roles.create_role(d.role_content(), actor=a),
     "capabilities.access.roles.writes.update_role": lambda d, a: roles.update_role(
         d.row(Role), d.role_content(), actor=a
@@ -759,17 +783,19 @@ TABLE: dict[str, Write] = {
     "capabilities.access.roles.writes.set_roles_of": lambda d, a: roles.set_roles_of(
         d.member(), [role.slug for role in d.some_roles()], actor=a
     ),
-    "capabilities.services.writes.save_service": lambda d, a: services.save_service(
+    "capabilities.running.services.writes.save_service": lambda d, a: services.save_service(
         registry.services["searxng"], {"url": "https://searx.example.com"}, actor=a
     ),
-    "capabilities.services.writes.clear_service": lambda d, a: services.clear_service(
+    "capabilities.running.services.writes.clear_service": lambda d, a: services.clear_service(
         registry.services["searxng"], actor=a
     ),
-    "capabilities.toolkits.writes.create_toolkit": lambda d, a: toolkits.create_toolkit(d.toolkit_content(), actor=a),
-    "capabilities.toolkits.writes.update_toolkit": lambda d, a: toolkits.update_toolkit(
+    "capabilities.agents.toolkits.writes.create_toolkit": lambda d, a: toolkits.create_toolkit(
+        d.toolkit_content(), actor=a
+    ),
+    "capabilities.agents.toolkits.writes.update_toolkit": lambda d, a: toolkits.update_toolkit(
         d.row(Toolkit), d.toolkit_content(), actor=a
     ),
-    "capabilities.toolkits.writes.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
+    "capabilities.agents.toolkits.writes.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
     "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
     "toolhub.tenants.members.invitations.invite": lambda d, a: invitations.invite(
         d.one([f"{d.name()}@example.com", "waiting@example.com"]),

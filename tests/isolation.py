@@ -27,7 +27,7 @@ def need_isolation(reason: str) -> None:
 
 def why_no_namespaces() -> str:
     """Why bubblewrap makes no namespaces on this machine; empty where it does. Asked of the program itself."""
-    from capabilities.sandbox import bubblewrap
+    from capabilities.running.sandbox import bubblewrap
 
     bwrap = bubblewrap.program()
     if bwrap is None:

@@ -102,46 +102,44 @@ def test_capabilities_does_not_import_sessions() -> None:
     assert as_lines([one for one in imports("capabilities") if one.of("sessions")]) == []
 
 
-#: The rooms of each app, lowest first: a room imports from those before it. Rooms on one line see each other.
+#: The wings of each app and the rooms of each wing, lowest first: a room imports from those before it, of its wing and
+#: of the wings before. Rooms on one line see each other; "" stands for the files of the wing itself.
 ROOMS = {
-    "capabilities": (
-        "common contract egress routing sandbox",
-        "models",
-        "registry",
-        "records",
-        "mcp_client",
-        "builtin kinds providers push services credentials",
-        "pipeline",
-        "access",
-        "catalogue",
-        "importers",
-        "servers",
-        "policies prices",
-        "toolkits",
-        "agents",
-        "sharing",
-        "hooks approval_rules runtime_config",
-        "starter",
-        "api apps audit_targets management urls",
-    ),
-    "sessions": (
-        "models",
-        "access",
-        "turns",
-        "rollups",
-        "selection",
-        "loading",
-        "loop",
-        "approvals budgets",
-        "chats",
-        "mcp_server",
-        "connect connections hook_trials schedules trial",
-        "worker",
-        "explain gateway metrics previews usage",
-        "keywords",
-        "apps audit_targets builtin templatetags urls",
-    ),
+    "capabilities": {
+        "contract common": (),
+        "models": (),
+        "running": ("egress registry", "sandbox", "mcp_client services", "credentials push", "kinds"),
+        "language_models": ("providers", "prices"),
+        "choosing": ("routing", "pipeline"),
+        "access": (
+            "",
+            "policies approval_rules",
+            "roles grants",
+            "requests members",
+        ),
+        "catalogue": ("", "categories", "tools versions http_tools python_tools", "imports", "servers"),
+        "assistant": ("records", "builtin"),
+        "agents": ("hooks runtime_config toolkits", "agents", "sharing"),
+        "starter": (),
+        "api apps audit_targets management urls": (),
+    },
+    "sessions": {
+        "models": (),
+        "access": (),
+        "turns": (),
+        "selection": ("", "loading"),
+        "loop": (),
+        "asking": ("approvals",),
+        "budgets": (),
+        "usage": ("metrics rollups", ""),
+        "doors": ("chats", "schedules connect mcp_server gateway", "builtin"),
+        "insight": ("explain previews connections trial hook_trials", "keywords"),
+        "worker": (),
+        "apps audit_targets templatetags urls": (),
+    },
 }
+#: Folders of an app's first level, rooms of a wing.
+MOST_FOLDERS, MOST_ROOMS = 12, 8
 #: What docs/architecture.md does not list beside the rooms.
 NO_ROOMS = {"api", "apps", "audit_targets", "management", "templatetags", "urls"}
 #: The layers of a room, lowest first.
@@ -151,12 +149,27 @@ HALLWAYS = {"urls", "api", "apps"}
 
 
 def ranks(app: str) -> dict[str, int]:
-    return {room: rank for rank, line in enumerate(ROOMS[app]) for room in line.split()}
+    """Of each room, and of each wing without rooms, its place in the order."""
+    rows = [
+        [f"{wing}.{room}" if room else wing for wing in wings.split() for room in row.split() or [""]]
+        for wings, rooms in ROOMS[app].items()
+        for row in (rooms or ("",))
+    ]
+    return {name: rank for rank, row in enumerate(rows) for name in row}
 
 
 def room_of(module: str) -> str:
-    """The room of `capabilities.roles.writes` is `roles`; "" for another app's module, and for the app itself."""
-    return module.partition(".")[2].partition(".")[0]
+    """The room of `capabilities.access.roles.writes` is `access.roles`, that of `capabilities.access.powers` is
+    `access`; "" for the app itself."""
+    app, _, rest = module.partition(".")
+    parts = rest.split(".")
+    rank = ranks_of(app)
+    return next((".".join(parts[:size]) for size in (2, 1) if ".".join(parts[:size]) in rank), parts[0])
+
+
+@cache
+def ranks_of(app: str) -> dict[str, int]:
+    return ranks(app) if app in ROOMS else {}
 
 
 def module_of(file: str) -> str:
@@ -164,21 +177,26 @@ def module_of(file: str) -> str:
 
 
 def layer_of(module: str) -> int | None:
-    """The first name behind the room that is a layer's: `capabilities.agents.api.AgentOut` is of `api`."""
+    """The first name behind the room that is a layer's: `capabilities.agents.agents.api.AgentOut` is of `api`."""
     return next((LAYERS[name] for name in module.split(".")[2:] if name in LAYERS), None)
 
 
 def test_the_architecture_lists_all_rooms_in_this_order() -> None:
     house = (ROOT / "docs" / "architecture.md").read_text().partition("```")[2].partition("```")[0]
     parts = re.split(r"^(\w+)/ .*$", house, flags=re.MULTILINE)
-    told = dict(zip(parts[1::2], parts[2::2], strict=True))
+    drawn = dict(zip(parts[1::2], parts[2::2], strict=True))
 
     for app in ROOMS:
-        names = [re.split(r" {2,}", line.strip())[0] for line in told[app].splitlines() if line.startswith("  ")]
-        rooms = [name for line in names for name in re.findall(r"(?<![\w/])(\w+)(?:/|\.py)", line)]
+        rooms, wing = [], ""
+        for line in drawn[app].splitlines():
+            for name in re.findall(r"(?<![\w/])(\w+)(?:/|\.py)", re.split(r" {2,}", line.strip())[0]):
+                wing = wing if line.startswith("    ") else name
+                rooms.append(f"{wing}.{name}" if line.startswith("    ") else name)
         rank = ranks(app)
-        assert [rank[room] for room in rooms] == sorted(rank[room] for room in rooms), app
-        assert set(rank) - set(rooms) == NO_ROOMS & set(rank)
+        places = [rank[room] for room in rooms if room in rank and not ROOMS[app].get(room)]  # a wing is told first
+        assert places == sorted(places), app
+        files = {name for name in rank if not (ROOT / app / name.replace(".", "/")).is_dir()}
+        assert set(rank) - set(rooms) <= NO_ROOMS | files, app
 
 
 def test_no_room_imports_from_a_room_above_it() -> None:
@@ -189,7 +207,7 @@ def test_no_room_imports_from_a_room_above_it() -> None:
             own, other = room_of(module_of(one.file)), room_of(one.module)
             if "migrations" in (own, other) or not one.of(app) or not own:
                 continue
-            if rank[other] > rank[own]:
+            if rank.get(other, 0) > rank[own]:
                 wrong.append(one)
 
     assert as_lines(wrong) == []
@@ -197,9 +215,19 @@ def test_no_room_imports_from_a_room_above_it() -> None:
 
 @pytest.mark.parametrize("app", ROOMS)
 def test_every_room_has_its_rank(app: str) -> None:
-    rooms = {path.relative_to(ROOT / app).parts[0].removesuffix(".py") for path in sources(app)}
+    rooms = {room_of(module_of(str(path.relative_to(ROOT)))) for path in sources(app)}
+    wings = {wing for line, of_wing in ROOMS[app].items() if of_wing and "" not in of_wing for wing in line.split()}
 
-    assert rooms - {"migrations", "__init__"} == {*ranks(app)}
+    assert rooms - {"migrations", ""} - wings == {*ranks(app)}
+
+
+@pytest.mark.parametrize("app", ROOMS)
+def test_an_app_has_few_wings_and_a_wing_few_rooms(app: str) -> None:
+    folders = {path.relative_to(ROOT / app).parts[0] for path in sources(app) if path.parent != ROOT / app}
+    rooms = {wing: {path.parent for path in (ROOT / app / wing).glob("*/__init__.py")} for wing in folders}
+
+    assert len(folders) <= MOST_FOLDERS
+    assert {wing: len(found) for wing, found in rooms.items() if len(found) > MOST_ROOMS} == {}
 
 
 def test_no_layer_imports_from_a_layer_above_it_in_its_room() -> None:
@@ -265,8 +293,11 @@ def test_no_template_includes_one_of_an_app_above_it() -> None:
 
 def test_the_rules_of_rooms_and_layers_are_broken_by_what_breaks_them() -> None:
     assert ranks("sessions")["loop"] > ranks("sessions")["turns"]
-    assert room_of("capabilities.access.roles.writes") == "access"
-    assert [layer_of(name) for name in ("capabilities.agents.writes", "sessions.chats.api.SessionOut")] == [1, 4]
+    assert room_of("capabilities.access.roles.writes") == "access.roles"
+    assert room_of("sessions.loop.models.client") == "loop"
+    assert [
+        layer_of(name) for name in ("capabilities.agents.agents.writes", "sessions.doors.chats.api.SessionOut")
+    ] == [1, 4]
     assert INCLUDED.findall('{% include "sessions/loop/_a.html" with a=b %}') == ["sessions/loop/_a.html"]
 
 
@@ -281,7 +312,7 @@ def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
 
 @pytest.mark.parametrize("room", ["capabilities/contract", "capabilities/routing"])
 def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> None:
-    pure = ("capabilities.contract", "capabilities.routing", *MEANS)
+    pure = ("capabilities.contract", "capabilities.choosing.routing", *MEANS)
     django = ("django", "rest_framework", "celery", "allauth", "drf_spectacular", "django_htmx")
 
     found = [one for one in imports(room) if one.of(*django) or (one.of(*OWN) and not one.of(*pure))]

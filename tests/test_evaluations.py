@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from tests.browser import LOCAL, TOKEN, service
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI
-from tests.test_up import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_up import ROOT
+from tests.paths import ROOT
 
 ONCE = """
 from pathlib import Path

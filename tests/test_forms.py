@@ -25,9 +25,9 @@ from django.db import connection, transaction
 from django.urls import Resolver404, resolve, reverse
 
 from capabilities.models import Agent, AgentToolkit, Tool, Toolkit, ToolRefusal
-from sessions.loading.loadable import LoadTarget
-from sessions.loading.queries import load_for
 from sessions.models import TurnStatus
+from sessions.selection.loading.loadable import LoadTarget
+from sessions.selection.loading.queries import load_for
 from tests.browser import chromium, complaints, sign_in
 from tests.cast import (
     PASSWORD,
@@ -39,10 +39,10 @@ from tests.cast import (
     make_tool,
     make_turn,
 )
+from tests.paths import ROOT
 from tests.processes import wait_for
 from tests.tenants.test_factors import code_of
 from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, OrganisationRows, fill
-from tests.test_up import ROOT
 from toolhub.supervisor import free_port, uvicorn
 from toolhub.tenants.members.invitations import invite
 from toolhub.tenants.members.resets import issue_reset_link
@@ -348,8 +348,8 @@ FORMS: dict[str, Form] = {
 
 #: Forms that a device fills in, or that stand in a longer walk, and the test that sends them.
 ELSEWHERE = {
-    "POST toolkit_export": "tests/capabilities/sharing/test_sharing_browser.py",  # a download
-    "POST browser_list": "tests/capabilities/push/test_push_browser.py",
+    "POST toolkit_export": "tests/capabilities/agents/sharing/test_sharing_browser.py",  # a download
+    "POST browser_list": "tests/capabilities/running/push/test_push_browser.py",
     "POST mfa_login_webauthn": "tests/tenants/test_factors.py",
     "POST mfa_add_webauthn": "tests/tenants/test_factors.py",
     # A link into the matrix whose open category has no cell: sent as it is, it says that nothing was changed (422).

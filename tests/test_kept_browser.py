@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser import EMAIL, chromium, sign_in
-from tests.test_doors import ROOT
+from tests.paths import ROOT
 from tests.test_doors_browser import profile
 from tests.test_streaming import picture, rest
 from tests.test_up import Up

@@ -18,8 +18,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from capabilities.agents.hooks.writes import HookContent, create_hook
+from capabilities.agents.runtime_config.writes import LayerOf, set_runtime_config
+from capabilities.assistant.records.kind import Kind
+from capabilities.assistant.records.kinds import kind_named, kinds
 from capabilities.catalogue.tools.writes import Definition, update_tool
-from capabilities.hooks.writes import HookContent, create_hook
 from capabilities.models import (
     AgentNote,
     AgentTool,
@@ -53,9 +56,6 @@ from capabilities.models import (
     ToolRefusal,
     ToolTestCase,
 )
-from capabilities.records.kind import Kind
-from capabilities.records.kinds import kind_named, kinds
-from capabilities.runtime_config.writes import LayerOf, set_runtime_config
 from sessions.models import (
     Approval,
     Budget,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser import TOKEN, chromium, complaints, sign_in
-from tests.test_up import ROOT, Up
+from tests.paths import ROOT
+from tests.test_up import Up
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -34,6 +34,7 @@ from capabilities.access.roles.writes import (
 )
 from capabilities.catalogue.categories.writes import CategoryContent, create_category, delete_category, move_tool
 from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
+from capabilities.choosing.pipeline.permissions import key_of, permissions_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import (
@@ -49,7 +50,6 @@ from capabilities.models import (
     Tool,
     ToolRefusal,
 )
-from capabilities.pipeline.permissions import key_of, permissions_of
 from tests.cast import (
     PASSWORD,
     make_agent,

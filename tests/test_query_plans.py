@@ -12,7 +12,6 @@ import pytest
 from django.db import connection, transaction
 
 from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
-from sessions.metrics.families import Figures
 from sessions.models import (
     Approval,
     BudgetPeriod,
@@ -31,6 +30,7 @@ from sessions.models import (
     TurnStatus,
 )
 from sessions.turns import queue
+from sessions.usage.metrics.families import Figures
 from sessions.worker.process import Housekeeper
 from tests.cast import make_agent, make_budget, make_member, make_organisation, make_role, make_session, make_tool
 from tests.history import copy_history, copy_waiting

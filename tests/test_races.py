@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from capabilities.catalogue.imports.found import FoundTool, ReadSource
+from capabilities.catalogue.imports.readers import READERS
+from capabilities.catalogue.imports.runs import run_import
+from capabilities.catalogue.imports.writes import accept_imported, dismiss_imported, import_rows, start_import
+from capabilities.catalogue.servers.refresh import claim_due as claim_server
+from capabilities.catalogue.servers.refresh import refresh_server
 from capabilities.catalogue.tools.writes import Origin, create_tool
 from capabilities.catalogue.versions.writes import decide_version, roll_back
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import TaskStarted
-from capabilities.credentials.oauth.revoking import claim_due as claim_revocation
-from capabilities.credentials.oauth.revoking import revoke_claimed
-from capabilities.credentials.signing import stored_credential
-from capabilities.credentials.writes import disconnect_account
-from capabilities.importers.found import FoundTool, ReadSource
-from capabilities.importers.readers import READERS
-from capabilities.importers.runs import run_import
-from capabilities.importers.writes import accept_imported, dismiss_imported, import_rows, start_import
 from capabilities.models import (
     ImportedTool,
     ImportSource,
@@ -35,19 +33,21 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from capabilities.servers.refresh import claim_due as claim_server
-from capabilities.servers.refresh import refresh_server
+from capabilities.running.credentials.oauth.revoking import claim_due as claim_revocation
+from capabilities.running.credentials.oauth.revoking import revoke_claimed
+from capabilities.running.credentials.signing import stored_credential
+from capabilities.running.credentials.writes import disconnect_account
 from sessions.models import CallWait, ChatSession, StepStatus, TurnStatus
 from sessions.turns import ledger
 from sessions.turns.reaping import reap
 from sessions.worker.process import work_on
 from tests.authorization_server import AuthorizationServer
+from tests.capabilities.catalogue.imports.conftest import DOCUMENT, pet
+from tests.capabilities.catalogue.servers.servers import make_server
 from tests.capabilities.catalogue.versions.test_writes import definition
-from tests.capabilities.credentials.test_oauth import connect, oauth_credential
-from tests.capabilities.importers.conftest import DOCUMENT, pet
-from tests.capabilities.mcp_client.over_http import http_server
-from tests.capabilities.mcp_client.scripted import Script, text_result
-from tests.capabilities.servers.servers import make_server
+from tests.capabilities.running.credentials.test_oauth import connect, oauth_credential
+from tests.capabilities.running.mcp_client.over_http import http_server
+from tests.capabilities.running.mcp_client.scripted import Script, text_result
 from tests.cast import make_agent, make_category, make_member, make_organisation, make_role, make_session
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.far_sides import FarSide, book_with, make_booking

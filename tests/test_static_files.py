@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from capabilities.records.kinds import kinds
+from capabilities.assistant.records.kinds import kinds
 from tests.test_up import Up
 from toolhub.static_files import collect_if_changed
 from toolhub.tenants.pages import MENU

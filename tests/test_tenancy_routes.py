@@ -30,8 +30,10 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
+from capabilities.assistant.records.kinds import kinds
 from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
 from capabilities.contract.budget_windows import span_of
+from capabilities.language_models.providers.lessons import Lesson, Teaches
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -75,8 +77,6 @@ from capabilities.models import (
     VersionStatus,
     kept_back,
 )
-from capabilities.providers.lessons import Lesson, Teaches
-from capabilities.records.kinds import kinds
 from sessions.models import (
     Approval,
     Budget,

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from capabilities.records.kinds import kinds
+from capabilities.assistant.records.kinds import kinds
 from sessions.models import Step, StepKind, StepStatus, TurnStatus
 from tests.cast import make_agent, make_approval, make_session, make_token, make_turn
 from toolhub.tenants.models import ApiToken, Membership, Scope

@@ -16,7 +16,7 @@ import mcp_types as types
 import pytest
 
 from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
-from tests.capabilities.mcp_client.over_http import raw_server
+from tests.capabilities.running.mcp_client.over_http import raw_server
 from tests.processes import wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.serving import serving

@@ -18,16 +18,16 @@ from django.db import DatabaseError, InterfaceError
 from django.http.request import split_domain_port, validate_host
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from sessions.chats.stream_limits import (
+from sessions.doors.chats.stream_limits import (
     PULSE_SECONDS,
     STILL_HERE,
     TRY_AGAIN,
     TooManyStreams,
     open_streams,
 )
-from sessions.mcp_server.callers import PREFIX, Caller, address_of
-from sessions.mcp_server.changes import changes
-from sessions.mcp_server.server import CALLER, make_manager
+from sessions.doors.mcp_server.callers import PREFIX, Caller, address_of
+from sessions.doors.mcp_server.changes import changes
+from sessions.doors.mcp_server.server import CALLER, make_manager
 from toolhub.bounded_json import TooMuchJson, check_json
 from toolhub.handler import Handler
 from toolhub.intake import Message, Receive, Scope, Send, read_body, replayed

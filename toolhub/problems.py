@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.views import defaults
 from django.views.csrf import csrf_failure
 
-from sessions.gateway.errors import error_body
+from sessions.doors.gateway.errors import error_body
 from toolhub.tenants.audit.denials import note_denial
 from toolhub.tenants.trouble import CODE, MESSAGE, RETRY_AFTER, is_database_trouble
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from allauth.account import views as account
 from django.urls import include, path
 
-from capabilities.credentials.views import oauth_callback, oauth_client
-from capabilities.push.views import worker_script
-from capabilities.records.feeds import calendar_feed
-from sessions.metrics.views import metrics
+from capabilities.assistant.records.feeds import calendar_feed
+from capabilities.running.credentials.views import oauth_callback, oauth_client
+from capabilities.running.push.views import worker_script
+from sessions.usage.metrics.views import metrics
 from toolhub.api_document import docs, schema
 from toolhub.health import healthz, readyz
 from toolhub.tenants.members.account_views import account as own_account
@@ -21,17 +21,17 @@ handler404 = "toolhub.problems.not_found"
 handler500 = "toolhub.problems.server_error"
 
 api = [
-    path("", include("sessions.chats.api")),
-    path("", include("sessions.chats.turns_api")),
-    path("", include("sessions.approvals.api")),
+    path("", include("sessions.doors.chats.api")),
+    path("", include("sessions.doors.chats.turns_api")),
+    path("", include("sessions.asking.approvals.api")),
     path("", include("sessions.budgets.api")),
-    path("", include("sessions.loading.api")),
-    path("", include("sessions.schedules.api")),
-    path("", include("sessions.explain.api")),
-    path("", include("sessions.connections.api")),
+    path("", include("sessions.selection.loading.api")),
+    path("", include("sessions.doors.schedules.api")),
+    path("", include("sessions.insight.explain.api")),
+    path("", include("sessions.insight.connections.api")),
     path("", include("sessions.usage.api")),
     path("", include("capabilities.api")),
-    path("", include("capabilities.records.api")),
+    path("", include("capabilities.assistant.records.api")),
     path("", include("toolhub.tenants.routes")),
 ]
 
@@ -51,14 +51,14 @@ urlpatterns = [
     path("oauth/callback/", oauth_callback, name="oauth_callback"),
     path("oauth/client.json", oauth_client, name="oauth_client"),
     path("api/v1/", include(api)),
-    path("v1/", include("sessions.gateway.api")),
+    path("v1/", include("sessions.doors.gateway.api")),
     path("api/schema/", schema, name="api-schema"),
     path("api/docs/", docs, name="api-docs"),
     path("o/<slug:org>/", include("toolhub.tenants.urls")),
     path("push-worker.js", worker_script, name="push_worker"),
     path("calendar/<str:secret>.ics", calendar_feed, name="calendar_feed"),
     path("o/<slug:org>/", include("capabilities.urls")),
-    path("o/<slug:org>/", include("capabilities.records.urls")),
+    path("o/<slug:org>/", include("capabilities.assistant.records.urls")),
     path("o/<slug:org>/", include("sessions.urls")),
     path("", home, name="home"),
 ]

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from capabilities.contract.permission import ToolKey
-from capabilities.models import Agent, Grant, Offer, Role, RoleMembership, Tool
-from capabilities.pipeline.permissions import (
+from capabilities.choosing.pipeline.permissions import (
     MemberPermissions,
     permissions_of_each,
     permissions_with_roles,
     tool_key,
     with_grants,
 )
+from capabilities.contract.permission import ToolKey
+from capabilities.models import Agent, Grant, Offer, Role, RoleMembership, Tool
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
 
 #: As the name of an agent: whoever it is not offered to learns no more of it.

@@ -77,7 +77,7 @@ class PreviewOut(serializers.Serializer[Any]):
 
 
 def with_dry_run(noun: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
-    """For the method of a view that writes: `noun` is what it writes, as `sessions.previews` knows it."""
+    """For the method of a view that writes: `noun` is what it writes, as `sessions.insight.previews` knows it."""
 
     def wrap(write: Callable[..., Response]) -> Callable[..., Response]:
         @wraps(write)

@@ -232,7 +232,7 @@ def _texts(where: str, value: Any) -> dict[str, str]:
 def check_http(implementation: HttpImplementation, parameters: Mapping[str, Any]) -> None:
     """Raise ImplementationRefused unless the parts fit each other and the schema of the arguments.
 
-    Whether the address may be reached is not asked: see `capabilities.egress`.
+    Whether the address may be reached is not asked: see `capabilities.running.egress`.
     """
     if implementation.method not in METHODS:
         raise ImplementationRefused("method", f"The method is one of {', '.join(METHODS)}.")

@@ -85,7 +85,7 @@ class LanguageModel(CallKnobs, PublicModel):
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
     #: Empty: the provider's setting.
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
-    #: What the provider's refusals taught, see `capabilities/providers/lessons.py`.
+    #: What the provider's refusals taught, see `capabilities/language_models/providers/lessons.py`.
     learned = models.JSONField(default=list, blank=True)
     #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.
     token_factor = models.FloatField(default=1.0)

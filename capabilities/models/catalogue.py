@@ -160,7 +160,7 @@ class ToolVersion(TenantModel):
     in_untrusted = models.CharField(max_length=8, default="allow")
     #: What the model is told beside, while the tool is at hand, and only then.
     instructions = models.TextField(blank=True)
-    #: What runs, as its kind says in `capabilities/kinds/`; empty for a built-in tool.
+    #: What runs, as its kind says in `capabilities/running/kinds/`; empty for a built-in tool.
     implementation = models.JSONField(default=dict, blank=True)
     #: A call in one line for people, a format string over the arguments: "Adding {a} and {b}".
     human_format = models.CharField(max_length=300, blank=True, default="")

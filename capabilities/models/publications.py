@@ -21,7 +21,7 @@ class Publication(models.Model):
     """One copy of a toolkit, as it was when it was published. It is read by other organisations, so it is no row of the
     publisher's tenancy: it holds nothing but the copy, and names the publisher by a text.
 
-    Only `capabilities/sharing/publications` reads and writes it: there stands who may see which.
+    Only `capabilities/agents/sharing/publications` reads and writes it: there stands who may see which.
     """
 
     #: Who published it, for that organisation alone.

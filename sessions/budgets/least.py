@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.utils import timezone
 
+from capabilities.language_models.providers.prices import input_at_most, worst_cost
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent
-from capabilities.providers.prices import input_at_most, worst_cost
-from capabilities.providers.resolve import resolve_model
 from sessions.budgets.amounts import amount_shown
 from sessions.loop.reserving import with_usual_answer
 from sessions.models import Budget, BudgetScope, Measure

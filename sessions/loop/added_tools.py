@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from capabilities.choosing.pipeline.candidates import Candidate
+from capabilities.choosing.pipeline.permissions import permissions_at_version
+from capabilities.choosing.pipeline.policies import policies_for
+from capabilities.choosing.pipeline.specs import current_specs
+from capabilities.choosing.pipeline.stages import LOADABLE_STAGES, narrowed
 from capabilities.contract.wire import names_in, namespaces_in, searched_part
 from capabilities.models import LoadingMode
-from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.permissions import permissions_at_version
-from capabilities.pipeline.policies import policies_for
-from capabilities.pipeline.specs import current_specs
-from capabilities.pipeline.stages import LOADABLE_STAGES, narrowed
 from sessions.loop.history import Conversation, Past, TooLong, conversation
 from sessions.loop.models.requests import TOOLS
 from sessions.loop.models.responses import added_tools, words_beside

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
-from capabilities.approval_rules.queries import ask_rules, asked_call
+from capabilities.access.approval_rules.queries import ask_rules, asked_call
 from capabilities.contract.asking import (
     ASK_USER,
     MAX_HOURS,
@@ -28,8 +28,8 @@ from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
 from capabilities.contract.masking import masked_value
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import canonical_json
-from capabilities.credentials.signing import secrets_for
 from capabilities.models import Tool
+from capabilities.running.credentials.signing import secrets_for
 from sessions.access import own_session
 from sessions.loop import execution
 from sessions.loop.execution import Outcome

@@ -9,10 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.envelope import overrides_from
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
-from capabilities.pipeline.specs import current_specs
 from sessions.loop import execution
 from sessions.loop.client_requests import left_to_client
 from sessions.loop.one_call import answer_call

@@ -9,24 +9,24 @@ from typing import Any
 
 from django.db.models import F
 
-from capabilities.catalogue.recipients.writes import NO_AGENT
+from capabilities.catalogue.tools.recipients.writes import NO_AGENT
+from capabilities.choosing.pipeline.bringing import without_agent
+from capabilities.choosing.pipeline.candidates import Candidate
+from capabilities.choosing.pipeline.routing import is_routed
+from capabilities.choosing.pipeline.runtime_layers import in_force
+from capabilities.choosing.pipeline.specs import specs
+from capabilities.choosing.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, is_reader, narrowed
 from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool, ToolVersion
-from capabilities.pipeline.bringing import without_agent
-from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.routing import is_routed
-from capabilities.pipeline.runtime_layers import in_force
-from capabilities.pipeline.specs import specs
-from capabilities.pipeline.stages import LOADABLE_STAGES, delegated, in_scope, is_reader, narrowed
-from sessions.loading.addresses import offered_to
-from sessions.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.loop.models.replies import Call
 from sessions.loop.runtime import layers_of
 from sessions.loop.wanted import NEXT_STEP
 from sessions.models import Door, StepStatus, Turn
+from sessions.selection.loading.addresses import offered_to
+from sessions.selection.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.selection.queries import loading_tools
 
 

@@ -8,21 +8,21 @@ from typing import Any
 
 from django.conf import settings
 
+from capabilities.choosing.pipeline.counts import counted_for
+from capabilities.choosing.pipeline.policies import policies_at
+from capabilities.choosing.pipeline.routing import Decided, integers, unneeded_loaders
+from capabilities.choosing.pipeline.specs import current_specs, remember_specs
 from capabilities.contract.loading import CREATE_TOOL
+from capabilities.language_models.providers.resolve import provider_of
 from capabilities.models import LoadingMode, Tool
-from capabilities.pipeline.counts import counted_for
-from capabilities.pipeline.policies import policies_at
-from capabilities.pipeline.routing import Decided, integers, unneeded_loaders
-from capabilities.pipeline.specs import current_specs, remember_specs
-from capabilities.providers.resolve import provider_of
-from sessions.loading.loadable import LoadTarget
-from sessions.loading.writes import settle
 from sessions.loop.added_tools import Line, line_for, tell_search
 from sessions.loop.client_requests import check_choice, check_client_tools, client_tools
 from sessions.loop.continuations import changes_in
 from sessions.loop.steps import Steps
 from sessions.loop.wanted import wanted_in
 from sessions.models import Step, StepKind, ToolSet, Turn, VerdictSet
+from sessions.selection.loading.loadable import LoadTarget
+from sessions.selection.loading.writes import settle
 from sessions.selection.queries import Selection, searches_in, select_tools
 from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
 from sessions.turns import ledger

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from capabilities.choosing.pipeline.policies import policies_at, read_policies
 from capabilities.contract.rendering import rendered_wire, restored, schema_with_other_names
 from capabilities.contract.wire import canonical_json
+from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.models import Dialect
-from capabilities.pipeline.policies import policies_at, read_policies
-from capabilities.providers.resolve import ResolvedModel
 from sessions.loop.admission import TurnFailed
 from sessions.models import Step, StepStatus, Turn, name_of
 from toolhub.bounded_json import load_json

@@ -17,13 +17,13 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from capabilities.choosing.pipeline.runtime_layers import in_force
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.loading import SPAWN_AGENT
 from capabilities.contract.result_cap import cut
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentScope, Tool, ToolKind
-from capabilities.pipeline.runtime_layers import in_force
-from capabilities.pipeline.specs import current_specs
-from capabilities.services.writes import acts_as_organisation
+from capabilities.running.services.writes import acts_as_organisation
 from sessions.loop import asking, execution
 from sessions.loop.execution import Outcome
 from sessions.loop.hooks import hooked_outcome

@@ -22,6 +22,10 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from capabilities.choosing.pipeline.permissions import permissions_at_version
+from capabilities.choosing.pipeline.policies import policies_for
+from capabilities.choosing.pipeline.specs import specs, version_of
+from capabilities.choosing.pipeline.stages import is_reader
 from capabilities.common.argument_checks import complaints_about
 from capabilities.common.confined import Busy, ConfinedError
 from capabilities.common.text import storable, storable_value
@@ -36,14 +40,10 @@ from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import TOOL_NAME
-from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind
-from capabilities.pipeline.permissions import permissions_at_version
-from capabilities.pipeline.policies import policies_for
-from capabilities.pipeline.specs import specs, version_of
-from capabilities.pipeline.stages import is_reader
-from capabilities.registry import registry
-from capabilities.services.writes import set_up_title
+from capabilities.running.kinds import RUNNERS
+from capabilities.running.registry import registry
+from capabilities.running.services.writes import set_up_title
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.replies import Call

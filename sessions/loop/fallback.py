@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import LanguageModel
-from capabilities.providers.resolve import resolve_model
 from sessions.loop.client_requests import as_asked
 from sessions.loop.models.errors import ModelError
 from sessions.models import Turn

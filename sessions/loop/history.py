@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from capabilities.common.tokens import O200K, count_each
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.models.requests import TOOLS
 from sessions.models import ClientRequest, Door, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN

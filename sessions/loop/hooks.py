@@ -19,6 +19,8 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
+from capabilities.agents.hooks.queries import active_hooks
+from capabilities.agents.hooks.writes import count_failure, count_fired
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.hook_phases import (
@@ -37,11 +39,9 @@ from capabilities.contract.hook_phases import (
 )
 from capabilities.contract.hooks import PYTHON, Facts, Failure, HookSpec, Phase
 from capabilities.contract.spec import ToolSpec
-from capabilities.hooks.queries import active_hooks
-from capabilities.hooks.writes import count_failure, count_fired
-from capabilities.kinds.effective import effective_arguments
+from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import LanguageModel
-from capabilities.providers.resolve import ResolvedModel, resolve_model
+from capabilities.running.kinds.effective import effective_arguments
 from sessions.loop import execution
 from sessions.loop.admission import TurnFailed
 from sessions.loop.execution import Outcome

@@ -21,8 +21,8 @@ from uuid import uuid5
 from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
-from capabilities.credentials.signing import credential_for
-from capabilities.kinds.lines import display
+from capabilities.running.credentials.signing import credential_for
+from capabilities.running.kinds.lines import display
 from sessions.loop import asking, call_waits, delegation, execution, tracing
 from sessions.loop.calls import ResolvedCall, meant
 from sessions.loop.execution import Outcome

@@ -19,7 +19,7 @@ from typing import Any
 from capabilities.contract.decisions import Decision, Verb, strictest
 from capabilities.contract.effective import Effective
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds.effective import effective_arguments
+from capabilities.running.kinds.effective import effective_arguments
 from sessions.loop import execution
 from sessions.loop.asking import decide_asking
 from sessions.loop.execution import Outcome

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from capabilities.agents.hooks.installed import load_hook
 from capabilities.common.text import storable_value
 from capabilities.contract.hook_phases import CallPython, HookFailed
 from capabilities.contract.hooks import Failure, HookSpec
-from capabilities.hooks.installed import load_hook
 from sessions.loop.left_behind import left_behind
 from sessions.loop.models.errors import CallStopped
 from sessions.loop.tool_threads import tool_threads

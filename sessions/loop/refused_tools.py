@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from capabilities.choosing.pipeline.counts import sent_sha256
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.spec import ToolSpec
-from capabilities.pipeline.counts import sent_sha256
-from capabilities.pipeline.specs import current_specs
-from capabilities.providers.refused_tools import note_refusals
-from capabilities.providers.resolve import Refused
+from capabilities.language_models.providers.refused_tools import note_refusals
+from capabilities.language_models.providers.resolve import Refused
 from sessions.loop.models.errors import ToolsRefused
 from sessions.models import ToolSet, Turn, name_of
 from sessions.turns import ledger

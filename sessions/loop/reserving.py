@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from capabilities.contract.budget_windows import MONEY
-from capabilities.providers.prices import input_at_most, worst_cost
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.language_models.providers.prices import input_at_most, worst_cost
+from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.admission import TurnFailed
 from sessions.models import Step, StepKind, StepStatus, Turn
 from sessions.turns.budget_states import budgets_of, charged_by

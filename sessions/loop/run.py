@@ -19,14 +19,14 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from capabilities.choosing.pipeline.routing import is_routed
 from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import namespaces_in
-from capabilities.kinds.lines import display
-from capabilities.pipeline.routing import is_routed
-from capabilities.providers.learning import learn
-from capabilities.providers.lessons import Lesson
-from capabilities.providers.prices import cost_of
-from capabilities.providers.resolve import resolve_model
+from capabilities.language_models.providers.learning import learn
+from capabilities.language_models.providers.lessons import Lesson
+from capabilities.language_models.providers.prices import cost_of
+from capabilities.language_models.providers.resolve import resolve_model
+from capabilities.running.kinds.lines import display
 from sessions.loop import execution, tracing
 from sessions.loop.added_tools import in_conversation
 from sessions.loop.admission import TurnFailed, admit_model_call

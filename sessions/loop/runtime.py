@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capabilities.pipeline.runtime_layers import Layers, layers_for
+from capabilities.choosing.pipeline.runtime_layers import Layers, layers_for
 from sessions.models import Turn
 
 

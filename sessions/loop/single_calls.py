@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from capabilities.pipeline.counts import counted_for
-from capabilities.pipeline.stages import Selection
-from sessions.loading.addresses import offered_to
+from capabilities.choosing.pipeline.counts import counted_for
+from capabilities.choosing.pipeline.stages import Selection
 from sessions.loop import execution
 from sessions.loop.batch import answer_calls, can_read_on
 from sessions.loop.models.replies import Call
 from sessions.loop.parking import settle
 from sessions.loop.steps import Steps, read_steps, steps_of
 from sessions.models import Turn
+from sessions.selection.loading.addresses import offered_to
 from sessions.selection.tool_sets import keep_tool_set
 from sessions.turns import ledger
 from sessions.turns.held import Held

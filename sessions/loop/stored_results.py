@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 from uuid import UUID
 
+from capabilities.choosing.pipeline.specs import specs
+from capabilities.choosing.pipeline.stages import is_reader
 from capabilities.contract.context import ToolError
 from capabilities.models import Tool
-from capabilities.pipeline.specs import specs
-from capabilities.pipeline.stages import is_reader
 from sessions.loop import execution
 from sessions.models import Step, StepKind, Turn
 

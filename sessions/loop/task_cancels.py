@@ -11,9 +11,9 @@ from uuid import uuid5
 
 from django.db.models.functions import Now
 
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.context import CallWaits, Resumed, ToolError
-from capabilities.credentials.signing import credential_for
-from capabilities.pipeline.specs import current_specs
+from capabilities.running.credentials.signing import credential_for
 from sessions.loop import execution
 from sessions.models import CallWait
 from toolhub.tenants.scope import organisation_scope, system_scope

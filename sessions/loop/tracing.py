@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.models.asking import Asking
 from sessions.loop.models.replies import Reply
 from sessions.loop.preparing import Prepared

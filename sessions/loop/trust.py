@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from capabilities.contract.decisions import Decision
 from capabilities.contract.trust import ALLOW, ASK, decision_on, where_since
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.loop.execution import has_own_schema
 from sessions.models import Step, Turn
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Q
 
+from capabilities.choosing.pipeline.routing import router_verdicts
+from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.models import Agent, ToolVersion
-from capabilities.pipeline.routing import router_verdicts
-from capabilities.providers.resolve import ResolvedModel
 from sessions.models.chats import ChatSession
 from sessions.models.sets import ToolSet, VerdictSet
 from toolhub.tenants.guarded import TenantModel
@@ -334,7 +334,8 @@ class Step(TenantModel):
     history_tokens = models.PositiveIntegerField(default=0)
     answer_tokens = models.PositiveIntegerField(default=0)
     all_tool_tokens = models.PositiveIntegerField(default=0)
-    #: Model call that is the first of a selection: what routing did, as `capabilities/pipeline/routing.py` writes it.
+    #: Model call that is the first of a selection: what routing did, as
+    #: `capabilities/choosing/pipeline/routing.py` writes it.
     routing = models.JSONField(default=dict, blank=True)
     #: The provider's own usage object.
     raw_usage = models.JSONField(default=dict, blank=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from capabilities.choosing.pipeline.permissions import may_use
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
-from capabilities.pipeline.permissions import may_use
 from sessions.models import ChatSession
 from sessions.selection.queries import Selection, selection_preview
 from toolhub.tenants.models import Membership

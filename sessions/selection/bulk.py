@@ -13,17 +13,17 @@ from typing import Any
 
 from django.db.models import CharField, Q, Value
 
+from capabilities.choosing.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
+from capabilities.choosing.pipeline.permissions import MemberPermissions
+from capabilities.choosing.pipeline.policies import Policies, read_policies
+from capabilities.choosing.pipeline.specs import SPEC, spec_annotations, spec_of
+from capabilities.choosing.pipeline.stages import Situation, enabled, in_scope, narrowed, policy, provider_policy, ready
 from capabilities.contract.envelope import Overrides, overrides_of
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
 from capabilities.contract.spec import ToolSpec
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitTool
-from capabilities.pipeline.candidates import Bundle, Candidate, Offer, Row, offer_from
-from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.policies import Policies, read_policies
-from capabilities.pipeline.specs import SPEC, spec_annotations, spec_of
-from capabilities.pipeline.stages import Situation, enabled, in_scope, narrowed, policy, provider_policy, ready
-from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection.queries import Selection, meta_tools, new_session, searches_for, selected

@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import BooleanField, Case, Exists, IntegerField, OuterRef, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast
 
+from capabilities.choosing.pipeline.candidates import Bundle, InReach, Offer, offer_of, reach_of
 from capabilities.common.memory import Memory
 from capabilities.models import Agent, AgentTool, AgentToolkit, LoadingMode
-from capabilities.pipeline.candidates import Bundle, InReach, Offer, offer_of, reach_of
 from sessions.models import ChatSession, LoadedToolkit, Turn, UnloadReason
 from toolhub.tenants.models import EVERY_CATEGORY, Access, AdminRight, Right
 

@@ -10,6 +10,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from capabilities.choosing.pipeline import stages as pipeline
+from capabilities.choosing.pipeline.candidates import Candidate, Clash, Offer
+from capabilities.choosing.pipeline.counts import counted_for
+from capabilities.choosing.pipeline.namespaces import Namespace, namespaces_of
+from capabilities.choosing.pipeline.permissions import MemberPermissions, permissions_at_version
+from capabilities.choosing.pipeline.policies import Policies, policies_for
+from capabilities.choosing.pipeline.routing import Decided, RoutingInputs, is_routed
+from capabilities.choosing.pipeline.runtime_layers import layers_for
+from capabilities.choosing.pipeline.stages import (
+    PERMITTING_STAGES,
+    SENDING_STAGES,
+    Situation,
+    Verdict,
+    narrowed,
+    searches_tools,
+)
 from capabilities.contract.loading import (
     CALL_TOOL,
     LIST_TOOLKITS,
@@ -19,18 +35,9 @@ from capabilities.contract.loading import (
     SEARCH_TOOLS,
     UNLOAD_TOOLS,
 )
+from capabilities.language_models.providers.refused_tools import refusals_of
+from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import Agent, LoadingMode
-from capabilities.pipeline import stages as pipeline
-from capabilities.pipeline.candidates import Candidate, Clash, Offer
-from capabilities.pipeline.counts import counted_for
-from capabilities.pipeline.namespaces import Namespace, namespaces_of
-from capabilities.pipeline.permissions import MemberPermissions, permissions_at_version
-from capabilities.pipeline.policies import Policies, policies_for
-from capabilities.pipeline.routing import Decided, RoutingInputs, is_routed
-from capabilities.pipeline.runtime_layers import layers_for
-from capabilities.pipeline.stages import PERMITTING_STAGES, SENDING_STAGES, Situation, Verdict, narrowed, searches_tools
-from capabilities.providers.refused_tools import refusals_of
-from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession, Turn, UnloadReason
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_of, in_reach, offer_at_hand
 from sessions.selection.routing import routing_inputs

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from capabilities.choosing.pipeline.candidates import Offer
+from capabilities.choosing.pipeline.routing import (
+    Before,
+    Decided,
+    RoutingInputs,
+    integers,
+    is_routed,
+    keywords_at,
+    texts,
+)
+from capabilities.choosing.routing.follow_ups import is_open_question
 from capabilities.common.text import storable
 from capabilities.models import Agent
-from capabilities.pipeline.candidates import Offer
-from capabilities.pipeline.routing import Before, Decided, RoutingInputs, integers, is_routed, keywords_at, texts
-from capabilities.routing.follow_ups import is_open_question
 from sessions.models import ChatSession, Turn
 
 #: Messages that are kept, and the characters of each; of an answer, the end.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capabilities.agents.queries import deferred_tools_of
+from capabilities.agents.agents.queries import deferred_tools_of
+from capabilities.choosing.pipeline.bringing import OWN
+from capabilities.choosing.pipeline.routing import is_routed
+from capabilities.choosing.pipeline.stages import Verdict
 from capabilities.contract.loading import SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
-from capabilities.pipeline.bringing import OWN
-from capabilities.pipeline.routing import is_routed
-from capabilities.pipeline.stages import Verdict
 from sessions.selection.examples import examples_for
 from sessions.selection.queries import Selection, starting_selection
 from toolhub.tenants.models import Membership

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from capabilities.choosing.pipeline.stages import Selection, Verdict
 from capabilities.common.memory import Memory
 from capabilities.common.tokens import O200K, count_tokens
 from capabilities.contract.wire import canonical_json, sha256_hex
-from capabilities.pipeline.stages import Selection, Verdict
 from sessions.models import ToolSet, VerdictSet, name_of
 from sessions.selection.schema_cache import Found, note
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import cached_property
 
-from capabilities.approval_rules.queries import ask_rules, asked_call, role_ids
+from capabilities.access.approval_rules.queries import ask_rules, asked_call, role_ids
+from capabilities.choosing.pipeline.runtime_layers import Layers, in_force, layers_for
 from capabilities.contract.asking import AskRule, is_question, rules_met
 from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
 from capabilities.contract.spec import ToolSpec
+from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import Agent
-from capabilities.pipeline.runtime_layers import Layers, in_force, layers_for
-from capabilities.providers.resolve import ResolvedModel, resolve_model
 from sessions.models import ChatSession
 from sessions.turns.asked import consents_in
 

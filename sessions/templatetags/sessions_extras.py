@@ -16,9 +16,8 @@ from django.utils.safestring import SafeString
 from capabilities.common.visible import Part, marked, marked_parts
 from sessions.budgets.amounts import amount_shown
 from sessions.budgets.queries import each_of, zone_shown
-from sessions.chats.markdown import render_row
-from sessions.chats.queries import SHOWN_CHARS
-from sessions.loading.queries import Line
+from sessions.doors.chats.markdown import render_row
+from sessions.doors.chats.queries import SHOWN_CHARS
 from sessions.models import (
     OF_MEMBER,
     Approval,
@@ -36,6 +35,7 @@ from sessions.models import (
     TurnStatus,
     UnloadReason,
 )
+from sessions.selection.loading.queries import Line
 from sessions.turns.budget_states import BudgetState
 from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Organisation

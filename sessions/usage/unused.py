@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import Sum
 
+from capabilities.choosing.pipeline.bringing import Pair, Way, overrides_in, ways_between
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Tool
-from capabilities.pipeline.bringing import Pair, Way, overrides_in, ways_between
 from sessions.models import ToolUsageHour
 from toolhub.tenants.models import Membership
 

@@ -26,23 +26,23 @@ from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from capabilities.catalogue.imports import runs as imports
 from capabilities.common.tokens import make_table
-from capabilities.importers import runs as imports
-from capabilities.mcp_client import client as mcp_client
 from capabilities.models import ConnectionTest, ToolImport
-from sessions.chats.writes import hide_throwaways, remove_deleted
-from sessions.connections import runs as connection_tests
+from capabilities.running.mcp_client import client as mcp_client
+from sessions.doors.chats.writes import hide_throwaways, remove_deleted
+from sessions.doors.schedules import periodic
+from sessions.insight.connections import runs as connection_tests
+from sessions.insight.trial import runs as trial_runs
 from sessions.loop import task_cancels, tracing
 from sessions.loop.run import run_turn
 from sessions.models import UNENDED, CallWait, TrialRun, Turn, TurnStatus
-from sessions.rollups.sweep import roll_up
-from sessions.schedules import periodic
 from sessions.selection import schema_cache
 from sessions.selection.unused_sets import remove_unused_sets
-from sessions.trial import runs as trial_runs
 from sessions.turns import bell, ledger, queue, reaping
 from sessions.turns.held import held_turns
 from sessions.turns.sweeping import each_step
+from sessions.usage.rollups.sweep import roll_up
 from sessions.worker import signs
 from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader

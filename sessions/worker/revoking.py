@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import DatabaseError, InterfaceError, connection
 
-from capabilities.credentials.oauth.revoking import claim_due, revoke_claimed
+from capabilities.running.credentials.oauth.revoking import claim_due, revoke_claimed
 
 logger = logging.getLogger(__name__)
 

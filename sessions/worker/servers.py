@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, connection
 
-from capabilities.mcp_client import client
-from capabilities.mcp_client.addresses import ServerAddress
+from capabilities.catalogue.servers.asking import ServerNotRead, address_for, reader_of
+from capabilities.catalogue.servers.listening import Place, renew_listening, stop_listening, take_to_listen
+from capabilities.catalogue.servers.refresh import claim_due, note_word, refresh_server
 from capabilities.models import CredentialKind, McpServer
-from capabilities.servers.asking import ServerNotRead, address_for, reader_of
-from capabilities.servers.listening import Place, renew_listening, stop_listening, take_to_listen
-from capabilities.servers.refresh import claim_due, note_word, refresh_server
+from capabilities.running.mcp_client import client
+from capabilities.running.mcp_client.addresses import ServerAddress
 from toolhub.tenants.scope import organisation_scope
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from capabilities.records.feeds import feed_by_secret, make_feed
+from capabilities.assistant.records.feeds import feed_by_secret, make_feed
 from tests.cast import PASSWORD, make_member
 from toolhub.tenants.access import issue_token, memberships_of_user, token_by_secret
 from toolhub.tenants.members.invitations import LinkDead, invitation_by_secret, invite

@@ -11,11 +11,11 @@ from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
 from capabilities.access.roles.writes import RoleContent, create_role
+from capabilities.agents.toolkits.writes import ToolkitContent, create_toolkit
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
 from capabilities.catalogue.tools.writes import Definition, create_tool, install_builtin
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Category, Tool, Toolkit
-from capabilities.toolkits.writes import ToolkitContent, create_toolkit
 from tests.cast import make_category, make_tool
 from toolhub.tenants.models import Membership, Organisation
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from capabilities import builtin
+from capabilities.assistant import builtin
 from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.choosing.routing.keywords import Keywords
 from capabilities.models import Category, Tool
-from capabilities.registry import registry
-from capabilities.routing.keywords import Keywords
-from tests.capabilities.test_registry import CONTEXT
+from capabilities.running.registry import registry
+from tests.capabilities.running.test_registry import CONTEXT
 from tests.paths import ROOT
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
@@ -24,7 +24,7 @@ from toolhub.tenants.scope import organisation_scope
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The file that the text shows, where the service looks for categories; its name."""
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Add a category\n")[2].partition("\n## ")[0]
-    found = re.search(r"`capabilities/builtin/(\w+)\.py`.*?```python\n(.*?)```", section, re.DOTALL)
+    found = re.search(r"`capabilities/assistant/builtin/(\w+)\.py`.*?```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
     name, code = found.groups()
     (tmp_path / f"{name}.py").write_text(code)
@@ -32,7 +32,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for kept in ("categories", "tools", "services"):
         monkeypatch.setattr(registry, kept, dict(getattr(registry, kept)))
     yield name
-    sys.modules.pop(f"capabilities.builtin.{name}", None)
+    sys.modules.pop(f"capabilities.assistant.builtin.{name}", None)
     monkeypatch.delattr(builtin, name, raising=False)
 
 
@@ -40,7 +40,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_zk_37_a_category_is_added_as_the_text_says(module: str, acme: Organisation) -> None:
     assert module not in registry.categories
 
-    registry.discover("capabilities.builtin")
+    registry.discover("capabilities.assistant.builtin")
     with organisation_scope(acme):
         install_builtin(acme)
         category = Category.objects.get(name=module)

@@ -11,7 +11,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from capabilities.access.members.queries import USERS_SHOWN
 from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
-from capabilities.agents.writes import own_tools
+from capabilities.agents.agents.writes import own_tools
+from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.models import (
     Agent,
     Category,
@@ -23,7 +24,6 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from capabilities.pipeline.permissions import permission_for
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from capabilities.agents.writes import allowed_toolkits, deferred_tools, own_tools, pinned_tools
+from capabilities.agents.agents.writes import allowed_toolkits, deferred_tools, own_tools, pinned_tools
+from capabilities.agents.toolkits.writes import content_of
 from capabilities.common.picker import SHOWN
 from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitTool
-from capabilities.toolkits.writes import content_of
 from tests.capabilities.test_pages import give_right
 from tests.cast import allow_toolkit, make_agent, make_category, make_tool, make_toolkit
 from toolhub.tenants.models import Membership, Organisation, Right

@@ -14,7 +14,10 @@ import pytest
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
-from capabilities.agents.writes import agent_content, own_tools, update_agent
+from capabilities.agents.agents.writes import agent_content, own_tools, update_agent
+from capabilities.choosing.pipeline.permissions import permissions_of
+from capabilities.choosing.pipeline.specs import current_specs
+from capabilities.choosing.routing.keywords import Keywords
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import (
     Agent,
@@ -27,10 +30,7 @@ from capabilities.models import (
     ServiceSetting,
     Tool,
 )
-from capabilities.pipeline.permissions import permissions_of
-from capabilities.pipeline.specs import current_specs
-from capabilities.registry import registry
-from capabilities.routing.keywords import Keywords
+from capabilities.running.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
 from sessions.selection.queries import starting_selection
 from tests.capabilities.test_starter_catalogue import CORTEX

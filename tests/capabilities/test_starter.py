@@ -11,17 +11,18 @@ from django.db import transaction
 from django.test import Client
 from pytest_django import DjangoDbBlocker, Settings
 
-from capabilities.agents.queries import agent_or_404
+from capabilities.access.policies.catalogue import catalogue_tools
+from capabilities.access.policies.writes import PolicyContent, save_policy
+from capabilities.agents.agents.queries import agent_or_404
+from capabilities.agents.toolkits.writes import content_of
 from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.choosing.pipeline.candidates import candidates_for
+from capabilities.choosing.pipeline.policies import read_policies
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.policy import filtered
+from capabilities.language_models.providers.environment import back_to_offline_model
+from capabilities.language_models.providers.writes import ModelContent, save_model
 from capabilities.models import Agent, AgentToolkit, LanguageModel, Provider, Role, Tool, Toolkit
-from capabilities.pipeline.candidates import candidates_for
-from capabilities.pipeline.policies import read_policies
-from capabilities.policies.catalogue import catalogue_tools
-from capabilities.policies.writes import PolicyContent, save_policy
-from capabilities.providers.environment import back_to_offline_model
-from capabilities.providers.writes import ModelContent, save_model
 from capabilities.starter import (
     FirstAdmin,
     add_agents,
@@ -29,8 +30,7 @@ from capabilities.starter import (
     create_organisation,
     use_provider_of_environment,
 )
-from capabilities.toolkits.writes import content_of
-from sessions.chats.queries import agents_to_talk_to
+from sessions.doors.chats.queries import agents_to_talk_to
 from sessions.selection.queries import starting_selection
 from sessions.selection.starts import start_of
 from tests.cast import make_member

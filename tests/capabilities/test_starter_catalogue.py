@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from capabilities.choosing.routing.keywords import Keywords
 from capabilities.models import Tool
-from capabilities.registry import registry
-from capabilities.routing.keywords import Keywords
+from capabilities.running.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
 from toolhub.tenants.scope import organisation_scope
 

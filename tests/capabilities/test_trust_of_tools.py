@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from tests.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "trust.md").read_text()

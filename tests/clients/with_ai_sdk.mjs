@@ -1,5 +1,5 @@
 // The Vercel AI SDK: @ai-sdk/openai-compatible over chat completions, @ai-sdk/openai over responses.
-// What it is told and says is described in tests/sessions/gateway/clients/speaking.py.
+// What it is told and says is described in tests/sessions/doors/gateway/clients/speaking.py.
 
 import { createInterface } from "node:readline";
 

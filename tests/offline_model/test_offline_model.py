@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capabilities.egress import guarded_client
+from capabilities.running.egress import guarded_client
 from toolhub.offline_model import answers, values
 from toolhub.offline_model.app import WORD_SECONDS, _pause, _words
 from toolhub.offline_model.replies import Reply, reply

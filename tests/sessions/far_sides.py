@@ -9,8 +9,8 @@ import pytest
 
 from capabilities.contract.context import Credential, ToolContext
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds import RUNNERS
 from capabilities.models import Tool, ToolKind, ToolVersion
+from capabilities.running.kinds import RUNNERS
 from tests.cast import make_category, make_tool
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope

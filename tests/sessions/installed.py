@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capabilities.hooks.installed import GROUP
+from capabilities.agents.hooks.installed import GROUP
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str, **points: str) -> None:

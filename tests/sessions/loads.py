@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from capabilities.models import Agent, LoadingMode, Tool
-from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadResult, LoadTarget
-from sessions.loading.writes import By
 from sessions.models import ChatSession, LoadedToolkit, Turn, TurnEvent
+from sessions.selection.loading import writes as loading
+from sessions.selection.loading.loadable import LoadResult, LoadTarget
+from sessions.selection.loading.writes import By
 from tests.cast import (
     allow_toolkit,
     give_tool,

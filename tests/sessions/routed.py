@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capabilities.models import Agent, RoutingMode
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.models import ChatSession, Step, StepKind, Turn
 from tests.cast import give_tool, hold_credential, make_agent, make_category, make_meta_tools, make_session, make_tool
 from tests.sessions.run_turns import steps_of

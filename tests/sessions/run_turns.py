@@ -7,8 +7,8 @@ import re
 from typing import Any
 from uuid import uuid4
 
+from capabilities.language_models.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from capabilities.models import AUTO
-from capabilities.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
 from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on

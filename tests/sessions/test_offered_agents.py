@@ -11,24 +11,24 @@ import pytest
 from django.test import Client
 
 from capabilities.access.roles.writes import assign_role
-from capabilities.agents.writes import agent_content, update_agent
+from capabilities.agents.agents.writes import agent_content, update_agent
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import Agent, AgentRoom, Offer, Role, RoleMembership, is_offered
-from sessions.chats.queries import agents_to_talk_to
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from sessions.doors.chats.queries import agents_to_talk_to
+from sessions.doors.mcp_server.callers import address_of
+from sessions.doors.schedules import periodic
+from sessions.doors.schedules.writes import ScheduleContent, add_schedule
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.loop.delegation import order_of
 from sessions.loop.execution import Outcome
-from sessions.mcp_server.callers import address_of
 from sessions.models import Schedule, TurnStatus
-from sessions.schedules import periodic
-from sessions.schedules.writes import ScheduleContent, add_schedule
 from sessions.turns import reaping
 from sessions.turns.accepting import accept
 from sessions.turns.fencing import Conflict
 from tests.cast import allow_toolkit, make_agent, make_session, make_toolkit, make_turn
-from tests.sessions.schedules.test_periodic import schedule
+from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.steps import accepted, reread
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sessions.insight.trial import runs as trial_runs
 from sessions.models import TrialRun
-from sessions.trial import runs as trial_runs
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from benchmarks.many_tools import TOOL_NAMES
 from capabilities.contract.context import ToolContext
-from capabilities.registry import CategorySpec, ToolFunction, tool
+from capabilities.running.registry import CategorySpec, ToolFunction, tool
 
 CATEGORY = CategorySpec("many", "Many", "As many tools as a provider takes.")
 

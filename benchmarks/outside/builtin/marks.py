@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from capabilities.contract.context import ToolContext
-from capabilities.registry import CategorySpec, tool
+from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec("outside", "Outside", "Things that happen in another process.", is_core=True)
 

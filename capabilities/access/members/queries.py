@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Prefetch, Q
 from django.http import Http404
 
+from capabilities.choosing.pipeline.permissions import members_permitted, permissions_of, tool_key
 from capabilities.contract.permission import Permission
 from capabilities.models import Grant, Role, RoleMembership, Tool
-from capabilities.pipeline.permissions import members_permitted, permissions_of, tool_key
 from toolhub.tenants.keyset import Keyset, Page, page_of_sorted
 from toolhub.tenants.models import Membership
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from capabilities.choosing.pipeline.permissions import MemberPermissions, permissions_of, tool_key
 from capabilities.contract.permission import Permission, ToolKey
 from capabilities.models import Tool
-from capabilities.pipeline.permissions import MemberPermissions, permissions_of, tool_key
-from capabilities.services.writes import is_ready, set_up_title
+from capabilities.running.services.writes import is_ready, set_up_title
 from toolhub.tenants.models import Membership
 
 #: Bytes of definitions on one page; one tool that is longer by itself is a page.

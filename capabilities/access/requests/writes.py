@@ -16,10 +16,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.access.grants.writes import MAX_REASON, GrantContent, category_of, give_grant, named_thing
+from capabilities.choosing.pipeline.permissions import permission_for, permissions_of, tool_key
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.models import Category, Effect, Grant, GrantRequest, RequestStatus, Tool
-from capabilities.pipeline.permissions import permission_for, permissions_of, tool_key
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Access, Membership, Right

@@ -15,9 +15,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from capabilities.access.roles.writes import Rule
+from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.models import Category, Effect, Role, RoleMode, RoleRule, Tool
-from capabilities.pipeline.tool_index import search_names
 from toolhub.tenants.models import Reach
 
 ROLES_AT_ONCE = 6

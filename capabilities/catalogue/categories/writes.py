@@ -14,7 +14,7 @@ from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import check_rank, configuration_write, require
 from capabilities.common.short_names import CATEGORY_NAME, free_short_name
 from capabilities.models import Category, Tool
-from capabilities.registry import CategorySpec
+from capabilities.running.registry import CategorySpec
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
 

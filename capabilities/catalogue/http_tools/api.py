@@ -25,7 +25,7 @@ from capabilities.catalogue.http_tools.writes import (
     create_http_tool,
     update_http_tool,
 )
-from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
+from capabilities.catalogue.tools.recipients.api import RecipientsIn, recipients_of
 from capabilities.catalogue.tools.writes import KNOBS as KNOB_NAMES
 from capabilities.catalogue.tools.writes import MAX_DESCRIPTION, MAX_HUMAN_FORMAT, MAX_INSTRUCTIONS, Definition
 from capabilities.common.api import refusals

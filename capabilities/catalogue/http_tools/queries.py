@@ -17,6 +17,7 @@ from capabilities.catalogue.http_tools.writes import (
 )
 from capabilities.catalogue.tools.writes import Definition
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
+from capabilities.choosing.pipeline.runtime_layers import layers_for
 from capabilities.common.tokens import count_each
 from capabilities.contract.context import Credential, ToolError
 from capabilities.contract.http_tool import HttpRequest, build_request, read_implementation
@@ -25,10 +26,9 @@ from capabilities.contract.sample_arguments import sample_arguments
 from capabilities.contract.tool_size import LEAST, size_warnings
 from capabilities.contract.warnings import DefinitionWarning, warnings_of
 from capabilities.contract.wire import tool_wire
-from capabilities.credentials.signing import added_by
-from capabilities.egress import origin_of, place
 from capabilities.models import CredentialKind, StoredCredential, Tool, ToolKind, ToolVersion, VersionStatus
-from capabilities.pipeline.runtime_layers import layers_for
+from capabilities.running.credentials.signing import added_by
+from capabilities.running.egress import origin_of, place
 from toolhub.tenants.models import Membership
 
 #: Stands for a secret until the request is written down.

@@ -29,9 +29,9 @@ from capabilities.catalogue.http_tools.queries import (
     waiting_version,
 )
 from capabilities.catalogue.http_tools.writes import create_http_tool, update_http_tool
-from capabilities.catalogue.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
-from capabilities.catalogue.recipients.pages import preview_page, saved_or_shown
-from capabilities.catalogue.recipients.writes import Recipients
+from capabilities.catalogue.tools.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
+from capabilities.catalogue.tools.recipients.pages import preview_page, saved_or_shown
+from capabilities.catalogue.tools.recipients.writes import Recipients
 from capabilities.common.previews import Preview
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools
+from capabilities.catalogue.tools.recipients.writes import NOBODY, Recipients, give_tools
 from capabilities.catalogue.tools.writes import (
     Definition,
     Origin,
@@ -24,8 +24,8 @@ from capabilities.contract.http_tool import PLACEHOLDER, read_implementation
 from capabilities.contract.knobs import KNOBS
 from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.contract.warnings import normalised, normalised_value
-from capabilities.egress import origin_of
 from capabilities.models import Category, StoredCredential, Tool, ToolKind, ToolVersion
+from capabilities.running.egress import origin_of
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 

@@ -35,7 +35,7 @@ from capabilities.common.api import refusals
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
 from capabilities.models import Category, Tool, ToolTestCase, ToolVersion, VersionStatus
-from capabilities.sandbox import MAX_CODE, RUNTIMES
+from capabilities.running.sandbox import MAX_CODE, RUNTIMES
 from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Organisation, Right
 from toolhub.tenants.paging import PAGE_PARAMETERS, page

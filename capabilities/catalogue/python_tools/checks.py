@@ -18,11 +18,11 @@ from capabilities.common.confined import ConfinedError
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolError
 from capabilities.contract.warnings import normalised, normalised_value
-from capabilities.kinds.lines import filled_line
-from capabilities.kinds.python import check_implementation as check_form
-from capabilities.kinds.python import failure_text, limits_of
 from capabilities.models import HelperVersion, ToolTestCase
-from capabilities.sandbox import HostFunctions, Problem, SandboxResult, check_python, run_python
+from capabilities.running.kinds.lines import filled_line
+from capabilities.running.kinds.python import check_implementation as check_form
+from capabilities.running.kinds.python import failure_text, limits_of
+from capabilities.running.sandbox import HostFunctions, Problem, SandboxResult, check_python, run_python
 
 #: Seconds that one run by an editor may take, and all tests of a tool together.
 RUN_SECONDS = 10.0

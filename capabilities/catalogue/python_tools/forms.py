@@ -12,7 +12,7 @@ from django import forms
 
 from capabilities.catalogue.python_tools.checks import PythonContent
 from capabilities.models import Category, Tool, ToolVersion
-from capabilities.sandbox import MAX_CODE, RUNTIMES, isolation
+from capabilities.running.sandbox import MAX_CODE, RUNTIMES, isolation
 from toolhub.bounded_json import load_json
 
 _MONO = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}

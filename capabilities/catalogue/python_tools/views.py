@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST
 
-from capabilities.catalogue.helper_modules.queries import numbers_in_force
 from capabilities.catalogue.python_tools.checks import Checked, check_content, run_tests
 from capabilities.catalogue.python_tools.forms import PythonToolForm, ToolTestForm, initial_of
+from capabilities.catalogue.python_tools.helper_modules.queries import numbers_in_force
 from capabilities.catalogue.python_tools.queries import (
     category_named,
     newest_version,

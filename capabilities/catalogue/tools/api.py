@@ -15,10 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.catalogue.bulk.writes import ASKS, EFFECTS, IN_UNTRUSTED, ToolsChange, change_tools
 from capabilities.catalogue.categories.writes import (
     move_tool,
 )
+from capabilities.catalogue.tools.bulk.writes import ASKS, EFFECTS, IN_UNTRUSTED, ToolsChange, change_tools
 from capabilities.catalogue.tools.queries import brought_by
 from capabilities.catalogue.tools.search import by_tokens, found_page, in_order
 from capabilities.catalogue.tools.writes import (
@@ -31,9 +31,9 @@ from capabilities.catalogue.tools.writes import (
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.common.refused import ChangeRefused
+from capabilities.language_models.providers.refused_tools import refusal_or_404, shown_refusals, try_again
 from capabilities.models import Agent, Category, Tool, ToolRefusal
-from capabilities.providers.refused_tools import refusal_or_404, shown_refusals, try_again
-from capabilities.services.writes import is_ready, tool_scope
+from capabilities.running.services.writes import is_ready, tool_scope
 from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.keyset import PAGE, Keyset
 from toolhub.tenants.models import Right

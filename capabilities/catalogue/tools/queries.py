@@ -12,8 +12,12 @@ from django.db.models.functions import Left
 from django.http import Http404
 
 from capabilities.catalogue.tools.search import found_page
+from capabilities.choosing.pipeline.bringing import Way, toolkit_lines, ways_between
+from capabilities.choosing.pipeline.candidates import candidates_for
+from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, shown_and_kept
 from capabilities.contract.loading import RESERVED_TOOLS
+from capabilities.language_models.providers.refused_tools import in_force
 from capabilities.models import (
     Agent,
     Category,
@@ -22,11 +26,7 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from capabilities.pipeline.bringing import Way, toolkit_lines, ways_between
-from capabilities.pipeline.candidates import candidates_for
-from capabilities.pipeline.tool_index import search_names
-from capabilities.providers.refused_tools import in_force
-from capabilities.services.writes import is_ready, tool_scope
+from capabilities.running.services.writes import is_ready, tool_scope
 from toolhub.tenants.keyset import PAGE, Page
 from toolhub.tenants.models import Membership
 

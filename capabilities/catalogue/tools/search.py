@@ -8,8 +8,8 @@ from django.db.models import F, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
+from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.models import Tool
-from capabilities.pipeline.tool_index import search_names
 from toolhub.tenants.keyset import PAGE, Keyset, Page, page_of_sorted
 
 #: Tools that are found, up to which the database is asked for them by name.

@@ -16,23 +16,23 @@ from capabilities.access.members.queries import members_who_may_use
 from capabilities.access.requests.queries import waiting_request
 from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.categories.writes import move_tool
-from capabilities.catalogue.helper_modules.queries import modules_of
-from capabilities.catalogue.recipients.queries import holders_of
-from capabilities.catalogue.recipients.writes import NO_AGENT
+from capabilities.catalogue.python_tools.helper_modules.queries import modules_of
 from capabilities.catalogue.tools.forms import InstructionsForm, ReaderFilter
 from capabilities.catalogue.tools.queries import shown_tool_or_404, tool_page_or_404, toolkits_with
+from capabilities.catalogue.tools.recipients.queries import holders_of
+from capabilities.catalogue.tools.recipients.writes import NO_AGENT
 from capabilities.catalogue.tools.writes import set_instructions
 from capabilities.catalogue.versions.queries import may_read_code, with_state
 from capabilities.catalogue.versions.rules import may_decide, why_not_approve, why_not_release
+from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import marked
 from capabilities.contract.parameters import parameter_rows
+from capabilities.language_models.providers.refused_tools import refusal_or_404, shown_refusals, try_again
 from capabilities.models import Tool, VersionStatus
-from capabilities.pipeline.permissions import permission_for
-from capabilities.providers.refused_tools import refusal_or_404, shown_refusals, try_again
-from capabilities.registry import registry
-from capabilities.services.writes import service_title
+from capabilities.running.registry import registry
+from capabilities.running.services.writes import service_title
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in

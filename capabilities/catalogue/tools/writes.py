@@ -21,8 +21,6 @@ from capabilities.contract.names import name_key, reserved_for
 from capabilities.contract.schemas import check_schema
 from capabilities.contract.trust import ALLOW
 from capabilities.contract.wire import TOOL_NAME, canonical_json, is_whole, sha256_hex, tool_wire
-from capabilities.kinds import CHECKS
-from capabilities.kinds.lines import why_never_filled
 from capabilities.models import (
     Agent,
     Category,
@@ -35,7 +33,9 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from capabilities.registry import Registry, registry
+from capabilities.running.kinds import CHECKS
+from capabilities.running.kinds.lines import why_never_filled
+from capabilities.running.registry import Registry, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
 

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.catalogue.recipients.api import RecipientsIn, recipients_of
-from capabilities.catalogue.recipients.writes import NOBODY
+from capabilities.catalogue.tools.recipients.api import RecipientsIn, recipients_of
+from capabilities.catalogue.tools.recipients.writes import NOBODY
 from capabilities.catalogue.versions.queries import difference_between, may_read_code, version_or_404
 from capabilities.catalogue.versions.rules import check_changes_versions
 from capabilities.catalogue.versions.writes import (

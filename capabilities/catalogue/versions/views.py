@@ -10,11 +10,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from capabilities.catalogue.helper_modules.queries import WAITING_SHOWN, modules_waiting
-from capabilities.catalogue.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
-from capabilities.catalogue.recipients.pages import preview_page, saved_or_shown
-from capabilities.catalogue.recipients.writes import NOBODY, Recipients
+from capabilities.catalogue.python_tools.helper_modules.queries import WAITING_SHOWN, modules_waiting
 from capabilities.catalogue.tools.queries import shown_tool_or_404
+from capabilities.catalogue.tools.recipients.forms import RecipientsForm, recipient_choices, recipients_sent
+from capabilities.catalogue.tools.recipients.pages import preview_page, saved_or_shown
+from capabilities.catalogue.tools.recipients.writes import NOBODY, Recipients
 from capabilities.catalogue.versions.forms import ReasonForm, VersionsAddress
 from capabilities.catalogue.versions.queries import (
     difference_between,

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from capabilities.catalogue.recipients.writes import NOBODY, Recipients, give_tools
+from capabilities.catalogue.tools.recipients.writes import NOBODY, Recipients, give_tools
 from capabilities.catalogue.tools.writes import ToolRefused, definition_of, make_current
 from capabilities.catalogue.versions.rules import (
     WORDS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from capabilities.sharing.agents_file import FileRefused, apply_file
+from capabilities.agents.sharing.agents_file import FileRefused, apply_file
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope
 

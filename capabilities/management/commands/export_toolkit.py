@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from capabilities.agents.sharing.exports import export_toolkit
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Toolkit
-from capabilities.sharing.exports import export_toolkit
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
 

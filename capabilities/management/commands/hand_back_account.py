@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from capabilities.records.feeds import remove_feed
+from capabilities.assistant.records.feeds import remove_feed
 from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.members.account import hand_back
 from toolhub.tenants.members.writes import MemberRefused

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import close_old_connections
 from watchfiles import watch
 
+from capabilities.agents.sharing.sync import Folder, Synced, sync_folder
 from capabilities.models import Category
-from capabilities.sharing.sync import Folder, Synced, sync_folder
 from toolhub.tenants.models import Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 

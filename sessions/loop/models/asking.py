@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from capabilities.contract.wire import canonical_json, names_in, namespaces_in, without_search
-from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches, corrected, fills
-from capabilities.providers.resolve import ResolvedModel
+from capabilities.language_models.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches, corrected, fills
+from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.models.client import ModelCall
 from sessions.loop.models.dialects import DIALECTS, DialectModule
 from sessions.loop.models.errors import ModelError, ModelRefused, SearchRefused, ToolsRefused

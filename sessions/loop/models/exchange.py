@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 from django.conf import settings
 
+from capabilities.language_models.providers.vendors import vendor_of
 from capabilities.models import Dialect
-from capabilities.providers.vendors import vendor_of
 from sessions.loop.models.dialects import DIALECTS
 from sessions.loop.models.error_bodies import read_body
 from sessions.loop.models.errors import ModelError

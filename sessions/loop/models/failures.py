@@ -12,7 +12,7 @@ import httpx2
 import openai
 
 from capabilities.common.text import storable
-from capabilities.egress import EgressRefused
+from capabilities.running.egress import EgressRefused
 from sessions.loop.models.error_bodies import read_body
 from sessions.loop.models.finishing import ERROR
 from sessions.loop.models.refusals import Refusal

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from capabilities.language_models.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches
 from capabilities.models import Dialect
-from capabilities.providers.lessons import ADDED_TOOLS, TOOL_SEARCH, Lesson, Teaches
 
 #: A request that could be mended is refused with one of these.
 REFUSED = frozenset({400, 404, 405, 422, 501})

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from capabilities.providers.vendors import OTHER, Vendor
+from capabilities.language_models.providers.vendors import OTHER, Vendor
 
 #: The role of a message that adds tools to the conversation: its `items` are lines of JSON, in Responses alone.
 TOOLS = "tools"

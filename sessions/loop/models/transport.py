@@ -11,8 +11,8 @@ import httpx2
 import openai
 from django.conf import settings
 
-from capabilities.egress import guarded_client
-from capabilities.providers.resolve import ResolvedModel, ResolvedProvider
+from capabilities.language_models.providers.resolve import ResolvedModel, ResolvedProvider
+from capabilities.running.egress import guarded_client
 from sessions.loop.models.errors import ModelError
 from sessions.loop.models.failures import Failed
 from toolhub.bounded_json import load_json

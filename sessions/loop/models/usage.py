@@ -15,8 +15,8 @@ from typing import Any
 
 from capabilities.common.text import storable_json
 from capabilities.contract.pricing import PricedUse
+from capabilities.language_models.providers.vendors import vendor_of
 from capabilities.models import Dialect
-from capabilities.providers.vendors import vendor_of
 
 #: Tokens that one model call can count; the largest windows hold 10 million.
 MAX_TOKENS = 20_000_000

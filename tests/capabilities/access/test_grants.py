@@ -9,10 +9,10 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant, update_grant
+from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Grant, Tool
-from capabilities.pipeline.permissions import permission_for
-from sessions.schedules.periodic import lapse_grants
+from sessions.doors.schedules.periodic import lapse_grants
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from capabilities.choosing.pipeline.permissions import permissions_of
 from capabilities.models import Category, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.permissions import permissions_of
 from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
 from toolhub.tenants.members.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer

@@ -17,7 +17,7 @@ from capabilities.access.grants.writes import GrantContent, give_grant
 from capabilities.access.requests.queries import REQUESTS_A_PAGE
 from capabilities.access.requests.writes import RequestContent, ask_for_grant, grant_request, refuse_request
 from capabilities.models import Category, Grant, GrantRequest, Tool
-from sessions.schedules.periodic import lapse_grants
+from sessions.doors.schedules.periodic import lapse_grants
 from tests.capabilities.test_pages import text_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right

@@ -19,9 +19,9 @@ from capabilities.access.requests.writes import (
     refuse_request,
     withdraw_request,
 )
+from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Category, Grant, GrantRequest, RequestStatus, Tool
-from capabilities.pipeline.permissions import permission_for
 from tests.cast import make_category, make_member, make_role, make_tool
 from tests.rest import Rest
 from tests.threads import at_once

@@ -15,9 +15,9 @@ from capabilities.access.roles.writes import (
     unassign_role,
     update_role,
 )
+from capabilities.choosing.pipeline.permissions import key_of, permissions_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
-from capabilities.pipeline.permissions import key_of, permissions_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope

@@ -15,7 +15,7 @@ from capabilities.catalogue.categories.writes import (
     update_category,
 )
 from capabilities.models import Category
-from capabilities.registry import CategorySpec
+from capabilities.running.registry import CategorySpec
 from tests.capabilities.test_pages import give_right
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
 

@@ -12,10 +12,10 @@ from pytest_django import DjangoAssertNumQueries
 from capabilities.catalogue.categories.writes import CategoryContent, update_category
 from capabilities.catalogue.tools.queries import tools_found, tools_page
 from capabilities.catalogue.tools.search import by_tokens
+from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.common.picker import Search
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import Tool
-from capabilities.pipeline.tool_index import search_names
 from sessions.models import StepKind, StepStatus
 from tests.cast import (
     allow_toolkit,
@@ -28,7 +28,7 @@ from tests.cast import (
     make_turn,
 )
 from tests.rest import Rest
-from tests.sessions.chats.test_views import add_step
+from tests.sessions.doors.chats.test_views import add_step
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.places import sealed_place
 from toolhub.tenants.scope import organisation_scope

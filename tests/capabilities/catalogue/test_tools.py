@@ -18,8 +18,8 @@ from capabilities.catalogue.tools.writes import (
 from capabilities.common.tokens import count_tokens
 from capabilities.contract.wire import sha256_hex, tool_wire
 from capabilities.models import Category, Tool, ToolVersion
-from capabilities.registry import CategorySpec, Registry
-from capabilities.registry import tool as register
+from capabilities.running.registry import CategorySpec, Registry
+from capabilities.running.registry import tool as register
 from tests.cast import make_category
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
 

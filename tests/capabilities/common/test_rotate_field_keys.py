@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from capabilities.management.commands.rotate_field_keys import encrypted_fields
 from capabilities.models import Provider, StoredCredential, StoredSecret
-from tests.capabilities.credentials.test_signing import make_credential, make_secret
+from tests.capabilities.running.credentials.test_signing import make_credential, make_secret
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.scope import organisation_scope
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from capabilities.catalogue.imports.names import mcp_tool_name, name_warnings, tool_name
 from capabilities.contract.ascii_names import ascii_name
-from capabilities.importers.names import mcp_tool_name, name_warnings, tool_name
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from capabilities.contract.rendering import ALL_RULES, BASE, Rules, rendered_wir
 from capabilities.contract.rendering.names import ARGUMENT, sent_names
 from capabilities.contract.schemas import check_schema, complaints
 from capabilities.contract.wire import canonical_json, tool_wire
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 
 Schema = dict[str, Any]
 GOOGLE, PLAIN = ALL_RULES["google"], ALL_RULES["plain"]

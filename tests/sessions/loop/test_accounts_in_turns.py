@@ -20,13 +20,13 @@ from sessions.models import Approval, ApprovalKind, ChatSession, StepStatus, Tur
 from sessions.turns import ledger
 from sessions.turns.reaping import reap
 from tests.authorization_server import AuthorizationServer
-from tests.capabilities.credentials.test_oauth import NoRedirects, oauth_credential
-from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.over_http import http_server
-from tests.capabilities.mcp_client.scripted import Script, text_result
+from tests.capabilities.running.credentials.test_oauth import NoRedirects, oauth_credential
+from tests.capabilities.running.kinds.far import Far
+from tests.capabilities.running.mcp_client.over_http import http_server
+from tests.capabilities.running.mcp_client.scripted import Script, text_result
 from tests.cast import make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.approvals.test_call_waits import answer, asked_of, error_of
+from tests.sessions.asking.approvals.test_call_waits import answer, asked_of, error_of
 from tests.sessions.run_turns import run, tool_steps_of, work
 from tests.sessions.steps import reread
 from toolhub.tenants.models import Membership

@@ -10,10 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from capabilities.approval_rules.writes import RuleContent, create_rule
+from capabilities.access.approval_rules.writes import RuleContent, create_rule
+from capabilities.access.policies.writes import PolicyContent, save_policy
 from capabilities.catalogue.tools.writes import set_instructions, set_tool_enabled
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.wire import names_in
+from capabilities.language_models.providers.lessons import Lesson, Teaches
+from capabilities.language_models.providers.resolve import ResolvedProvider
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -31,9 +34,6 @@ from capabilities.models import (
     Toolkit,
     ToolVersion,
 )
-from capabilities.policies.writes import PolicyContent, save_policy
-from capabilities.providers.lessons import Lesson, Teaches
-from capabilities.providers.resolve import ResolvedProvider
 from sessions.loop.models.responses import added_tools
 from sessions.models import ChatSession, Door, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.selection.tool_sets import keep_tool_set

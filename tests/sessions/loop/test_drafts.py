@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.chats.live import Shown
+from sessions.doors.chats.live import Shown
 from sessions.loop import drafts
 from sessions.loop.drafts import Draft
 from sessions.loop.history import CUT_OFF

@@ -19,21 +19,21 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import install_builtin
 from capabilities.models import Agent, AgentTool, LoadingMode, Message, Tool
-from capabilities.push.writes import add_browser
-from capabilities.registry import registry
-from capabilities.services.writes import save_service
-from sessions.approvals.queries import waiting_in_session
-from sessions.approvals.writes import approve, respond
+from capabilities.running.push.writes import add_browser
+from capabilities.running.registry import registry
+from capabilities.running.services.writes import save_service
+from sessions.asking.approvals.queries import waiting_in_session
+from sessions.asking.approvals.writes import approve, respond
 from sessions.models import ApprovalKind, ChatSession, StepStatus, Turn, TurnStatus
-from tests.capabilities.builtin.fakes.devops import Docker, GitHub, Lambda
-from tests.capabilities.builtin.fakes.home_assistant import HomeAssistant
-from tests.capabilities.builtin.fakes.http import Asked, FakeService, Reply
-from tests.capabilities.builtin.fakes.nextcloud import Nextcloud
-from tests.capabilities.builtin.fakes.open_meteo import OpenMeteo
-from tests.capabilities.builtin.fakes.push import PushService
-from tests.capabilities.builtin.fakes.research import ArXiv, DuckDuckGo, Wikipedia
-from tests.capabilities.builtin.fakes.searxng import SearXNG
-from tests.capabilities.builtin.fakes.smtp import MailServer
+from tests.capabilities.assistant.builtin.fakes.devops import Docker, GitHub, Lambda
+from tests.capabilities.assistant.builtin.fakes.home_assistant import HomeAssistant
+from tests.capabilities.assistant.builtin.fakes.http import Asked, FakeService, Reply
+from tests.capabilities.assistant.builtin.fakes.nextcloud import Nextcloud
+from tests.capabilities.assistant.builtin.fakes.open_meteo import OpenMeteo
+from tests.capabilities.assistant.builtin.fakes.push import PushService
+from tests.capabilities.assistant.builtin.fakes.research import ArXiv, DuckDuckGo, Wikipedia
+from tests.capabilities.assistant.builtin.fakes.searxng import SearXNG
+from tests.capabilities.assistant.builtin.fakes.smtp import MailServer
 from tests.cast import allow_toolkit, make_agent, make_role, make_session, make_toolkit
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of, work, work_all
@@ -445,5 +445,5 @@ def test_every_tool_that_works_is_called_through_a_real_turn(
         for tool in registry.tools.values()
         if tool.service and not registry.services[tool.service].is_available
     }
-    # It is off until an organisation allows it: tests/sessions/builtin/test_making.py.
+    # It is off until an organisation allows it: tests/sessions/doors/builtin/test_making.py.
     assert called == set(registry.tools) - later - {"create_dynamic_tool"}

@@ -12,15 +12,15 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from capabilities.catalogue.recipients.writes import NO_AGENT
+from capabilities.catalogue.tools.recipients.writes import NO_AGENT
 from capabilities.catalogue.tools.writes import set_tool_enabled
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common import confined
 from capabilities.contract.context import Credential, ToolContext, ToolError
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Effect, Grant, RoleMembership, Tool
-from capabilities.pipeline.specs import current_specs
-from capabilities.registry import registry
-from capabilities.registry import tool as register
+from capabilities.running.registry import registry
+from capabilities.running.registry import tool as register
 from sessions.loop import execution
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.loop.left_behind import left_behind

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.common.tokens import O200K
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import LanguageModel
-from capabilities.providers.resolve import resolve_model
 from sessions.loop.history import (
     LEAST,
     MAX_TURNS,

@@ -13,10 +13,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from capabilities.approval_rules.writes import RuleContent, create_rule
-from capabilities.hooks.writes import HookContent, create_hook
+from capabilities.access.approval_rules.writes import RuleContent, create_rule
+from capabilities.agents.hooks.writes import HookContent, create_hook
 from capabilities.models import Agent, AskWhen, Hook, LanguageModel, Provider, Task
-from sessions.approvals.writes import approve
+from sessions.asking.approvals.writes import approve
 from sessions.loop.stored_results import number_of, stored_result
 from sessions.models import Approval, ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from tests.cast import make_agent, make_category, make_member, make_tool

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from capabilities.agents.hooks.queries import hook_or_404
+from capabilities.agents.hooks.writes import HookContent, create_hook, hook_content, update_hook
 from capabilities.contract.hooks import ACTIONS, KEEP_BACK
-from capabilities.hooks.queries import hook_or_404
-from capabilities.hooks.writes import HookContent, create_hook, hook_content, update_hook
 from capabilities.models import Hook
 from sessions.models import ChatSession, StepStatus, Turn
 from tests.cast import make_member

@@ -16,7 +16,7 @@ from capabilities.catalogue.tools.writes import definition_of as content_of
 from capabilities.models import SecretStatus, StoredCredential, StoredSecret, Tool, ToolKind, VersionStatus
 from sessions.models import ChatSession, Step, StepStatus
 from tests.capabilities.catalogue.http_tools.rows import PARAMETERS, make_credential
-from tests.capabilities.egress.servers import Server, say, serve
+from tests.capabilities.running.egress.servers import Server, say, serve
 from tests.cast import make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.context import (
     CallWaits,
     Credential,
@@ -21,14 +22,13 @@ from capabilities.contract.context import (
 )
 from capabilities.contract.results import MAX_FILE, MOST_FILES, ResultFile, ToolResult, fitting, plain_media_type
 from capabilities.contract.spec import ToolSpec
-from capabilities.kinds import RUNNERS
-from capabilities.kinds.lines import display
 from capabilities.models import Agent, AgentTool, Tool, ToolKind
-from capabilities.pipeline.specs import current_specs
+from capabilities.running.kinds import RUNNERS
+from capabilities.running.kinds.lines import display
 from sessions.loop import execution
 from sessions.loop.execution import Outcome
 from sessions.models import ChatSession, StepStatus, TrialStatus
-from tests.capabilities.servers.servers import make_server
+from tests.capabilities.catalogue.servers.servers import make_server
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import run, tool_steps_of

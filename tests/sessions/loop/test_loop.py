@@ -16,10 +16,10 @@ from pytest_django import Settings
 
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.contract.context import ToolContext
+from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import Agent, LanguageModel, Provider, Task, Tool
-from capabilities.providers.resolve import ResolvedModel, resolve_model
-from capabilities.registry import registry
-from capabilities.registry import tool as register
+from capabilities.running.registry import registry
+from capabilities.running.registry import tool as register
 from sessions.loop.history import OUTCOME_UNKNOWN
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus, VerdictSet
 from sessions.turns import ledger

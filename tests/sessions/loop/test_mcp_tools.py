@@ -9,11 +9,11 @@ import mcp_types as types
 import pytest
 
 from sessions.models import ChatSession, StepStatus, TurnStatus
-from tests.capabilities.kinds.far import Far
-from tests.capabilities.mcp_client.over_http import http_server, raw_server
-from tests.capabilities.mcp_client.scripted import MODERN, PIXEL, Script, text_result
+from tests.capabilities.running.kinds.far import Far
+from tests.capabilities.running.mcp_client.over_http import http_server, raw_server
+from tests.capabilities.running.mcp_client.scripted import MODERN, PIXEL, Script, text_result
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.approvals.test_call_waits import answer, ask_again, asked_of
+from tests.sessions.asking.approvals.test_call_waits import answer, ask_again, asked_of
 from tests.sessions.run_turns import run, tool_steps_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

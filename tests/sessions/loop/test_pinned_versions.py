@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from capabilities.approval_rules.writes import RuleContent, create_rule
+from capabilities.access.approval_rules.writes import RuleContent, create_rule
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import InputNeeded
 from capabilities.models import Tool, ToolKind
-from sessions.approvals import queries, writes
+from sessions.asking.approvals import queries, writes
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.turns import ledger
 from tests.cast import make_member
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.approvals.test_call_waits import SEAT, answer, crash, error_of
+from tests.sessions.asking.approvals.test_call_waits import SEAT, answer, crash, error_of
 from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import accept, run, tool_steps_of, work
 from tests.sessions.steps import reread

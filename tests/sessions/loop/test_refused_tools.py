@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from capabilities.catalogue.servers.queries import refused_told
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.tokens import O200K, count_tokens
 from capabilities.contract.wire import canonical_json
+from capabilities.language_models.providers.refused_tools import try_again
 from capabilities.models import LanguageModel, Provider, Tool, ToolRefusal
-from capabilities.providers.refused_tools import try_again
-from capabilities.servers.queries import refused_told
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.loop.models.probing import MOST_PROBES
 from sessions.models import ChatSession, Step, StepKind, TurnStatus
 from tests.cast import give_tool, make_agent, make_role, make_session, make_tool

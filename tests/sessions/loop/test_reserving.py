@@ -15,6 +15,7 @@ from pytest_django import Settings
 
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import Agent, Dialect, LanguageModel, ModelPrice, Provider
+from sessions.doors.schedules import periodic
 from sessions.models import (
     Budget,
     BudgetPeriod,
@@ -26,17 +27,16 @@ from sessions.models import (
     TurnEvent,
     TurnStatus,
 )
-from sessions.schedules import periodic
 from sessions.turns import accepting
 from sessions.turns.fencing import OverBudget
 from tests.cast import PASSWORD, make_agent, make_budget, make_member, make_role, make_session, make_turn
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call, chunk, sse
+from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.loop.test_delegation import ask, children_of, make_catalogue, make_own
 from tests.sessions.loop.test_fallback import GONE, OVERLOADED
 from tests.sessions.loop.test_stopped_streams import WORDS, begun, stopped
 from tests.sessions.run_turns import accept, events_of, run, steps_of, work, work_all
-from tests.sessions.schedules.test_periodic import schedule
 from tests.sessions.turns.test_statements_of_a_turn import statements
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.scope import organisation_scope, system_scope

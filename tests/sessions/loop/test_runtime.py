@@ -11,11 +11,11 @@ from django.db import connection
 from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.agents.runtime_config.writes import ORGANISATION, LayerOf, set_runtime_config
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LanguageModel, Provider, Tool, ToolkitTool
-from capabilities.registry import registry
-from capabilities.runtime_config.writes import ORGANISATION, LayerOf, set_runtime_config
-from sessions.chats.queries import turns_page
+from capabilities.running.registry import registry
+from sessions.doors.chats.queries import turns_page
 from sessions.loop import execution
 from sessions.models import ChatSession, TurnEvent
 from tests.cast import allow_toolkit, make_agent, make_role, make_session, make_tool, make_toolkit
@@ -207,7 +207,7 @@ def test_the_chat_shows_which_call_is_still_running(
             context.stopped.wait(0.1)
         with organisation_scope(session.organisation_id):
             (turn,) = turns_page(session).turns
-        html = render_to_string("sessions/chats/_turn.html", {"turn": turn, "organisation": bob.organisation})
+        html = render_to_string("sessions/doors/chats/_turn.html", {"turn": turn, "organisation": bob.organisation})
         shown.append("still running" in html)
         return "done"
 
@@ -216,7 +216,7 @@ def test_the_chat_shows_which_call_is_still_running(
     sent(session, provider)
     with organisation_scope(session.organisation_id):
         (turn,) = turns_page(session).turns
-    html = render_to_string("sessions/chats/_turn.html", {"turn": turn, "organisation": bob.organisation})
+    html = render_to_string("sessions/doors/chats/_turn.html", {"turn": turn, "organisation": bob.organisation})
 
     assert (shown, "still running" in html) == ([True], False)
 

@@ -6,12 +6,12 @@ import ast
 
 import pytest
 
+from capabilities.access.policies.writes import PolicyContent, install_profiles, save_policy
+from capabilities.agents.hooks.writes import HookContent, create_hook
+from capabilities.agents.runtime_config.writes import ORGANISATION, set_runtime_config
+from capabilities.choosing.pipeline.specs import specs
 from capabilities.contract.knobs import knobs_of
 from capabilities.contract.runtime import envelope_for
-from capabilities.hooks.writes import HookContent, create_hook
-from capabilities.pipeline.specs import specs
-from capabilities.policies.writes import PolicyContent, install_profiles, save_policy
-from capabilities.runtime_config.writes import ORGANISATION, set_runtime_config
 from sessions.models import ChatSession, StepKind, StepStatus
 from tests.cast import make_member, make_tool
 from tests.paths import ROOT

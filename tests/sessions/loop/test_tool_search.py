@@ -15,6 +15,8 @@ from pydantic import TypeAdapter
 
 from capabilities.catalogue.tools.writes import set_instructions
 from capabilities.common.registry_version import touch_registry
+from capabilities.language_models.providers.lessons import Lesson, Teaches
+from capabilities.language_models.providers.resolve import ResolvedProvider
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -24,8 +26,6 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
-from capabilities.providers.lessons import Lesson, Teaches
-from capabilities.providers.resolve import ResolvedProvider
 from sessions.models import ChatSession, ClientRequest, Door, StepKind, StepStatus, ToolSet, TurnStatus
 from sessions.selection.queries import selection_preview
 from sessions.turns import accepting

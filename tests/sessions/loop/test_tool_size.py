@@ -6,8 +6,8 @@ import pytest
 
 from capabilities.contract.tool_size import DEFAULT
 from capabilities.models import Agent, LoadingMode, RoutingMode, RuntimeConfig, RuntimeLayer, Tool
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.models import ChatSession, Step, StepKind, TurnEvent, TurnStatus
 from sessions.selection.queries import selection_preview
 from tests.cast import allow_toolkit, give_tool, make_agent, make_role, make_session, make_tool, make_toolkit

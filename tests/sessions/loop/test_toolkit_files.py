@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from capabilities.agents.sharing.exports import toolkit_file
+from capabilities.catalogue.imports.writes import accept_imported, import_rows
 from capabilities.catalogue.versions.writes import decide_version
-from capabilities.importers.writes import accept_imported, import_rows
 from capabilities.models import Toolkit, ToolVersion
-from capabilities.sharing.exports import toolkit_file
 from sessions.models import ChatSession, StepStatus
-from tests.capabilities.sharing.toolkits import (
+from tests.capabilities.agents.sharing.toolkits import (
     add_credential,
     add_server,
     approve_modules,

@@ -22,8 +22,8 @@ from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
     GenAiProviderNameValues,
 )
 
+from capabilities.language_models.providers.vendors import VENDORS
 from capabilities.models import Provider
-from capabilities.providers.vendors import VENDORS
 from sessions.loop import tracing
 from sessions.models import ChatSession, Turn, TurnStatus
 from sessions.turns import ledger

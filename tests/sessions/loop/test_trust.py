@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.models import Agent, ToolVersion
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.loop.trust import untrusted_before
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger

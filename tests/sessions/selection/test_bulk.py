@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.pipeline.candidates import Row
+from capabilities.choosing.pipeline.candidates import Row
 from sessions.selection import bulk
 from sessions.selection.bulk import AgentTools, read_setup, read_shelf
 from tests.cast import allow_toolkit, give_tool, make_agent, make_category, make_tool, make_toolkit

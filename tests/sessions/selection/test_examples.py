@@ -7,7 +7,7 @@ import json
 import pytest
 from django.test import Client
 
-from capabilities.registry import registry
+from capabilities.running.registry import registry
 from sessions.models import ChatSession, Turn
 from sessions.selection.examples import EXAMPLES, examples_for
 from tests.cast import PASSWORD, make_turn

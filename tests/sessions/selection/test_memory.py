@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.agents.writes import AgentContent, update_agent
+from capabilities.agents.agents.writes import AgentContent, update_agent
+from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, delete_toolkit, update_toolkit
 from capabilities.catalogue.categories.writes import CategoryContent, move_tool, update_category
 from capabilities.catalogue.tools.writes import (
     Definition,
@@ -18,13 +19,12 @@ from capabilities.catalogue.tools.writes import (
     set_tools_enabled,
     update_tool,
 )
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common.memory import Memory
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent, Category, Tool, Toolkit
-from capabilities.pipeline.specs import current_specs
-from capabilities.providers.resolve import resolve_model
-from capabilities.registry import registry
-from capabilities.services.writes import clear_service, save_service
-from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, delete_toolkit, update_toolkit
+from capabilities.running.registry import registry
+from capabilities.running.services.writes import clear_service, save_service
 from sessions.models import ChatSession, LoadedToolkit, Turn
 from sessions.selection.queries import Selection, select_tools
 from tests.cast import (

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from capabilities.agents.queries import agent_or_404
-from capabilities.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
+from capabilities.agents.agents.queries import agent_or_404
+from capabilities.agents.agents.writes import AgentContent, allowed_toolkits, deferred_tools, own_tools, update_agent
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import (
     Agent,
@@ -28,11 +28,11 @@ from capabilities.models import (
     RoleRule,
     Tool,
 )
-from sessions.loading import writes as loading
-from sessions.loading.loadable import LoadTarget
-from sessions.loading.writes import By
+from sessions.insight.previews.offers import impact_of_agent
 from sessions.models import ChatSession, Step, StepKind
-from sessions.previews.offers import impact_of_agent
+from sessions.selection.loading import writes as loading
+from sessions.selection.loading.loadable import LoadTarget
+from sessions.selection.loading.writes import By
 from tests.cast import (
     allow_toolkit,
     give_tool,

@@ -29,7 +29,7 @@ from tests.cast import (
 )
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI
-from tests.sessions.chats.test_views import delegate, text_of
+from tests.sessions.doors.chats.test_views import delegate, text_of
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.scope import organisation_scope

@@ -12,13 +12,13 @@ import pytest
 
 from capabilities.access.members.queries import UsableTool, members_who_may_use, usable_tools
 from capabilities.access.requests.writes import RequestContent, ask_for_grant
+from capabilities.choosing.pipeline.permissions import may_use, members_permitted
+from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, META_TOOLS
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
-from capabilities.pipeline.permissions import may_use, members_permitted
-from capabilities.pipeline.specs import current_specs
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.loop.execution import refusal_to
 from sessions.selection.active_tools import get_active_tool_permissions
 from sessions.selection.queries import selection_preview
@@ -201,7 +201,7 @@ def test_nobody_asks_the_rules_of_rights_but_the_one_function() -> None:
     found = []
     for folder in ("capabilities", "sessions", "toolhub"):
         for path in Path(folder).rglob("*.py"):
-            if str(path) in ("capabilities/pipeline/permissions.py", "capabilities/contract/permission.py"):
+            if str(path) in ("capabilities/choosing/pipeline/permissions.py", "capabilities/contract/permission.py"):
                 continue
             found += [str(path) for _ in re.finditer(r"rights\w*(\(.*\))?\.decide\(", path.read_text())]
     assert found == []

@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from capabilities.access.policies.writes import PolicyContent, install_profiles, save_policy
+from capabilities.choosing.pipeline.specs import specs
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, LanguageModel, LoadingMode, Provider, Tool
-from capabilities.pipeline.specs import specs
-from capabilities.policies.writes import PolicyContent, install_profiles, save_policy
 from sessions.loop import execution
 from sessions.models import ChatSession, StepStatus
 from sessions.selection.queries import selection_preview

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from capabilities.choosing.pipeline.permissions import permission_for
+from capabilities.choosing.pipeline.stages import Verdict
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Effect, RoleMode, RoleRule, Tool, ToolkitTool
-from capabilities.pipeline.permissions import permission_for
-from capabilities.pipeline.stages import Verdict
-from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, LoadedToolkit, Turn
 from sessions.selection.queries import select_tools, selection_preview
 from tests.cast import (

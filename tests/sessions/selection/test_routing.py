@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
-from capabilities.agents.queries import agent_or_404
-from capabilities.approval_rules.writes import RuleContent, create_rule
+from capabilities.access.approval_rules.writes import RuleContent, create_rule
+from capabilities.agents.agents.queries import agent_or_404
+from capabilities.choosing.pipeline.routing import NEVER_CHANGES, SEARCH_ALONE, SMALL_TALK
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import AgentTool, LanguageModel, LoadingMode, Provider, RoutingMode
-from capabilities.pipeline.routing import NEVER_CHANGES, SEARCH_ALONE, SMALL_TALK
-from sessions.approvals.writes import approve
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from sessions.asking.approvals.writes import approve
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.loop import run as run_room
 from sessions.models import Approval, ChatSession, Step, Turn, TurnStatus
 from sessions.selection.queries import select_tools, selection_preview

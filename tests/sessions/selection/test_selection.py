@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.choosing.pipeline import stages
+from capabilities.choosing.pipeline.candidates import Candidate
+from capabilities.choosing.pipeline.permissions import MemberPermissions
+from capabilities.choosing.pipeline.stages import STAGES, Situation, Verdict
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.permission import Rights, RoleRules
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.wire import sha256_hex, tool_wire
+from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import (
     Agent,
     AgentTool,
@@ -28,11 +33,6 @@ from capabilities.models import (
     ToolkitTool,
     ToolVersion,
 )
-from capabilities.pipeline import stages
-from capabilities.pipeline.candidates import Candidate
-from capabilities.pipeline.permissions import MemberPermissions
-from capabilities.pipeline.stages import STAGES, Situation, Verdict
-from capabilities.providers.resolve import resolve_model
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet
 from sessions.selection.queries import Selection, select_tools, selection_preview
 from sessions.selection.tool_sets import keep_tool_set

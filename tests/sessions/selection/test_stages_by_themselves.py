@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from capabilities.agents.writes import AgentContent, agent_stamp, update_agent
+from capabilities.agents.agents.writes import AgentContent, agent_stamp, update_agent
+from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.common.refused import ChangedMeanwhile
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.context import ToolError
-from capabilities.kinds import RUNNERS
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -25,9 +25,9 @@ from capabilities.models import (
     Tool,
     Toolkit,
 )
-from capabilities.toolkits.writes import ToolkitContent, ToolkitLine, toolkit_stamp, update_toolkit
-from sessions.explain.reasons import Asked
-from sessions.explain.why import Subject, explain
+from capabilities.running.kinds import RUNNERS
+from sessions.insight.explain.reasons import Asked
+from sessions.insight.explain.why import Subject, explain
 from sessions.models import ChatSession, StepStatus
 from sessions.selection.queries import selection_preview
 from tests.cast import allow_toolkit, give_tool, make_category, make_role, make_tool, make_toolkit
@@ -200,7 +200,7 @@ def test_a_secret_that_a_tool_sends_back_is_masked_in_results_and_errors(
     session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = 's3cret "of" Ärzte'
-    monkeypatch.setattr("capabilities.credentials.signing.secrets_of", lambda service, values: (secret,))
+    monkeypatch.setattr("capabilities.running.credentials.signing.secrets_of", lambda service, values: (secret,))
     make_shared(session.organisation, "calculator")
     answers: list[Any] = [{"echo": secret}, f"plain {secret}", ToolError(f"refused {secret}")]
 

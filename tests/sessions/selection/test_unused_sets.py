@@ -15,10 +15,10 @@ from django.test.utils import CaptureQueriesContext
 
 from capabilities.common.memory import forget_everything
 from capabilities.common.moments import from_now
-from sessions.chats.writes import delete_session, remove_deleted
+from sessions.doors.chats.writes import delete_session, remove_deleted
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, TurnStatus, VerdictSet
-from sessions.rollups.sweep import roll_up
 from sessions.selection import tool_sets, unused_sets
+from sessions.usage.rollups.sweep import roll_up
 from tests.cast import make_agent, make_role, make_session, make_tool
 from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.sessions.run_turns import run

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from capabilities.models import Agent, Offer
+from sessions.doors.schedules import periodic
 from sessions.loop.run import claimed_turn
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
-from sessions.schedules import periodic
 from sessions.turns import ledger, reaping
 from sessions.turns.fencing import check_may_start
 from sessions.worker.process import work_on
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
+from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.run_turns import events_of, run, steps_of
-from tests.sessions.schedules.test_periodic import schedule
 from tests.sessions.steps import accepted, claimed, reread, start_call
 from toolhub.tenants.members.writes import remove_member, set_access
 from toolhub.tenants.models import Access, AuditEntry, Membership

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from django.utils import timezone
 
-from capabilities.builtin.communication import _member
+from capabilities.assistant.builtin.communication import _member
+from capabilities.assistant.records.feeds import digest_of, feed_by_secret
+from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.contract.context import ToolError
 from capabilities.models import CalendarFeed
-from capabilities.pipeline.permissions import permission_for
-from capabilities.records.feeds import digest_of, feed_by_secret
+from sessions.doors.schedules.periodic import run_schedule
 from sessions.models import Schedule, Turn
-from sessions.schedules.periodic import run_schedule
 from tests.cast import make_agent, make_role, make_tool
 from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Membership, Organisation

@@ -6,13 +6,13 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from sessions.doors.schedules import periodic
 from sessions.models import ChatSession, Turn, TurnStatus
-from sessions.schedules import periodic
 from sessions.turns import ledger
 from sessions.turns.fencing import RETRY_AFTER
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
-from tests.sessions.schedules.test_periodic import schedule
+from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.steps import accepted
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope

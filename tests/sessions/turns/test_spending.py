@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from capabilities.models import Agent
 from sessions.budgets.writes import budget_content, set_spending_rules, update_budget
-from sessions.chats.writes import delete_session, remove_deleted
+from sessions.doors.chats.writes import delete_session, remove_deleted
 from sessions.models import (
     Budget,
     BudgetPeriod,

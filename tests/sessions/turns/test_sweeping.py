@@ -14,18 +14,18 @@ from django.utils import timezone
 
 from capabilities.access.grants import writes as grants
 from capabilities.models import StoredCredential, StoredSecret
-from sessions.chats import writes as chats
+from sessions.doors.chats import writes as chats
+from sessions.doors.schedules import periodic
 from sessions.models import Approval, ChatSession, Notice, Reservation, Schedule, Step, Turn, TurnStatus
-from sessions.rollups import sweep as rollups
-from sessions.schedules import periodic
 from sessions.turns import accepting, asked, bell, endings, reaping, spending
 from sessions.turns import waiting as parking
 from sessions.turns.sweeping import FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED, Backoff, each_item
+from sessions.usage.rollups import sweep as rollups
 from sessions.worker import process as worker
 from sessions.worker.process import Housekeeper
 from tests.cast import make_approval, make_session, make_turn
 from tests.rest import Rest
-from tests.sessions.schedules.test_periodic import AGO, overdue_grant, remind, schedule
+from tests.sessions.doors.schedules.test_periodic import AGO, overdue_grant, remind, schedule
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope
 

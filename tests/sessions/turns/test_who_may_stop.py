@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client, RequestFactory
 
-from sessions.chats.live import watch_turn
+from sessions.doors.chats.live import watch_turn
 from sessions.models import Turn, TurnStatus
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest

@@ -29,7 +29,7 @@ from tests.cast import (
     make_tool,
     make_toolkit,
 )
-from tests.sessions.rollups.rows import ended_turn
+from tests.sessions.usage.rollups.rows import ended_turn
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.scope import organisation_scope
 

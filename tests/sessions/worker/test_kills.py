@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from capabilities.sandbox import isolation, shell
+from capabilities.running.sandbox import isolation, shell
 from sessions.loop.history import OUTCOME_UNKNOWN
-from tests.capabilities.mcp_client.over_http import raw_server
+from tests.capabilities.running.mcp_client.over_http import raw_server
 from tests.processes import alive, children_of, wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.approvals.test_processes import alone
+from tests.sessions.asking.approvals.test_processes import alone
 from tests.test_flow import House
 from tests.valkey import running_valkey
 from toolhub.supervisor import Part, stop_parts
@@ -140,8 +140,8 @@ MAKE = f"""
     from capabilities.catalogue.tools.writes import Definition, Origin, create_tool
     from capabilities.common.registry_version import touch_registry
     from capabilities.models import Agent, Category, Tool, ToolKind
-    from capabilities.runtime_config.writes import ORGANISATION, set_tool_knobs
-    from tests.capabilities.servers.servers import make_server, make_server_tool
+    from capabilities.agents.runtime_config.writes import ORGANISATION, set_tool_knobs
+    from tests.capabilities.catalogue.servers.servers import make_server, make_server_tool
     from tests.cast import give_tool, make_category
     def give(tool):
         give_tool(Agent.objects.get(slug="starter"), tool)
@@ -223,7 +223,7 @@ QUESTION = {
     },
 }
 ANSWER = """
-    from sessions.approvals import writes
+    from sessions.asking.approvals import writes
     from sessions.models import Approval
     approval = Approval.objects.get(status="pending")
     print(writes.answer(approval, actor=approval.requester, action="accept", content={"seat": "4a"}).status)

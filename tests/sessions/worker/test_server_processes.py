@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from celery import signals
 
-from capabilities.mcp_client.addresses import ServerAddress
+from capabilities.running.mcp_client.addresses import ServerAddress
 from sessions.worker import process as worker
-from tests.capabilities.mcp_client.scripted import wait_until
-from tests.capabilities.mcp_client.test_client import SCRIPT, pid_of, text_of
+from tests.capabilities.running.mcp_client.scripted import wait_until
+from tests.capabilities.running.mcp_client.test_client import SCRIPT, pid_of, text_of
 
 
 def test_no_process_of_a_server_outlives_its_worker(request: pytest.FixtureRequest) -> None:

@@ -14,20 +14,20 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from capabilities.catalogue.imports.runs import run_import
+from capabilities.catalogue.imports.writes import accept_imported, import_rows
+from capabilities.catalogue.servers import refresh
+from capabilities.catalogue.servers.asking import LIST_SECONDS, ask_for_tools
+from capabilities.catalogue.servers.listening import renew_listening, take_to_listen
 from capabilities.catalogue.versions.writes import decide_version
-from capabilities.importers.runs import run_import
-from capabilities.importers.writes import accept_imported, import_rows
 from capabilities.models import ConnectionTest, McpServer, StoredSecret, Tool, ToolImport, ToolVersion, VersionStatus
-from capabilities.servers import refresh
-from capabilities.servers.asking import LIST_SECONDS, ask_for_tools
-from capabilities.servers.listening import renew_listening, take_to_listen
-from sessions.connections.runs import run_connection_test
-from sessions.connections.writes import request_server_test
+from sessions.insight.connections.runs import run_connection_test
+from sessions.insight.connections.writes import request_server_test
 from sessions.models import StepStatus
 from sessions.worker.servers import PER_ORGANISATION, PLACES, Listeners, ServerReader
-from tests.capabilities.mcp_client.over_http import http_server
-from tests.capabilities.mcp_client.scripted import Script, text_result, wait_until
-from tests.capabilities.servers.servers import make_credential, make_server
+from tests.capabilities.catalogue.servers.servers import make_credential, make_server
+from tests.capabilities.running.mcp_client.over_http import http_server
+from tests.capabilities.running.mcp_client.scripted import Script, text_result, wait_until
 from tests.cast import make_agent, make_category, make_member, make_organisation, make_role, make_session
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -155,7 +155,7 @@ def test_rule_13_servers_of_one_organisation_that_hang_do_not_delay_anothers(
             hangs.wait(60)
         return ask(server, *args, **kwargs)
 
-    monkeypatch.setattr("capabilities.servers.refresh.ask_for_tools", ask_or_hang)
+    monkeypatch.setattr("capabilities.catalogue.servers.refresh.ask_for_tools", ask_or_hang)
     for number in range(6):
         due(make_server(alice, f"dead-{number}", url=url), refresh_at=timezone.now() - timedelta(hours=1))
     lively = make_server(charlie, "lively", url=url)
@@ -371,7 +371,7 @@ def test_a_sweep_waits_for_no_authorization_server(
         hangs.wait(60)
         return secret
 
-    monkeypatch.setattr("capabilities.credentials.signing.fresh", renew)
+    monkeypatch.setattr("capabilities.running.credentials.signing.fresh", renew)
     origin = url.removesuffix("/mcp")
     account = make_credential(acme, kind="oauth", origins=[origin], resource=url, issuer=origin)
     with organisation_scope(acme):

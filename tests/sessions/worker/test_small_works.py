@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from capabilities.catalogue.imports.writes import start_import
 from capabilities.common.fair_places import FairPlaces
-from capabilities.importers.writes import start_import
 from capabilities.models import ImportSource, ImportStatus, ToolImport
 from sessions.worker import process
 from sessions.worker.small_works import limits
-from tests.capabilities.mcp_client.scripted import wait_until
+from tests.capabilities.running.mcp_client.scripted import wait_until
 from toolhub.tenants.models import Membership
 from toolhub.tenants.scope import organisation_scope, system_scope
 
@@ -46,7 +46,7 @@ def test_what_finds_no_place_stays_queued_and_others_go_on(
             hangs.wait(60)
         raise RuntimeError("It is of no use.")
 
-    monkeypatch.setattr("capabilities.importers.runs._source_of", read)
+    monkeypatch.setattr("capabilities.catalogue.imports.runs._source_of", read)
     monkeypatch.setattr(process, "small_works", FairPlaces(limits))
     with organisation_scope(alice.organisation):
         slow = [start_import(ImportSource.DEFINITIONS, actor=alice, document=DOCUMENT) for _ in range(4)]

@@ -13,8 +13,8 @@ from django.db import InterfaceError, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from capabilities.contract.context import ToolContext
-from capabilities.registry import registry
-from capabilities.registry import tool as register
+from capabilities.running.registry import registry
+from capabilities.running.registry import tool as register
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns import bell, ledger, queue
 from sessions.turns.held import Held, HeldTurns

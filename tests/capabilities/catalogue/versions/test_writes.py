@@ -18,6 +18,7 @@ from capabilities.catalogue.versions.writes import (
     roll_back,
     withdraw_version,
 )
+from capabilities.choosing.pipeline.specs import specs
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
 from capabilities.models import (
@@ -29,7 +30,6 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from capabilities.pipeline.specs import specs
 from tests.cast import make_agent, make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 

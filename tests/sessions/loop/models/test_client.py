@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from capabilities.contract.wire import canonical_json, tool_wire
+from capabilities.language_models.providers.resolve import ResolvedProvider
 from capabilities.models import Dialect, Provider
-from capabilities.providers.resolve import ResolvedProvider
 from sessions.loop.models.asking import Question
 from sessions.loop.models.client import MAX_RETRY_AFTER, ModelCall
 from sessions.loop.models.errors import CallStopped, ModelBusy, ModelError

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from capabilities.language_models.providers.lessons import lessons_of
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
-from capabilities.providers.lessons import lessons_of
 from sessions.loop.models.asking import MAX_LESSONS_A_CALL
 from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests import vendors

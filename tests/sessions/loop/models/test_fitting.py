@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capabilities.providers.lessons import HISTORY_WORDS
-from capabilities.providers.vendors import VENDORS
+from capabilities.language_models.providers.lessons import HISTORY_WORDS
+from capabilities.language_models.providers.vendors import VENDORS
 from sessions.loop.models.fitting import fitted, rule_of, sent_id
 from sessions.loop.models.refusals import Refusal
 

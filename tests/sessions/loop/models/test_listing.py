@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from capabilities.providers.vendors import preset
+from capabilities.language_models.providers.vendors import preset
 from sessions.loop.models import exchange
 from sessions.loop.models.errors import ModelError
 from sessions.loop.models.exchange import read_models

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capabilities.language_models.providers.lessons import Lesson, Teaches, corrected
 from capabilities.models import Dialect
-from capabilities.providers.lessons import Lesson, Teaches, corrected
 from sessions.loop.models.refusals import Refusal, lesson_of, refused_parameter
 from tests.scripted_openai import Json
 

@@ -1,0 +1,278 @@
+"""The form of an agent. Its tools and toolkits come beside it: a checkbox and a place for each that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django import forms
+from django.http import QueryDict
+
+from capabilities.agents.agents.queries import PickedTool, PickedToolkit
+from capabilities.agents.agents.writes import (
+    MAX_OWN_TOOLS,
+    MAX_PROMPT,
+    MAX_ROLE,
+    MAX_ROUTING_TOKENS,
+    MAX_TOOLKITS,
+    MIN_ROUTING_TOKENS,
+    AgentContent,
+    allowed_toolkits,
+    deferred_tools,
+    own_tools,
+    pinned_tools,
+    rooms_of,
+)
+from capabilities.common.names_field import NamesField, ShortNameField, in_places
+from capabilities.common.picker import with_kept
+from capabilities.language_models.providers.forms import CallsForm
+from capabilities.language_models.providers.knobs import KNOBS
+from capabilities.language_models.providers.queries import models_by_name
+from capabilities.language_models.providers.resolve import resolve_model
+from capabilities.language_models.providers.writes import MAX_ROUNDS
+from capabilities.models import (
+    Agent,
+    AgentScope,
+    ClientApprovals,
+    LanguageModel,
+    LoadingMode,
+    Offer,
+    Role,
+    RoutingMode,
+    ToolsMode,
+)
+from toolhub.tenants.members.forms import PublicIdField
+
+FIELDS = (
+    "name",
+    "slug",
+    "description",
+    "role",
+    "offered_to",
+    "prompt",
+    "model",
+    "fallback_model",
+    "max_rounds",
+    "starts_with_core",
+    "tools_mode",
+    "loading_mode",
+    "scope",
+    "routing_mode",
+    "routing_tokens",
+    "client_approvals",
+    "is_enabled",
+    *KNOBS,
+)
+
+
+class AgentForm(CallsForm):
+    """Choices are read when the form is made, in the scope of its organisation."""
+
+    name = forms.CharField(max_length=100)
+    slug = ShortNameField()
+    description = forms.CharField(required=False, max_length=2_000, help_text="Shown to people who choose an agent.")
+    role = forms.CharField(
+        required=False,
+        max_length=MAX_ROLE,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="One line on what it does, read by people who choose an agent and by agents that ask one another.",
+    )
+    offered_to = forms.ChoiceField(
+        choices=[
+            (Offer.EVERYBODY, "Everybody in the organisation"),
+            (Offer.ROLES, "The members of the roles below: nobody else sees it or talks to it"),
+        ],
+        initial=Offer.EVERYBODY,
+        required=False,
+        label="Offered to",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    rooms = forms.ModelMultipleChoiceField(
+        queryset=Role.objects.none(),
+        to_field_name="slug",
+        required=False,
+        label="Roles it is offered to",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        error_messages={"invalid_choice": "There is no role %(value)s."},
+    )
+    prompt = forms.CharField(
+        required=False,
+        max_length=MAX_PROMPT,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="The system prompt, sent to the model in each turn.",
+    )
+    model = PublicIdField(
+        queryset=LanguageModel.objects.none(),
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such model.", "required": "Choose a model."},
+    )
+    fallback_model = PublicIdField(
+        queryset=LanguageModel.objects.none(),
+        required=False,
+        empty_label="None",
+        label="Second model",
+        help_text="Goes on with a turn when the model is overloaded, out of credit, switched off or gone. Without one, "
+        "the turn fails.",
+        error_messages={"invalid_choice": "There is no such model."},
+    )
+    max_rounds = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_ROUNDS,
+        label="Most rounds",
+        help_text="Most model calls in one turn. The limit of the model takes precedence. Leave blank for the default.",
+    )
+    starts_with_core = forms.BooleanField(
+        required=False, initial=True, label="Starts with the tools of the core categories"
+    )
+    tools_mode = forms.ChoiceField(
+        choices=[
+            (ToolsMode.LISTED, "Those that are listed below"),
+            (ToolsMode.ALL, "Every tool of the catalogue, also those that are added later"),
+        ],
+        initial=ToolsMode.LISTED,
+        required=False,
+        label="Tools of its own",
+        help_text="What a member may use is decided by roles and grants, also for an agent with every tool.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
+    loading_mode = forms.ChoiceField(
+        choices=[
+            (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
+            (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
+            (
+                LoadingMode.NATIVE,
+                "In the same turn, added to the conversation: OpenAI’s prompt cache holds; other providers: as above",
+            ),
+            (
+                LoadingMode.NATIVE_SEARCH,
+                "Found by the provider’s own search: OpenAI’s models look among what can be loaded; others: as above",
+            ),
+            (
+                LoadingMode.CONSTANT,
+                "Never: the agent searches for tools and calls them by name, so the sent tools never change",
+            ),
+        ],
+        initial=LoadingMode.NEXT_REQUEST,
+        label="When a load takes effect",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    scope = forms.ChoiceField(
+        choices=[
+            (AgentScope.ORGANISATION, "The organisation’s: tools may use shared credentials"),
+            (AgentScope.MEMBER, "Only the member’s own: tools that use shared credentials are not sent"),
+        ],
+        initial=AgentScope.ORGANISATION,
+        label="Credentials",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    routing_mode = forms.ChoiceField(
+        choices=[
+            (RoutingMode.OFF, "All of them: every message is sent with every tool"),
+            (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message; none where none does"),
+            (
+                RoutingMode.HYBRID,
+                "Those that the message needs, by keywords and by the words of names and descriptions",
+            ),
+        ],
+        initial=RoutingMode.OFF,
+        required=False,
+        label="Tools that are sent with a message",
+        help_text="What is loaded, and pinned tools, are sent always. What a message does not bring the model finds "
+        "with search_tools, and gets with its next step. Where sent tools never change (above), all are sent.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    routing_tokens = forms.IntegerField(
+        required=False,
+        min_value=MIN_ROUTING_TOKENS,
+        max_value=MAX_ROUTING_TOKENS,
+        label="Tokens of tools for a message",
+        help_text="How many tokens of definitions are filled, the best tools first. Leave blank for 1,000, and 2,500 "
+        "where there are more than 300 tools.",
+    )
+    client_approvals = forms.ChoiceField(
+        choices=[
+            (
+                ClientApprovals.ASK,
+                "Say where to answer: the turn waits, and the client gets a sentence with the address",
+            ),
+            (
+                ClientApprovals.HIDE,
+                "Leave these tools out: nobody is asked, and a call that asks all the same is refused",
+            ),
+        ],
+        initial=ClientApprovals.ASK,
+        required=False,
+        label="Tools that ask a person, for clients of OpenAI’s API",
+        help_text="A program that calls /v1 often has nobody beside it who could approve a call or answer a question. "
+        "Chats in the browser and clients of MCP are not affected.",
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
+    deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
+    pinned_tools = NamesField("tool", MAX_OWN_TOOLS)
+    allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
+    initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
+
+    def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
+        if data is not None:
+            data = with_kept(data, "tools", "allowed_toolkits")
+        stored = {field: getattr(agent, field) for field in FIELDS} | {"rooms": rooms_of(agent)} if agent else None
+        super().__init__(data, initial=stored)
+        self.fields["rooms"].queryset = Role.objects.order_by("name", "slug")  # type: ignore[attr-defined]
+        for name in ("model", "fallback_model"):
+            self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
+        self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
+        #: What is ticked: as posted, else as stored.
+        if data is not None:
+            self.own = in_places(data, "tools", MAX_OWN_TOOLS)
+            self.deferred = set(data.getlist("deferred_tools"))
+            self.pinned = set(data.getlist("pinned_tools"))
+            self.allowed = in_places(data, "allowed_toolkits", MAX_TOOLKITS, "toolkit-place-")
+            self.initial_ones = set(data.getlist("initial_toolkits"))
+        else:
+            kits = allowed_toolkits(agent) if agent else {}
+            self.own = tuple(own_tools(agent)) if agent else ()
+            self.deferred = set(deferred_tools(agent)) if agent else set()
+            self.pinned = set(pinned_tools(agent)) if agent else set()
+            self.allowed = tuple(kits)
+            self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
+
+    def tool_rows(self) -> Sequence[PickedTool]:
+        places = enumerate(self.own, start=1)
+        return [PickedTool(name, place, name in self.deferred, name in self.pinned) for place, name in places]
+
+    def toolkit_rows(self) -> Sequence[PickedToolkit]:
+        return [PickedToolkit(name, place, name in self.initial_ones) for place, name in enumerate(self.allowed, 1)]
+
+    def content(self) -> AgentContent:
+        data = self.cleaned_data
+        return AgentContent(
+            slug=data["slug"] or self.initial.get("slug", ""),
+            name=data["name"],
+            description=data["description"],
+            role=data["role"],
+            offered_to=data["offered_to"] or Offer.EVERYBODY,
+            # Who goes back to everybody leaves the ticks of roles as they were.
+            rooms=tuple(role.slug for role in data["rooms"]) if data["offered_to"] == Offer.ROLES else (),
+            prompt=data["prompt"].replace("\r\n", "\n"),
+            model=data["model"],
+            fallback_model=data["fallback_model"],
+            starts_with_core=data["starts_with_core"],
+            tools_mode=data["tools_mode"] or ToolsMode.LISTED,
+            tools=self.own,
+            # Who unticks a tool and leaves its “deferred” ticked means the tool.
+            deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),
+            pinned_tools=tuple(name for name in data["pinned_tools"] if name in self.own),
+            allowed_toolkits=self.allowed,
+            initial_toolkits=data["initial_toolkits"],
+            loading_mode=data["loading_mode"],
+            scope=data["scope"],
+            routing_mode=data["routing_mode"] or RoutingMode.OFF,
+            routing_tokens=data["routing_tokens"],
+            max_rounds=data["max_rounds"],
+            client_approvals=data["client_approvals"] or ClientApprovals.ASK,
+            is_enabled=data["is_enabled"],
+            **self.calls(),
+        )

@@ -1,0 +1,158 @@
+"""The pages of agents: the list, one with what it starts with, and the form.
+
+A change of words is saved at once. One of what the agent offers is shown first, and saved with the stamp of what was
+shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from capabilities.agents.agents.forms import AgentForm
+from capabilities.agents.agents.previews import impact_of_agent, start_of
+from capabilities.agents.agents.queries import PickedTool, agent_or_404, agents_shown, toolkit_picker, toolkits_of_agent
+from capabilities.agents.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
+from capabilities.catalogue.tools.queries import tool_picker
+from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
+from capabilities.common.picker import search_in
+from capabilities.common.previews import Preview, save_as_shown
+from capabilities.common.refused import ChangeRefused
+from capabilities.language_models.providers.resolve import resolve_model
+from capabilities.models import Agent, Offer
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+#: Characters of a message that is tried on an agent's page.
+MAX_EXAMPLE = 2_000
+
+
+@require_GET
+@signed_in
+def agent_list(request: MemberRequest, org: str) -> HttpResponse:
+    member = member_or_404(request)
+    agents = agents_shown(member)
+    context = {
+        "agents": agents,
+        "on_count": sum(agent.is_enabled for agent in agents),
+        "may_change": member.has_right(Right.AGENTS),
+    }
+    return render(request, "capabilities/agents/agents/agent_list.html", context)
+
+
+@require_GET
+@signed_in
+def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request)
+    agent = agent_or_404(slug, member)
+    context = {
+        "agent": agent,
+        "start": start_of(agent, member, request.GET.get("message", "")[:MAX_EXAMPLE]),
+        "model": resolve_model(agent.model, agent),
+        "toolkits": toolkits_of_agent(agent),
+        "rooms": agent.rooms.order_by("name") if agent.offered_to == Offer.ROLES else (),
+        "may_change": member.has_right(Right.AGENTS),
+    }
+    return render(request, "capabilities/agents/agents/agent_detail.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def agent_create(request: MemberRequest, org: str) -> HttpResponse:
+    """Nobody has a session with it yet, so it is saved at once."""
+    member = member_or_404(request, right=Right.AGENTS)
+    form = AgentForm(request.POST or None)
+    if "find" not in request.POST and form.is_valid():
+        try:
+            saved = create_agent(form.content(), actor=member)
+        except ChangeRefused as error:
+            show_refusal(form, error)
+        else:
+            return agent_saved(request, org, saved)
+    return agent_page(request, form, None, {})
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    """A first POST that changes what the agent offers shows what that means; one with the stamp of that saves it."""
+    member = member_or_404(request, right=Right.AGENTS)
+    agent = agent_or_404(slug, member)
+    form = AgentForm(request.POST or None, agent=agent)
+    if "find" in request.POST or not form.is_valid():
+        return agent_page(request, form, agent, {})
+    content = form.content()
+    try:
+        answer = save_as_shown(
+            request,
+            _offered(content),
+            stamp=lambda: agent_stamp(agent),
+            impact_of=lambda: impact_of_agent(agent, content, actor=member),
+            save=lambda stamp: update_agent(agent_or_404(slug, member), content, actor=member, stamp=stamp),
+        )
+    except ChangeRefused as error:
+        show_refusal(form, error)
+        return agent_page(request, form, agent, {})
+    if isinstance(answer, Preview):
+        return agent_page(request, form, agent, shown_preview(answer), status=preview_status(request, answer))
+    return agent_saved(request, org, answer)
+
+
+def _offered(content: AgentContent) -> list[Any]:
+    """What an agent's content says beside words."""
+    modes = [content.starts_with_core, content.tools_mode, content.scope, content.loading_mode]
+    lists = [content.tools, content.allowed_toolkits]
+    return [*modes, *lists, sorted(content.deferred_tools or ()), sorted(content.initial_toolkits or ())]
+
+
+def agent_saved(request: MemberRequest, org: str, agent: Agent) -> HttpResponse:
+    messages.success(request, f"{agent} is saved: sessions have it from their next turn on.")
+    return redirect("agent_detail", org, agent.slug)
+
+
+def agent_page(
+    request: MemberRequest, form: AgentForm, agent: Agent | None, more: dict[str, Any], *, status: int | None = None
+) -> HttpResponse:
+    """The form as it was filled in. `find` in the body only looks for tools, and shows what was found beside."""
+    org, is_search = request.membership.organisation.slug, "find" in request.POST
+    if is_search:
+        form.errors.clear()
+    context = {
+        "form": form,
+        "agent": agent,
+        "slug": agent.slug if agent else "",
+        "kind": "agent",
+        "thing": str(agent or ""),
+        "add": "Add an agent",
+        "list_title": "Agents",
+        "back": reverse("agent_detail", args=[org, agent.slug]) if agent else reverse("agent_list", args=[org]),
+        "tools": tool_picker(
+            form.tool_rows(),
+            PickedTool.fields,
+            search_in(request.POST, "tools"),
+            row="capabilities/agents/agents/_agent_tool.html",
+        ),
+        "toolkits": toolkit_picker(form.toolkit_rows(), search_in(request.POST, "allowed_toolkits")),
+        "is_search": is_search,
+        **more,
+    }
+    return render(request, "capabilities/agents/agents/agent_form.html", context, status=status or status_of(form))
+
+
+@require_POST
+@signed_in
+def agent_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
+    member = member_or_404(request, right=Right.AGENTS)
+    agent = agent_or_404(slug, member)
+    try:
+        delete_agent(agent, actor=member)
+    except ChangeRefused as error:
+        return refused(request, error, "agent_update", org, slug)
+    messages.success(request, f"{agent} is removed.")
+    return redirect("agent_list", org)

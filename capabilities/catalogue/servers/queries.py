@@ -1,0 +1,186 @@
+"""MCP servers, as pages and the API show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404
+
+from capabilities.language_models.providers.refused_tools import in_force
+from capabilities.models import (
+    UNDECIDED,
+    Agent,
+    ConnectionTest,
+    ImportedTool,
+    ImportStatus,
+    McpServer,
+    StoredCredential,
+    Tool,
+    ToolImport,
+    ToolVersion,
+    VersionStatus,
+)
+from toolhub.tenants.keyset import Keyset, Page
+from toolhub.tenants.models import Membership, Organisation, Right
+
+#: Imports of a server that its page lists, newest first.
+IMPORTS_SHOWN = 5
+KEPT_BACK = Q(current_version__isnull=False) & ~Q(quarantine="")
+
+
+def shown_servers() -> QuerySet[McpServer]:
+    """Servers with their credential, and with `tool_count`, `kept_back_count` and `waiting_count`: its tools in force,
+    those of them that are kept back, and definitions that wait for a decision in an import."""
+    tools = Tool.objects.filter(server=OuterRef("pk"), current_version__isnull=False)
+    waiting = ImportedTool.objects.filter(
+        tool_import__server=OuterRef("pk"), tool_import__status=ImportStatus.REVIEW, status__in=UNDECIDED
+    )
+    return (
+        McpServer.objects.select_related("credential")
+        .defer("instructions", "server_capabilities", "credential__client_secret", "credential__server_metadata")
+        .annotate(
+            tool_count=_count(tools, "server"),
+            kept_back_count=_count(tools.filter(KEPT_BACK), "server"),
+            waiting_count=_count(waiting, "tool_import__server"),
+        )
+    )
+
+
+def _count(rows: QuerySet[Any], by: str) -> Coalesce:
+    counted = rows.order_by().values(by).annotate(count=Count("pk")).values("count")
+    return Coalesce(Subquery(counted, output_field=IntegerField()), 0)
+
+
+def servers_page(*, q: str = "", after: str = "", before: str = "") -> Page[McpServer]:
+    """By name. One query."""
+    servers = shown_servers()
+    if q:
+        servers = servers.filter(Q(name__icontains=q) | Q(title__icontains=q))
+    return Keyset(servers, ("name",)).page(after, before)
+
+
+@dataclass(frozen=True)
+class ServerNumbers:
+    """Servers in all, switched off, and failing; and the tools of theirs that are kept back."""
+
+    servers: int
+    off: int
+    failing: int
+    kept_back: int
+
+
+def server_numbers() -> ServerNumbers:
+    """Two queries."""
+    row = McpServer.objects.aggregate(
+        servers=Count("pk"),
+        off=Count("pk", filter=Q(is_enabled=False)),
+        failing=Count("pk", filter=Q(is_enabled=True, failing_since__isnull=False)),
+    )
+    kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False).count()
+    return ServerNumbers(row["servers"], row["off"], row["failing"], kept_back)
+
+
+def server_or_404(name: str) -> McpServer:
+    """As `shown_servers`, with all its columns. One query."""
+    server = shown_servers().defer(None).defer("credential__client_secret").filter(name=name).first()
+    if server is None:
+        raise Http404("No such server.")
+    return server
+
+
+def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> Page[Tool]:
+    """Its tools by name, each with `waiting_number`: of the newest version that waits for approval. One query."""
+    waiting = ToolVersion.objects.filter(tool=OuterRef("pk"), status=VersionStatus.PENDING).order_by("-number")
+    tools = (
+        Tool.objects.filter(server=server)
+        .annotate(waiting_number=Subquery(waiting.values("number")[:1]))
+        .select_related("category", "current_version")
+        .defer("current_version__wire", "current_version__parameters", "current_version__description")
+    )
+    return Keyset(tools, ("name",)).page(after, before)
+
+
+def offered_tools(server: McpServer) -> Sequence[str]:
+    """Names of its tools that are kept back although it offers them as they were accepted. One query."""
+    tools = Tool.objects.filter(KEPT_BACK, server=server, is_offered=True)
+    return list(tools.order_by("name").values_list("name", flat=True))
+
+
+def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
+    """The newest, with `waiting_count`: the definitions in each that wait for a decision. One query."""
+    waiting = Count("found", filter=Q(found__status__in=UNDECIDED))
+    rows = ToolImport.objects.filter(server=server).defer("document").annotate(waiting_count=waiting)
+    return list(rows.order_by("-pk")[:IMPORTS_SHOWN])
+
+
+def removal_told(server: McpServer) -> str:
+    """What will happen when it is removed, in sentences. Two queries, one where it has no tools."""
+    tools = Tool.objects.filter(server=server, current_version__isnull=False)
+    count = tools.count()
+    if not count:
+        return "None of its tools is in use."
+    agents = Agent.objects.filter(agent_tools__tool__in=tools).distinct().order_by("name")
+    names = list(agents.values_list("name", flat=True)[:4])
+    more = " and others" if len(names) > 3 else ""
+    whose = f" Agents that have some of them: {', '.join(names[:3])}{more}." if names else ""
+    its = "Its tool is" if count == 1 else f"Its {count:,} tools are"
+    return (
+        f"{its} taken out of use at once, in running turns too.{whose} Versions and calls stay on record. A server that"
+        " is set up again under this name has to be read, and its tools accepted, anew."
+    )
+
+
+def test_of_server(server: McpServer) -> ConnectionTest | None:
+    """What its last test showed. One query."""
+    return ConnectionTest.objects.filter(server=server).first()
+
+
+def credentials_by_title() -> QuerySet[StoredCredential]:
+    return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
+
+
+#: Where the member of a request holds the counts of the menu between its entries: they are read together.
+_COUNTS = "_catalogue_counts"
+
+
+def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
+    """How many tools of servers are kept back, imports of servers wait, and tools a model's provider refuses. One
+    query."""
+    own = {"organisation": OuterRef("pk")}
+    kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
+    imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, server__isnull=False, **own)
+    refused = Tool.objects.filter(Exists(in_force().filter(tool=OuterRef("pk"))), **own)
+    counted = (_count(each, "organisation") for each in (kept_back, imports, refused))
+    counts: tuple[int, int, int] = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
+    return counts
+
+
+def refused_told(member: Membership) -> tuple[int, str]:
+    """How many tools a model's provider refuses, and a sentence that says so; for those who look after the catalogue.
+    One query, none for others."""
+    if not member.reach(Right.CATALOGUE):
+        return 0, ""
+    *_, count = vars(member)[_COUNTS] = _catalogue_counts(member)
+    if not count:
+        return 0, ""
+    return count, f"{count:,} tool{' is' if count == 1 else 's are'} refused by a model’s provider"
+
+
+def servers_told(member: Membership) -> tuple[int, str]:
+    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
+    sentence that says so; for those who see servers. One query, none for others, and none behind `refused_told`."""
+    if not member.reach(Right.CATALOGUE):
+        return 0, ""
+    tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)
+    parts = []
+    if tools:
+        parts.append(
+            f"{tools:,} tool{' is' if tools == 1 else 's are'} kept back until somebody decides about a change"
+        )
+    if reviews:
+        parts.append(f"{reviews:,} import{' of a server waits' if reviews == 1 else 's of servers wait'} for review")
+    return tools + reviews, " and ".join(parts)

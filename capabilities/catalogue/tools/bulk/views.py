@@ -1,0 +1,47 @@
+"""The form below the list of tools that sets the same for all that are ticked."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from capabilities.catalogue.tools.bulk.writes import ToolsChange, ToolsChanged, change_tools
+from capabilities.common.pages import page_before
+from capabilities.common.refused import ChangeRefused
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Right
+from toolhub.tenants.pages import signed_in
+
+#: What the form sets, by the names of its fields.
+FIELDS = ("effect", "category", "ask", "in_untrusted")
+
+
+@require_POST
+@signed_in
+def tools_change(request: MemberRequest, org: str) -> HttpResponse:
+    """The ticked tools, all or none."""
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    names = sorted(set(request.POST.getlist("names")))
+    effect, category, ask, in_untrusted = (request.POST.get(name, "")[:64] for name in FIELDS)
+    change = ToolsChange(effect=effect, category=category, ask=ask, in_untrusted=in_untrusted)
+    if not names:
+        messages.warning(request, "Tick the tools first.")
+        return redirect(page_before(request, member))
+    try:
+        done = change_tools(names, change, actor=member)
+    except ChangeRefused as error:
+        messages.error(request, f"{error} Nothing was changed.")
+    else:
+        messages.success(request, changed_told(done, len(names)))
+    return redirect(page_before(request, member))
+
+
+def changed_told(done: ToolsChanged, of: int) -> str:
+    """What became of it, in a sentence or two."""
+    told = f"Changed {len(done.changed):,} of {of:,} tool{'' if of == 1 else 's'}."
+    if not done.waiting:
+        return told
+    waits = "version waits" if len(done.waiting) == 1 else "versions wait"
+    return f"{told} {len(done.waiting):,} new {waits} for approval."

@@ -1,5 +1,0 @@
-"""OAuth 2.1 as a client, on the server: who the authorization server is, our client there, sign-ins, tokens.
-
-Everything that is asked of a far side leaves by `capabilities.egress`. Whatever does not work raises OAuthRefused with
-one sentence for the reader.
-"""

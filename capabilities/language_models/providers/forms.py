@@ -1,0 +1,331 @@
+"""The forms of providers and their models: they shape and check, the domain functions write."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django import forms
+
+from capabilities.common.names_field import ShortNameField
+from capabilities.language_models.providers.knobs import EFFORTS, KNOBS, MAX_TEMPERATURE
+from capabilities.language_models.providers.resolve import ResolvedModel, default_output
+from capabilities.language_models.providers.vendors import OFFLINE, OTHER, Vendor
+from capabilities.language_models.providers.writes import (
+    MAX_CONTEXT_WINDOW,
+    MAX_ROUNDS,
+    MAX_TOOL_LIMIT,
+    ModelContent,
+    ProviderContent,
+    ProviderRefused,
+    check_base_url,
+    model_content,
+)
+from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, LanguageModel, Provider
+
+DIALECT_HELP = "Automatic: chosen by what is known of the vendor and the model, and by what its refusals say."
+
+
+class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+    def label_from_instance(self, agent: Agent) -> str:
+        return f"{agent} (now {agent.model})"
+
+
+class CallsForm(forms.Form):
+    """How a model is called, as it is set on the model or on an agent; all of it may be left blank."""
+
+    reasoning_effort = forms.CharField(
+        required=False,
+        max_length=20,
+        label="Reasoning effort",
+        widget=forms.TextInput(
+            attrs={"list": "efforts", "autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+        ),
+    )
+    max_output_tokens = forms.IntegerField(
+        required=False, min_value=1, max_value=MAX_CONTEXT_WINDOW // 2, label="Most tokens of a reply"
+    )
+    temperature = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=MAX_TEMPERATURE,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    parallel_tool_calls = forms.TypedChoiceField(
+        required=False,
+        choices=[("", ""), ("true", "Several in one reply"), ("false", "One in a reply")],
+        coerce=lambda value: value == "true",
+        empty_value=None,
+        label="Tool calls",
+    )
+    efforts = EFFORTS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        initial = kwargs.get("initial") or {}
+        if isinstance(initial.get("parallel_tool_calls"), bool):
+            kwargs["initial"] = initial | {"parallel_tool_calls": str(initial["parallel_tool_calls"]).lower()}
+        super().__init__(*args, **kwargs)
+
+    def clean_reasoning_effort(self) -> str:
+        return str(self.cleaned_data["reasoning_effort"]).strip().lower()
+
+    def calls(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in KNOBS}
+
+    def say_what_blank_means(self, whose: str, model: ResolvedModel | None) -> None:
+        """Beside each field what counts where it is blank; `model` is what that is now."""
+        effort = (model.reasoning_effort or "not sent") if model else ""
+        temperature = ("not sent" if model.temperature is None else f"{model.temperature:g}") if model else ""
+        tokens = f"{model.max_output_tokens:,}" if model else ""
+        self.fields[
+            "reasoning_effort"
+        ].help_text = f"For models that reason: how much they think, for example low or high. {_blank(whose, effort)}"
+        self.fields[
+            "max_output_tokens"
+        ].help_text = f"What the model thinks counts too. At most half of the context window. {_blank(whose, tokens)}"
+        self.fields[
+            "temperature"
+        ].help_text = f"0 to {MAX_TEMPERATURE:g}. Many models that reason take none. {_blank(whose, temperature)}"
+        several = {None: "not sent", True: "several in one reply", False: "one in a reply"}
+        field = self.fields["parallel_tool_calls"]
+        blank = _blank(whose, several[model.parallel_tool_calls] if model else "").removeprefix("Blank: ").rstrip(".")
+        field.choices = [("", blank[0].upper() + blank[1:]), *list(field.choices)[1:]]  # type: ignore[attr-defined]
+
+    @property
+    def shows_calls(self) -> bool:
+        """Whether the fields that are folded away are shown: something is set, or wrong."""
+        return any(name in self.errors or self[name].value() not in (None, "") for name in self.folded)
+
+    folded: tuple[str, ...] = KNOBS
+
+
+def _blank(whose: str, now: str) -> str:
+    return f"Blank: {whose}, now {now}." if now else f"Blank: {whose}."
+
+
+class ProviderForm(forms.Form):
+    """A provider and, if new, its first model. The stored key is never in it, only the mask beside the field."""
+
+    name = forms.CharField(max_length=100)
+    slug = ShortNameField()
+    base_url = forms.CharField(
+        required=False,
+        max_length=500,
+        label="Base URL",
+        help_text="The address of an OpenAI-compatible API with its version, for example https://api.openai.com/v1. "
+        "Blank: the built-in offline model.",
+        widget=forms.TextInput(attrs={"inputmode": "url", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    api_key = forms.CharField(
+        required=False,
+        max_length=1000,
+        label="API key",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    remove_key = forms.BooleanField(required=False, label="Remove the stored key")
+    tool_limit = forms.IntegerField(
+        min_value=0,
+        max_value=MAX_TOOL_LIMIT,
+        initial=128,
+        label="Most tools in one request",
+        help_text="OpenAI allows 128.",
+    )
+    dialect = forms.ChoiceField(
+        choices=DIALECT_SETTINGS,
+        initial=AUTO,
+        required=False,
+        label="API that its models are called with",
+        help_text=f"{DIALECT_HELP} A model can have its own.",
+    )
+    keeps_routed_tools = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Keep the tools of earlier messages in a session, so that the provider’s prompt cache holds",
+    )
+    takes_added_tools = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Takes tools that are added in the middle of a conversation (additional_tools of Responses)",
+        help_text="For agents that add what they load to the conversation. OpenAI’s own address does, also without "
+        "this; switch it on for another one only if its documentation says so.",
+    )
+    takes_tool_search = forms.BooleanField(
+        required=False,
+        initial=False,
+        label="Searches tools itself (tool_search of Responses)",
+        help_text="For agents whose tools the provider searches. OpenAI’s own address does with gpt-5.4 and later, "
+        "also without this; switch it on for another one only if its documentation says so.",
+    )
+    model_name = forms.CharField(
+        max_length=200,
+        required=False,
+        label="First model",
+        help_text="The name that the provider uses. Leave it blank to choose from the provider’s list on the next "
+        "page.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    context_window = forms.IntegerField(
+        required=False,
+        min_value=1_000,
+        max_value=MAX_CONTEXT_WINDOW,
+        initial=128_000,
+        label="Context window",
+        help_text="Of the first model, in tokens.",
+    )
+    is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
+    agents = AgentChoices(
+        queryset=Agent.objects.none(),
+        required=False,
+        to_field_name="slug",
+        label="Use this model for agents",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        error_messages={"invalid_choice": "There is no such agent."},
+    )
+
+    def __init__(
+        self,
+        *args: Any,
+        provider: Provider | None = None,
+        mask: str = "",
+        vendor: Vendor = OTHER,
+        **kwargs: Any,
+    ) -> None:
+        if provider is not None:
+            kwargs["initial"] = {
+                "name": provider.name,
+                "slug": provider.slug,
+                "base_url": provider.base_url,
+                "tool_limit": provider.tool_limit,
+                "dialect": provider.dialect,
+                "keeps_routed_tools": provider.keeps_routed_tools,
+                "takes_added_tools": provider.takes_added_tools,
+                "takes_tool_search": provider.takes_tool_search,
+                "is_enabled": provider.is_enabled,
+            }
+        elif vendor is not OTHER:
+            kwargs["initial"] = {"name": vendor.name, "base_url": vendor.base_url}
+        if vendor is OFFLINE:
+            kwargs["initial"]["model_name"] = OFFLINE.key
+        super().__init__(*args, **kwargs)
+        self.fields["api_key"].help_text = (
+            f"Stored: {mask}. Leave blank to keep it. It has to be typed again with an address on another host."
+            if mask
+            else "Encrypted when stored, and never shown again."
+        )
+        if not mask:
+            del self.fields["remove_key"]
+        if provider is None:
+            self.fields["agents"].queryset = Agent.objects.for_display()  # type: ignore[attr-defined]
+        else:  # its models have forms of their own
+            for name in ("model_name", "context_window", "agents"):
+                del self.fields[name]
+
+    @property
+    def shows_more(self) -> bool:
+        """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
+        flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search")
+        usual = {"tool_limit": "128", "dialect": AUTO, **dict.fromkeys(flags, "False")}
+        return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
+
+    def clean_base_url(self) -> str:
+        url: str = self.cleaned_data["base_url"].strip().rstrip("/")
+        try:
+            check_base_url(url)
+        except ProviderRefused as error:
+            raise forms.ValidationError(str(error)) from error
+        return url
+
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("agents") and not data.get("model_name") and "model_name" not in self.errors:
+            self.add_error("model_name", "Name the model that these agents would use.")
+        return data
+
+    def content(self) -> ProviderContent:
+        data = self.cleaned_data
+        key: str | None = data["api_key"].strip() or None
+        if key is None and data.get("remove_key"):
+            key = ""
+        return ProviderContent(
+            slug=data["slug"] or self.initial.get("slug", ""),
+            name=data["name"],
+            base_url=data["base_url"],
+            model_name=data.get("model_name", ""),
+            context_window=data.get("context_window") or 128_000,
+            tool_limit=data["tool_limit"],
+            is_enabled=data["is_enabled"],
+            api_key=key,
+            dialect=data["dialect"] or AUTO,
+            keeps_routed_tools=data["keeps_routed_tools"],
+            takes_added_tools=data["takes_added_tools"],
+            takes_tool_search=data["takes_tool_search"],
+        )
+
+
+class ModelForm(CallsForm):
+    """One model of a provider."""
+
+    name = forms.CharField(
+        max_length=200,
+        help_text="The name that the provider uses, for example gpt-4o.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    context_window = forms.IntegerField(
+        min_value=1_000, max_value=MAX_CONTEXT_WINDOW, initial=128_000, label="Context window", help_text="In tokens."
+    )
+    tool_limit = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_TOOL_LIMIT,
+        label="Most tools in one request",
+        help_text="Leave blank for the limit of the provider.",
+    )
+    max_rounds = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_ROUNDS,
+        label="Most rounds",
+        help_text="Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
+    )
+    dialect = forms.ChoiceField(required=False, label="API that it is called with", help_text=DIALECT_HELP)
+    agents = AgentChoices(
+        queryset=Agent.objects.none(),
+        required=False,
+        to_field_name="slug",
+        label="Use this model for agents",
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        error_messages={"invalid_choice": "There is no such agent."},
+    )
+    folded = ("dialect", *KNOBS)
+
+    def __init__(self, *args: Any, provider: Provider, model: LanguageModel | None = None, **kwargs: Any) -> None:
+        if model is not None:
+            kwargs["initial"] = asdict(model_content(model))
+        super().__init__(*args, **kwargs)
+        of_provider = dict(DIALECT_SETTINGS)[provider.dialect].lower()
+        self.fields["dialect"].choices = [  # type: ignore[attr-defined]
+            ("", f"As the provider says, now {of_provider}"),
+            *DIALECT_SETTINGS,
+        ]
+        self._say_defaults(model)
+        others = Agent.objects.for_display()
+        self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
+
+    def content(self) -> ModelContent:
+        data = self.cleaned_data
+        return ModelContent(
+            data["name"],
+            data["context_window"],
+            data["tool_limit"],
+            data["max_rounds"],
+            data["dialect"],
+            **self.calls(),
+        )
+
+    def _say_defaults(self, model: LanguageModel | None) -> None:
+        self.say_what_blank_means("not sent; the vendor’s default applies", None)
+        now = f"{default_output(model.context_window):,}" if model else ""
+        self.fields["max_output_tokens"].help_text = (
+            "What the model thinks counts too. At most half of the context window. "
+            + _blank("a share of the context window", now)
+        )

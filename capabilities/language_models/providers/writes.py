@@ -1,0 +1,300 @@
+"""The audited writes of providers and their models: where they are reached, with which key, and who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db.models import Q, QuerySet
+
+from capabilities.common.refused import ChangeRefused, check_slug
+from capabilities.common.registry_version import touch_registry
+from capabilities.common.rights import configuration_write, require
+from capabilities.common.short_names import free_short_name
+from capabilities.language_models.providers.knobs import KNOBS, check_knobs
+from capabilities.language_models.providers.vendors import RESOURCE
+from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
+from capabilities.running.egress import Purpose
+from capabilities.running.egress.web_addresses import check_web_address
+from toolhub.tenants.audit.writes import record
+from toolhub.tenants.models import Membership, Right
+
+#: Bounds of what is typed in.
+MAX_CONTEXT_WINDOW = 100_000_000
+MAX_TOOL_LIMIT = 100_000
+#: Model calls of one turn.
+MAX_ROUNDS = 25
+
+
+class ProviderRefused(ChangeRefused):
+    """The provider or its model cannot be saved."""
+
+
+@dataclass(frozen=True)
+class ProviderContent:
+    """What a provider's form says. `api_key` is None to keep the stored key, "" to forget it.
+
+    With a `model_name` the provider's first model is written too; "" leaves the models alone.
+    """
+
+    slug: str
+    name: str
+    base_url: str
+    model_name: str = ""
+    context_window: int = 128_000
+    tool_limit: int = 128
+    is_enabled: bool = True
+    api_key: str | None = None
+    dialect: str = AUTO
+    #: Whether what routing sent stays in place for a session's later messages, for the sake of a prompt cache.
+    keeps_routed_tools: bool = False
+    #: Whether it takes tools in the middle of a conversation, and searches tools itself, though it is not known to.
+    takes_added_tools: bool = False
+    takes_tool_search: bool = False
+
+
+@dataclass(frozen=True)
+class ModelContent:
+    """What a model's form says. A limit that is None is left to the provider, or to the service; a `dialect` of "" to
+    the provider, and what else is said of its calls and is empty to the vendor."""
+
+    name: str
+    context_window: int = 128_000
+    tool_limit: int | None = None
+    max_rounds: int | None = None
+    dialect: str = ""
+    reasoning_effort: str = ""
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+
+
+def model_content(model: LanguageModel) -> ModelContent:
+    """As it is stored."""
+    return ModelContent(**{each.name: getattr(model, each.name) for each in fields(ModelContent)})
+
+
+@configuration_write()
+def save_provider(
+    provider: Provider | None, content: ProviderContent, *, agents: Iterable[Agent] = (), actor: Membership
+) -> Provider:
+    """Add or change a provider, maybe with its first model, and let these agents use that. Keys are never in the audit.
+
+    Raises ProviderRefused for an address that may not be reached, a name in use, and a stored key that would go to
+    another host than it was entered for.
+    """
+    require(actor, Right.PROVIDERS)
+    check_base_url(content.base_url)
+    is_new = provider is None
+    if provider is None:
+        provider = Provider(organisation_id=actor.organisation_id, api_key="")
+    before = {} if is_new else _told(provider)
+    moved = not is_new and provider.base_url != content.base_url
+    slug = content.slug or provider.slug or free_short_name(Provider.objects.all(), "slug", content.name)
+    _check_slug(provider, slug)
+    if not is_new and content.api_key is None and _moves(provider.base_url, content.base_url) and _has_key(provider):
+        raise ProviderRefused(
+            "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
+        )
+    provider.slug = slug
+    _write(provider, content)
+    after = _told(provider)
+    if before != after or content.api_key is not None:  # else what was tested is as it was
+        ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
+    if content.api_key is not None:
+        after["api_key"] = "changed" if content.api_key else "removed"
+    if moved:
+        after |= _forget_learned(LanguageModel.objects.filter(provider=provider))
+    if is_new or before != after:
+        record("provider.create" if is_new else "provider.update", provider, actor=actor, before=before, after=after)
+        touch_registry(provider.organisation_id)
+    if content.model_name:
+        first = LanguageModel.objects.filter(provider=provider).order_by("pk").first()
+        stored = model_content(first) if first else ModelContent("")
+        wanted = replace(stored, name=content.model_name, context_window=content.context_window)
+        save_model(provider, first, wanted, agents=agents, actor=actor)
+    return provider
+
+
+@configuration_write("provider")
+def delete_provider(provider: Provider, *, actor: Membership) -> None:
+    """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Q(model__provider=provider) | Q(fallback_model__provider=provider))
+    if users:
+        raise ProviderRefused(
+            "provider", f"{users} would have no model: choose another model there first.", code="in_use"
+        )
+    models = list(LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True))
+    record("provider.delete", provider, actor=actor, before=_told(provider) | {"models": models})
+    provider.delete()
+    touch_registry(actor.organisation_id)
+
+
+@configuration_write()
+def save_model(
+    provider: Provider,
+    model: LanguageModel | None,
+    content: ModelContent,
+    *,
+    agents: Iterable[Agent] = (),
+    actor: Membership,
+) -> LanguageModel:
+    """Add or change one model of the provider, and let these agents use it."""
+    require(actor, Right.PROVIDERS)
+    _check_numbers(content)
+    _check_dialect(content.dialect, may_be_blank=True)
+    check_knobs(content, content.context_window)
+    is_new = model is None
+    if model is None:
+        model = LanguageModel(organisation_id=provider.organisation_id, provider=provider)
+    twins = LanguageModel.objects.filter(provider=provider, name=content.name)
+    if twins.exclude(pk=model.pk).exists():
+        raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
+    before = {} if is_new else _model_told(model)
+    renamed = not is_new and model.name != content.name
+    for each in fields(content):
+        setattr(model, each.name, getattr(content, each.name))
+    # Never what a worker writes of it meanwhile: what was learned.
+    model.save(update_fields=None if is_new else [each.name for each in fields(content)])
+    after = _model_told(model)
+    if before != after:  # else what was tested is as it was: who uses it is no part of that
+        ConnectionTest.objects.filter(language_model=model).delete()
+    if renamed:
+        after |= _forget_learned(LanguageModel.objects.filter(pk=model.pk))
+        model.learned, model.missing_since = [], None
+    if before != after:
+        record("model.create" if is_new else "model.update", model, actor=actor, before=before, after=after)
+        touch_registry(model.organisation_id)
+    for agent in agents:
+        _use_model(agent, model, actor=actor)
+    return model
+
+
+@configuration_write("model")
+def delete_model(model: LanguageModel, *, actor: Membership) -> None:
+    """Raises ChangeRefused while agents use it."""
+    require(actor, Right.PROVIDERS)
+    users = _agents_told(Q(model=model) | Q(fallback_model=model))
+    if users:
+        raise ProviderRefused("model", f"{users} would have no model: choose another model there first.", code="in_use")
+    record("model.delete", model, actor=actor, before=_model_told(model))
+    model.delete()
+    touch_registry(actor.organisation_id)
+
+
+def check_base_url(url: str) -> None:
+    """Raise ProviderRefused for an address that no request would be let through to, as far as it says so itself.
+
+    Names are looked up when a request is made, not here: what they lead to then is what counts.
+    """
+    if not url:
+        return
+    try:
+        parsed = check_web_address(url, "base_url", purpose=Purpose.PROVIDER, ports=None)
+    except ChangeRefused as error:
+        raise ProviderRefused(error.field, str(error)) from error
+    if RESOURCE in urlsplit(url).netloc:
+        raise ProviderRefused("base_url", f"Put the name of your resource in place of {RESOURCE}.")
+    if parsed.query or parsed.fragment:
+        raise ProviderRefused(
+            "base_url", "The address ends before any ? or #; it looks like https://api.example.org/v1."
+        )
+
+
+def _check_slug(provider: Provider, slug: str) -> None:
+    check_slug(slug)
+    if Provider.objects.filter(slug=slug).exclude(pk=provider.pk).exists():
+        raise ProviderRefused("slug", f"There is a provider {slug} already.", code="taken")
+
+
+def _check_numbers(content: ModelContent) -> None:
+    bounds = (
+        ("context_window", content.context_window, 1_000, MAX_CONTEXT_WINDOW),
+        ("tool_limit", content.tool_limit, 0, MAX_TOOL_LIMIT),
+        ("max_rounds", content.max_rounds, 1, MAX_ROUNDS),
+    )
+    for field, value, low, high in bounds:
+        if value is not None and not low <= value <= high:
+            raise ProviderRefused(field, f"Give a whole number from {low:,} to {high:,}.")
+
+
+def _check_dialect(dialect: str, *, may_be_blank: bool = False) -> None:
+    choices = [value for value, _ in DIALECT_SETTINGS]
+    if dialect not in choices and not (may_be_blank and not dialect):
+        raise ProviderRefused("dialect", f"Choose one of {', '.join(choices)}.")
+
+
+def _write(provider: Provider, content: ProviderContent) -> None:
+    if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
+        raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
+    _check_dialect(content.dialect)
+    provider.name, provider.tool_limit, provider.dialect = content.name, content.tool_limit, content.dialect
+    provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
+    provider.keeps_routed_tools = content.keeps_routed_tools
+    provider.takes_added_tools = content.takes_added_tools
+    provider.takes_tool_search = content.takes_tool_search
+    if content.api_key is not None:
+        provider.api_key = content.api_key
+    provider.save()
+
+
+def _forget_learned(models: QuerySet[LanguageModel]) -> dict[str, str]:
+    """What was learned of another address or of another model's name is not true of this one, and neither is that it is
+    not listed. For the audit."""
+    models.exclude(missing_since=None).update(missing_since=None)
+    return {"learned": "forgotten"} if models.exclude(learned=[]).update(learned=[]) else {}
+
+
+def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None:
+    if agent.model_id == model.pk:
+        return
+    before = {"model": str(agent.model)}
+    agent.model = model
+    agent.save(update_fields=["model"])
+    record("agent.update", agent, actor=actor, before=before, after={"model": str(model)})
+    touch_registry(agent.organisation_id)
+
+
+def _agents_told(users: Q) -> str:
+    """The first few names of these agents, as the beginning of a sentence; empty where there are none."""
+    names = list(Agent.objects.filter(users).order_by("name").values_list("name", flat=True)[:4])
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+
+
+def _has_key(provider: Provider) -> bool:
+    return Provider.objects.filter(pk=provider.pk).exclude(api_key="").exists()
+
+
+def _moves(old: str, new: str) -> bool:
+    """Whether requests go to another host, port or scheme than before."""
+    return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
+
+
+def _told(provider: Provider) -> dict[str, Any]:
+    """What the audit says of it: everything but the key."""
+    return {
+        "slug": provider.slug,
+        "name": provider.name,
+        "base_url": provider.base_url,
+        "tool_limit": provider.tool_limit,
+        "dialect": provider.dialect,
+        "keeps_routed_tools": provider.keeps_routed_tools,
+        "takes_added_tools": provider.takes_added_tools,
+        "takes_tool_search": provider.takes_tool_search,
+        "is_enabled": provider.is_enabled,
+    }
+
+
+def _model_told(model: LanguageModel) -> dict[str, Any]:
+    return {
+        "provider": model.provider.slug,
+        "name": model.name,
+        "context_window": model.context_window,
+        "tool_limit": model.tool_limit,
+        "max_rounds": model.max_rounds,
+        "dialect": model.dialect,
+        **{name: getattr(model, name) for name in KNOBS},
+    }

@@ -1,0 +1,169 @@
+"""What a call's result comes to: each kind of content has its place. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capabilities.contract.effects import is_true
+from capabilities.contract.results import MAX_FILE, MAX_FILES, ResultFile, ToolResult
+from capabilities.running.mcp_client.words import finite, readable
+
+#: Blocks of content that are looked at, and characters of an address and of a name.
+MAX_BLOCKS = 200
+MAX_ADDRESS = 2_000
+MAX_NAME = 200
+HIDDEN = "(Characters that nobody sees were taken out of this result.)"
+NOTHING = "(The tool returned nothing.)"
+NO_NUMBER = "(A number that JSON does not have, such as NaN, became null.)"
+_DATA_URL = re.compile(r"\s*data:([\w.+-]+/[\w.+-]+)?[^,]{0,200},", re.IGNORECASE)
+#: Endings of names for media types that are common in results.
+ENDINGS = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/svg+xml": ".svg",
+    "audio/wav": ".wav",
+    "audio/mpeg": ".mp3",
+    "audio/ogg": ".ogg",
+    "application/pdf": ".pdf",
+    "application/json": ".json",
+    "text/plain": ".txt",
+    "text/csv": ".csv",
+}
+
+
+@dataclass
+class _Reading:
+    lines: list[str] = field(default_factory=list)
+    files: list[ResultFile] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    has_hidden: bool = False
+    bytes_of_files: int = 0
+
+    def say(self, text: str) -> None:
+        shown, was_hidden = readable(text)
+        self.has_hidden = self.has_hidden or was_hidden
+        self.lines.append(shown)
+
+    def word(self, value: Any, most: int = MAX_NAME) -> str:
+        """A short text in one line."""
+        shown, was_hidden = readable(value) if isinstance(value, str) else ("", False)
+        self.has_hidden = self.has_hidden or was_hidden
+        return " ".join(shown.split())[:most]
+
+
+def result_of(sent: Mapping[str, Any]) -> ToolResult:
+    """The result of `tools/call`, as it was sent. What is malformed is left out, with a line that says so."""
+    reading = _Reading()
+    blocks = _blocks(sent)
+    for block in blocks[:MAX_BLOCKS]:
+        _read_block(block, reading)
+    if len(blocks) > MAX_BLOCKS:
+        reading.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
+    structured, had_none = finite(sent.get("structuredContent"))
+    if structured is not None and not any(line.strip() for line in reading.lines):
+        reading.say(json.dumps(structured, ensure_ascii=False))
+    if had_none:
+        reading.lines.append(NO_NUMBER)
+    if reading.has_hidden:
+        reading.lines.append(HIDDEN)
+    text = "\n".join(reading.lines)
+    return ToolResult(
+        text=text if text.strip() else NOTHING,
+        structured=_as_object(structured),
+        files=tuple(reading.files),
+        links=tuple(reading.links),
+        is_error=is_true(sent.get("isError")),
+    )
+
+
+def _blocks(sent: Mapping[str, Any]) -> list[Any]:
+    """The pieces of content in whatever form: a list, one block, a text, or `toolResult` as in protocol 2024-10-07."""
+    content = sent.get("content")
+    if content is None and "toolResult" in sent:
+        content = sent["toolResult"]
+        if not isinstance(content, str):
+            return [json.dumps(finite(content)[0], ensure_ascii=False)]
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def _as_object(structured: Any) -> Mapping[str, Any] | None:
+    """Protocol 2026-07-28 allows any JSON here; whoever reads it wants an object."""
+    if structured is None or isinstance(structured, dict):
+        return structured
+    return {"result": structured}
+
+
+def _read_block(block: Any, reading: _Reading) -> None:
+    if isinstance(block, str):
+        reading.say(block)
+        return
+    if not isinstance(block, Mapping):
+        if block is not None:
+            reading.say(json.dumps(finite(block)[0], ensure_ascii=False))
+        return
+    kind = block.get("type")
+    if kind in ("text", None) and isinstance(block.get("text"), str):
+        reading.say(block["text"])
+    elif kind in ("image", "audio"):
+        _add_file(block.get("data"), block.get("mimeType"), "", str(kind), reading)
+    elif kind == "resource_link" and isinstance(block.get("uri"), str):
+        address = reading.word(block["uri"], MAX_ADDRESS)
+        name = reading.word(block.get("title")) or reading.word(block.get("name")) or address
+        about = reading.word(block.get("description"), 500)
+        reading.links.append((address, name))
+        reading.lines.append(f"[link: {name} <{address}>" + (f": {about}]" if about else "]"))
+    elif kind == "resource" and isinstance(block.get("resource"), Mapping):
+        _read_resource(block["resource"], reading)
+    else:
+        reading.lines.append(f"(content of the type {reading.word(kind) or 'that it has none of'} was left out)")
+
+
+def _read_resource(resource: Mapping[str, Any], reading: _Reading) -> None:
+    address = reading.word(resource.get("uri"), MAX_ADDRESS)
+    if isinstance(resource.get("text"), str):
+        if address:
+            reading.lines.append(f"[resource: {address}]")
+        reading.say(resource["text"])
+    else:
+        name = address.rstrip("/").rpartition("/")[2]
+        _add_file(resource.get("blob"), resource.get("mimeType"), name, "resource", reading)
+
+
+def _add_file(data: Any, media_type: Any, name: str, kind: str, reading: _Reading) -> None:
+    if not isinstance(data, str):
+        reading.lines.append(f"({kind} without data was left out)")
+        return
+    media_type = reading.word(media_type, 100).lower()
+    if found := _DATA_URL.match(data):
+        media_type, data = media_type or found[1].lower(), data[found.end() :]
+    media_type = media_type or "application/octet-stream"
+    if len(data) * 3 // 4 > MAX_FILE or reading.bytes_of_files + len(data) * 3 // 4 > MAX_FILES:
+        reading.lines.append(f"({kind} {media_type} was left out: it is larger than {MAX_FILE // 1_000_000} MB)")
+        return
+    try:
+        content = _decoded(data)
+    except (binascii.Error, ValueError):
+        reading.lines.append(f"({kind} {media_type} was left out: its data cannot be read)")
+        return
+    reading.bytes_of_files += len(content)
+    name = (name or f"{kind}-{len(reading.files) + 1}{ENDINGS.get(media_type, '')}")[:MAX_NAME]
+    if any(each.name == name for each in reading.files):
+        name = f"{len(reading.files) + 1}-{name}"[:MAX_NAME]
+    reading.files.append(ResultFile(name=name, media_type=media_type, content=content))
+    reading.lines.append(f"[{kind}: {name}, {media_type}, {len(content):,} bytes]")
+
+
+def _decoded(data: str) -> bytes:
+    """Base64 with line breaks, of either alphabet, with or without its padding. Raises ValueError."""
+    plain = "".join(data.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

@@ -1,0 +1,44 @@
+"""The forms that answer what a turn asks, and the address of the list."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+
+from sessions.asking.approvals.writes import MAX_NOTE, MAX_PROPOSAL, MAX_RESPONSE
+from sessions.models import ApprovalStatus
+from toolhub.tenants.addresses import ListAddress
+
+#: Hours that an approval can be remembered for, as a choice says them.
+HOURS = [(1, "1 hour"), (8, "8 hours"), (24, "1 day"), (24 * 7, "7 days"), (24 * 30, "30 days")]
+
+
+class ApprovalsAddress(ListAddress):
+    """The address of the list: the state of what is shown."""
+
+    status = forms.ChoiceField(required=False, choices=[("", "All"), *ApprovalStatus.choices])
+
+
+class AnswerForm(forms.Form):
+    """What may be said with an answer. A button with a choice of the question's fills in `choice`."""
+
+    note = forms.CharField(required=False, max_length=MAX_NOTE)
+    proposal = forms.CharField(required=False, max_length=MAX_PROPOSAL, strip=False)
+    response = forms.CharField(required=False, max_length=MAX_RESPONSE, strip=False)
+    choice = forms.CharField(required=False, max_length=MAX_RESPONSE, strip=False)
+    hours = forms.TypedChoiceField(required=False, choices=HOURS, coerce=int, empty_value=None)
+
+    def until(self) -> datetime | None:
+        hours = self.cleaned_data["hours"]
+        return timezone.now() + timedelta(hours=hours) if hours else None
+
+    def response_text(self) -> str:
+        return str(self.cleaned_data["choice"] or self.cleaned_data["response"])
+
+    def first_error(self) -> str:
+        """What is wrong, for a page that shows one sentence."""
+        errors: Any = next(iter(self.errors.values()), [""])
+        return str(errors[0])

@@ -1,0 +1,148 @@
+"""What turns ask, as pages and the API show it: what a member may answer, what was asked, and the consents kept."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import Http404
+
+from capabilities.catalogue.versions.queries import count_waiting_for as versions_waiting_for
+from sessions.access import own_session
+from sessions.asking.approvals.answering import answerable_by
+from sessions.models import Approval, ApprovalStatus, ChatSession, Consent, Turn
+from toolhub.tenants.keyset import Keyset, Page
+from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+
+#: The badge counts to one more than this.
+COUNTED = 99
+
+
+#: What no page of approvals shows of the rows beside one.
+_LONG = (
+    *(f"step__{name}" for name in ("arguments", "result", "result_sent", "extras", "raw_usage", "text")),
+    *(f"turn__{name}" for name in ("message", "answer", "draft")),
+    "turn__agent__prompt",
+    *(f"tool_version__{name}" for name in ("wire", "parameters", "description", "instructions")),
+    *(f"{name}__{place}" for name in ("session", "turn__session") for place in ("tool_order", "last_prompt")),
+)
+
+
+def with_all_shown(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
+    """With every row at hand that a page shows of one: its step, agent, session, tool, requester, who decided."""
+    return approvals.select_related(
+        "step",
+        "turn__agent",
+        "turn__session",
+        "session__membership",
+        "requester__user",
+        "tool__category",
+        "tool_version",
+        "decided_by__user",
+    ).defer(*_LONG)
+
+
+# -- What waits for a member -------------------------------------------------------------------------------------------
+
+
+def waiting_for(member: Membership) -> QuerySet[Approval]:
+    """Calls and questions that wait and that this member may answer."""
+    return with_all_shown(Approval.objects.filter(answerable_by(member)))
+
+
+def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Page[Approval]:
+    """The same, the oldest first. One query, one more for a delegated right."""
+    return Keyset(waiting_for(member), ("pk",)).page(after, before)
+
+
+def count_waiting_for(member: Membership) -> int:
+    """How many wait for this member, counted to one more than COUNTED. One query, one more for a delegated right."""
+    return Approval.objects.filter(answerable_by(member)).order_by()[: COUNTED + 1].count()
+
+
+def waiting_told(member: Membership) -> tuple[int, str]:
+    """How many calls, questions and versions of tools wait for this member, and a sentence that says it; 0 and "" for
+    nothing. One query, one more for a delegated right, and one for who approves code."""
+    count = min(count_waiting_for(member) + versions_waiting_for(member), COUNTED + 1)
+    if not count:
+        return 0, ""
+    shown = f"More than {COUNTED}" if count > COUNTED else str(count)
+    return count, f"{shown} {'approval waits' if count == 1 else 'approvals wait'} for you"
+
+
+# -- What was asked ----------------------------------------------------------------------------------------------------
+
+
+def approvals_seen_by(member: Membership) -> QuerySet[Approval]:
+    """The member's own; with the right `approvals` those of everybody in the categories that it reaches; with the right
+    `sessions` all. Of sessions that nobody deleted. A delegated right costs one query."""
+    approvals = with_all_shown(Approval.objects.filter(session__deleted_at=None))
+    reach = member.reach(Right.APPROVALS)
+    if reach.covers(EVERY_CATEGORY) or member.has_right(Right.SESSIONS):
+        return approvals
+    seen = Q(requester=member)
+    if reach:
+        seen |= Q(tool__category__name__in=reach.categories)
+    return approvals.filter(seen)
+
+
+def approvals_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
+    """The newest first, of one status or of all. One query, one more for a delegated right."""
+    approvals = approvals_seen_by(member)
+    if status:
+        approvals = approvals.filter(status=status)
+    return Keyset(approvals, ("-pk",)).page(after, before)
+
+
+def history_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
+    """The same without what waits for this member. One query, one more for a delegated right."""
+    approvals = approvals_seen_by(member).exclude(answerable_by(member))
+    if status:
+        approvals = approvals.filter(status=status)
+    return Keyset(approvals, ("-pk",)).page(after, before)
+
+
+def approval_or_404(member: Membership, approval_id: UUID) -> Approval:
+    """One that this member may see; another looks like a missing one."""
+    approval = approvals_seen_by(member).filter(public_id=approval_id).first()
+    if approval is None:
+        raise Http404("No such approval.")
+    return approval
+
+
+def approvals_of_turn(turn: Turn) -> QuerySet[Approval]:
+    """What this turn asked, in its order. One query."""
+    return with_all_shown(Approval.objects.filter(turn=turn)).order_by("step__index", "pk")
+
+
+def waiting_in_session(session: ChatSession) -> QuerySet[Approval]:
+    """What waits in a member's session, with what its agents ask in sessions below. One query, a query or two more for
+    each level that `session` is below the member's own."""
+    waiting = Approval.objects.filter(session=own_session(session), status=ApprovalStatus.PENDING)
+    return with_all_shown(waiting).order_by("pk")
+
+
+# -- Consents ----------------------------------------------------------------------------------------------------------
+
+
+def consents_seen_by(member: Membership) -> QuerySet[Consent]:
+    """The member's own; with the right `approvals` those of everybody in the categories that it reaches."""
+    consents = Consent.objects.select_related(
+        "membership__user", "tool__category", "tool_version", "session", "approval", "granted_by__user", "revoked_by"
+    )
+    reach = member.reach(Right.APPROVALS)
+    if reach.covers(EVERY_CATEGORY):
+        return consents
+    return consents.filter(Q(membership=member) | Q(tool__category__name__in=reach.categories))
+
+
+def consents_page(member: Membership, *, after: str = "", before: str = "") -> Page[Consent]:
+    """The newest first, those that ended or were revoked too (`consent_in_force` tells them apart). One query."""
+    return Keyset(consents_seen_by(member), ("-pk",)).page(after, before)
+
+
+def consent_or_404(member: Membership, consent_id: UUID) -> Consent:
+    consent = consents_seen_by(member).filter(public_id=consent_id).first()
+    if consent is None:
+        raise Http404("No such consent.")
+    return consent

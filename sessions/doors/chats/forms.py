@@ -1,0 +1,113 @@
+"""The forms of a chat: which agent to begin with, what to say to which, and what to load."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from capabilities.models import Agent
+from sessions.doors.chats.queries import MAX_SEARCH, agents_to_talk_to
+from sessions.turns.accepting import MAX_MESSAGE
+from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.models import Membership
+
+
+class WhoseAddress(ListAddress):
+    """One's own rows, or everybody's."""
+
+    whose = forms.ChoiceField(required=False, choices=[("", "Yours"), ("all", "Everybody's")])
+
+    @property
+    def everyone(self) -> bool:
+        return self.filters["whose"] == "all"
+
+
+#: Which sessions a list shows, by who opened them.
+CLIENTS = [("", "Conversations"), ("openai", "Clients of OpenAI’s API"), ("mcp", "MCP clients")]
+
+
+class SessionsAddress(WhoseAddress):
+    q = forms.CharField(required=False)
+    client = forms.ChoiceField(required=False, choices=CLIENTS)
+
+    def clean_q(self) -> str:
+        """What is longer than a search is cut."""
+        return str(self.cleaned_data["q"])[:MAX_SEARCH]
+
+
+class NewSessionForm(forms.Form):
+    """Choices are read when the form is made, in the scope of its organisation."""
+
+    agent = forms.ModelChoiceField(
+        queryset=Agent.objects.none(),
+        to_field_name="slug",
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such agent.", "required": "Choose an agent."},
+    )
+
+    def __init__(self, *args: Any, member: Membership, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = agents_to_talk_to(member)  # type: ignore[attr-defined]
+
+
+class SessionForm(forms.Form):
+    """What a session is called."""
+
+    title = forms.CharField(
+        label="Title",
+        max_length=200,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        error_messages={"required": "Give it a title."},
+    )
+
+
+class MessageForm(forms.Form):
+    """What the member says, and to which agent. `key` tells a second click from a second message."""
+
+    message = forms.CharField(
+        max_length=MAX_MESSAGE,
+        strip=False,
+        error_messages={"required": "Write a message first."},
+        widget=forms.Textarea(
+            attrs={"rows": 1, "placeholder": "Message", "aria-label": "Message", "autocomplete": "off"}
+        ),
+    )
+    agent = forms.ModelChoiceField(
+        queryset=Agent.objects.none(),
+        to_field_name="slug",
+        required=False,
+        empty_label=None,
+        error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
+        widget=forms.Select(attrs={"aria-label": "Agent"}),
+    )
+    #: What the button "Quick question" says.
+    without_tools = forms.BooleanField(required=False)
+    key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
+
+    def __init__(
+        self, *args: Any, member: Membership, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
+        """`agents`: those to choose from, as (slug, name), where they are read already."""
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["agent"]
+        field.queryset = agents_to_talk_to(member)
+        field.choices = agents or [(agent.slug, str(agent)) for agent in field.queryset]
+        self.initial.setdefault("key", uuid.uuid4())
+
+    def clean_message(self) -> str:
+        message: str = self.cleaned_data["message"].replace("\r\n", "\n").strip("\n")
+        if not message.strip():
+            raise forms.ValidationError("Write a message first.")
+        return message
+
+    def offers_agents(self) -> bool:
+        """Whether there is more than one to choose from."""
+        choices: Any = self.fields["agent"]
+        return len(choices.choices) > 1
+
+    def idempotency_key(self) -> str:
+        key = self.cleaned_data.get("key")
+        return f"page-{key}" if key else ""

@@ -1,0 +1,66 @@
+"""Reminders among what members keep: how the pages and REST of `capabilities.assistant.records` show and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.utils import timezone
+from rest_framework import serializers
+
+from capabilities.assistant.records.forms import RecordForm, moment_field, text_field
+from capabilities.assistant.records.kind import Kind, Line, State
+from capabilities.assistant.records.kinds import day
+from capabilities.assistant.records.serializers import identity, moment, number
+from sessions.doors.schedules.reminders import REMINDER_TEXT, change_reminder
+from sessions.models import Reminder
+
+
+class ReminderForm(RecordForm):
+    text = text_field(REMINDER_TEXT, 2)
+    due_at = moment_field(label="When", help_text="In UTC.")
+
+    @classmethod
+    def initial_of(cls, shown: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(shown) | {"due_at": datetime.fromisoformat(shown["due_at"]).replace(tzinfo=None)}
+
+
+class ReminderIn(serializers.Serializer[Any]):
+    text = serializers.CharField(max_length=REMINDER_TEXT)
+    due_at = moment()
+
+
+class ReminderOut(ReminderIn):
+    id = identity()
+    number = number()
+    fired_at = moment(allow_null=True, help_text="When you were reminded.")
+    created_at = moment()
+
+
+def _reminder(reminder: Reminder) -> Line:
+    due = timezone.localtime(reminder.due_at)
+    return Line(reminder.text, facts=(f"{day(due)}, {due:%H:%M %Z}",), is_done=reminder.fired_at is not None)
+
+
+REMINDERS = Kind(
+    name="reminders",
+    title="Reminders",
+    one="reminder",
+    icon="bell",
+    purpose="What you asked to be reminded of, and when.",
+    example="Remind me tomorrow at 9:00 to call Ada",
+    model=Reminder,
+    order=("-due_at", "-number"),
+    searched=("text",),
+    line=_reminder,
+    out=ReminderOut,
+    body=ReminderIn,
+    form=ReminderForm,
+    change=change_reminder,
+    states=(
+        State("open", "To come", Q(fired_at=None)),
+        State("done", "Told", Q(fired_at__isnull=False)),
+    ),
+)

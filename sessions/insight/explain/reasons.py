@@ -1,0 +1,517 @@
+"""The reasons for which a tool is, or is not, in what an agent sends for a member: a verdict of every stage.
+
+No rule is written here a second time: verdicts come from the stages of `selection`, changes from `remedies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+from django.db.models import F, FilteredRelation, IntegerField, Q, Value
+from django.db.models.functions import Cast, Left, Now
+
+from capabilities.catalogue.versions.rules import CODE
+from capabilities.choosing.pipeline import stages
+from capabilities.choosing.pipeline.bringing import OwnLine, begins_with, toolkit_lines, without_agent
+from capabilities.choosing.pipeline.candidates import Candidate, Row
+from capabilities.choosing.pipeline.specs import SPEC, spec_annotations, spec_of, spec_without_version
+from capabilities.choosing.pipeline.tool_index import search_names
+from capabilities.contract.permission import Decision, Rights
+from capabilities.contract.spec import ToolSpec
+from capabilities.models import (
+    Agent,
+    ClientApprovals,
+    Grant,
+    Tool,
+    ToolVersion,
+    VersionStatus,
+)
+from capabilities.running.services.writes import set_up_title
+from sessions.insight.explain.inputs import Inputs, read_inputs
+from sessions.models import ChatSession
+from sessions.selection.queries import new_session
+from toolhub.tenants.keyset import Page, page_of_sorted
+from toolhub.tenants.models import Membership
+
+#: Of each that is kept back, each remedy is tried.
+TOOLS_A_PAGE = 15
+#: Characters of a description that a list shows.
+LINE_CHARS = 160
+#: Toolkits that a reason names.
+NAMED = 3
+#: `stopped`: the agent has it or could load it, and something keeps it back; `not_offered`: it has no way to it.
+STATES = ("sent", "loadable", "stopped", "not_offered")
+#: Tools that are kept back, of which it is asked whether one change would do.
+NEARLY_LOOKED_AT = 500
+
+#: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is told in
+#: two, what grants say and what roles say, in the order in which they decide.
+ALONE: Mapping[str, stages.Stage] = {
+    "enabled": stages.enabled,
+    "set-up": stages.ready,
+    "scope": stages.in_scope,
+    "delegation": stages.delegated,
+}
+#: The same of those that are asked after what the member may use: policies, and who answers where a call asks.
+POLICIES: Mapping[str, stages.Stage] = {
+    "policy": stages.policy,
+    "provider_policy": stages.provider_policy,
+    "approval": stages.answerable,
+}
+#: What a tool is called that nothing brings to the agent.
+NOT_OFFERED = "not offered"
+#: The same of what keeps a definition from going out: the model's provider refuses it, or it is too large.
+SENDING: Mapping[str, stages.Stage] = {"refused": stages.taken, "size": stages.of_size}
+STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, *SENDING, "router", "limit")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
+    empty for all, `tool` is a name; `message` is what would be said, empty for any; `client`: by a client of `/v1`.
+
+    `after` and `before` are places, where a page begins or ends; `capabilities.catalogue.tools.search` says their form.
+    """
+
+    q: str = ""
+    category: str = ""
+    state: str = ""
+    after: str = ""
+    before: str = ""
+    limit: int = TOOLS_A_PAGE
+    tool: str = ""
+    message: str = ""
+    client: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one stage says of one tool, whatever the others say. `kept` is None where it says nothing of it."""
+
+    stage: str
+    kept: bool | None
+    reason: str
+    #: The same in about three words.
+    short: str
+    #: Whether it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
+    stops: bool = False
+    #: Since when it does, and what was done then by whom, in words; where that is on record.
+    since: datetime | None = None
+    done: str = ""
+    done_by: str = ""
+
+
+@dataclass(frozen=True)
+class GrantLine:
+    """A grant in force of the member's, on a tool or a category."""
+
+    id: int
+    tool_id: int | None
+    category_id: int | None
+    effect: str
+
+
+@dataclass(frozen=True)
+class WaitingVersion:
+    """The newest version of a tool that waits for approval."""
+
+    id: int
+    number: int
+    since: datetime
+    #: Who wrote it, for people; and who may not approve it for that, or empty.
+    author: str
+    not_by: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One tool of a page, before it is asked about."""
+
+    spec: ToolSpec
+    line: str
+    #: Why its version is not used, beside what the spec says.
+    waiting: WaitingVersion | None = None
+    kept_back_at: datetime | None = None
+    kept_back_by: str = ""
+    #: Whether its source offers the version in force.
+    is_offered: bool = True
+    #: Without a version in force: what the agent would have with one; None where it has no way to it.
+    row_then: Row | None = None
+    #: Names of the toolkits that hold it, whichever agent may load them.
+    toolkits: tuple[str, ...] = ()
+    grants: tuple[GrantLine, ...] = ()
+    #: No agent begins with it or can load it.
+    is_nobodys: bool = False
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """One tool with the verdicts of all stages, in order."""
+
+    listed: Listed
+    cells: tuple[Cell, ...]
+    #: One of STATES.
+    state: str
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.listed.spec
+
+    @property
+    def is_sent(self) -> bool:
+        return self.state == "sent"
+
+    @cached_property
+    def stops(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.stops)
+
+    @property
+    def first_stop(self) -> Cell | None:
+        return next(iter(self.stops), None)
+
+
+@dataclass(frozen=True)
+class ReasonsPage:
+    """Some tools with their reasons; the places to go on after and before, empty at either end."""
+
+    inputs: Inputs
+    tools: Sequence[Reasons]
+    after: str
+    before: str
+
+
+def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
+    """Nine queries at most, whatever there is. Without a session: what a new one would begin with.
+
+    `agent` comes with its model and provider at hand.
+    """
+    is_unattended = asked.client and agent.client_approvals == ClientApprovals.HIDE
+    inputs = read_inputs(session or new_session(member, agent), agent, asked.message, is_unattended=is_unattended)
+    page = _page(inputs, asked)
+    return ReasonsPage(
+        inputs, [reasons_of(inputs, each) for each in _noted(member, page.rows)], page.after, page.before
+    )
+
+
+# -- Which tools ------------------------------------------------------------------------------------------------------
+
+
+def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
+    """What is sent comes first, then what one change lets through, what is offered, and the rest; of words, what they
+    find best. Two queries: the names in their order, then the tools of the page; one more where something of it waits
+    for a decision; for words those of `search_names` besides."""
+    tools = Tool.objects.annotate(own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=inputs.agent)))
+    if asked.tool:
+        tools = tools.filter(name=asked.tool)
+    if asked.category:
+        tools = tools.filter(category__name=asked.category)
+    places = {name: place for place, name in enumerate(search_names(asked.q))}
+    rows = list(tools.values_list(*_REACH))
+    would_have = {row[0]: row for row in rows if row[2] is None and _would_have(inputs.agent, *row[3:])}
+    has_words, group_of = bool(asked.q.strip()), _groups(inputs, would_have)
+    found = sorted(
+        (places[name] if has_words else group_of(key), name, key)
+        for key, name, *_ in rows
+        if (name in places or not has_words) and (not asked.state or asked.state == _state_of(inputs, key, would_have))
+    )
+    page = page_of_sorted(found, itemgetter(0, 1), asked.after, asked.before, limit=asked.limit)
+    keys = [key for _, _, key in page.rows]
+    columns = Tool.objects.filter(pk__in=keys).annotate(
+        **spec_annotations(), line=Left("current_version__description", LINE_CHARS)
+    )
+    more = ("line", "quarantined_at", "quarantined_by__user__first_name", "quarantined_by__user__email", "is_offered")
+    by_key = {row[0]: _listed(row) for row in columns.values_list(*SPEC, *more)}
+    waiting = _waiting([each.spec for each in by_key.values() if not each.spec.is_in_force or each.spec.quarantine])
+    for key, version in waiting.items():
+        listed = by_key[key]
+        then = _row_then(inputs, listed.spec, version, *would_have[key][3:]) if key in would_have else None
+        by_key[key] = replace(listed, waiting=version, row_then=then)
+    return Page([by_key[key] for key in keys if key in by_key], page.after, page.before)
+
+
+#: Of each tool: its key, name and version in force, and what decides whether the agent would have it with one.
+_REACH = (
+    "pk",
+    "name",
+    "current_version_id",
+    "own__position",
+    "own__is_deferred",
+    "made_by_agent_id",
+    "category__is_core",
+)
+
+
+def _would_have(agent: Agent, place: int | None, is_deferred: bool | None, maker_id: int | None, is_core: bool) -> bool:
+    """Whether a session with the agent begins with it, as soon as a version is in force: the first approval of what an
+    agent made gives it to that agent."""
+    return maker_id == agent.pk or begins_with(agent, OwnLine(place, bool(is_deferred)), is_core=is_core)
+
+
+def _row_then(
+    inputs: Inputs,
+    spec: ToolSpec,
+    version: WaitingVersion,
+    place: int | None,
+    is_deferred: bool | None,
+    maker_id: int | None,
+    is_core: bool,
+) -> Row:
+    """The tool as the agent would have it with this version in force."""
+    if place is None and maker_id == inputs.agent.pk:
+        place = inputs.last_place + 1
+    return Row(replace(spec, version_id=version.id, quarantine=""), is_core, place, bool(is_deferred))
+
+
+def _listed(row: Sequence[Any]) -> Listed:
+    *columns, line, kept_back_at, first_name, email, is_offered = row
+    spec = spec_of(columns) if columns[1] is not None else spec_without_version(columns)
+    by = first_name or email or ""
+    return Listed(spec, line or "", kept_back_at=kept_back_at, kept_back_by=by, is_offered=is_offered)
+
+
+def _waiting(tools: Sequence[ToolSpec]) -> dict[int, WaitingVersion]:
+    """The newest version of each that waits, by the tool's key. One query, none without tools."""
+    if not tools:
+        return {}
+    rows = ToolVersion.objects.filter(tool__in=[each.tool_id for each in tools], status=VersionStatus.PENDING)
+    rows = rows.select_related("created_by__user", "made_by_agent").order_by("number")
+    kinds = {each.tool_id: each.kind for each in tools}
+    long = ("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
+    return {
+        each.tool_id: WaitingVersion(
+            each.pk, each.number, each.created_at, _author(each), _not_by(each, kinds[each.tool_id])
+        )
+        for each in rows.defer(*long)
+    }
+
+
+def _author(version: ToolVersion) -> str:
+    by = str(version.created_by or "toolhub")
+    return f"the agent {version.made_by_agent} for {by}" if version.made_by_agent else by
+
+
+def _not_by(version: ToolVersion, kind: str) -> str:
+    is_code = kind in CODE or version.made_by_agent_id is not None
+    return str(version.created_by) if is_code and version.created_by else ""
+
+
+def _groups(inputs: Inputs, would_have: Collection[int]) -> Callable[[int], int]:
+    """The number of a tool's group, by its key."""
+    sent, nearly, offered = inputs.sent, _nearly_sent(inputs), inputs.offered
+
+    def group_of(key: int) -> int:
+        if key in sent:
+            return 0
+        if key in nearly or key in would_have:
+            return 1
+        return 2 if key in offered else 3
+
+    return group_of
+
+
+def _nearly_sent(inputs: Inputs) -> set[int]:
+    """Keys of what could be loaded, and of what is brought and stopped by one stage alone, beside the limit."""
+    kept_back = [each.spec for each in inputs.gathered.values() if each.spec.tool_id not in inputs.sent]
+    found = set(inputs.loadable)
+    for spec in kept_back[:NEARLY_LOOKED_AT]:
+        stops = {cell.stage for cell in reasons_of(inputs, Listed(spec, "")).stops} - {"limit"}
+        if len(stops) <= 1:
+            found.add(spec.tool_id)
+    return found
+
+
+def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
+    """With the toolkits that hold them, the grants on them, and whether any agent has them. One query."""
+    keys = [each.spec.tool_id for each in tools]
+    categories = {each.spec.category_id for each in tools}
+    none = Cast(Value(None), IntegerField())
+    grants = (
+        Grant.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), membership=member)
+        .filter(Q(tool__in=keys) | Q(category__in=categories))
+        .values_list(Value("grant"), "pk", "effect", "tool_id", "category_id")
+    )
+    listed, whole_ones = toolkit_lines(keys, categories)
+    lines = listed.values_list(Value("kit"), "toolkit_id", "toolkit__name", "tool_id", none)
+    whole = whole_ones.values_list(Value("kit"), "toolkit_id", "toolkit__name", none, F("category_id"))
+    nobodys = without_agent(keys).values_list(Value("nobodys"), none, "name", "pk", none)
+    rows = list(lines.union(whole, grants, nobodys, all=True))
+    for each in tools:
+        own = [row for row in rows if each.spec.tool_id == row[3] or each.spec.category_id == row[4]]
+        yield replace(
+            each,
+            toolkits=tuple(sorted({name for kind, _, name, *_ in own if kind == "kit"})),
+            grants=tuple(GrantLine(pk, tool, cat, said) for kind, pk, said, tool, cat in own if kind == "grant"),
+            is_nobodys=any(kind == "nobodys" for kind, *_ in own),
+        )
+
+
+# -- Why --------------------------------------------------------------------------------------------------------------
+
+
+def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
+    """What every stage says of the tool, and what came of it."""
+    spec = listed.spec
+    row = inputs.rows.get(spec.tool_id)
+    own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
+    alone = [_alone(inputs, stage, own) for stage in ALONE]
+    policies = [_by_policy(inputs, stage, own) for stage in POLICIES]
+    sending = [_by_sending(inputs, stage, own) for stage in SENDING]
+    permitted, last = _permitted(inputs, spec), (_router(inputs, spec), _limit(inputs, spec))
+    cells = (
+        _loaded(inputs, listed, row),
+        _with_record(alone[0], listed),
+        *alone[1:],
+        *permitted,
+        *policies,
+        *sending,
+        *last,
+    )
+    would_have = () if listed.row_then is None else (spec.tool_id,)
+    return Reasons(listed, cells, _state_of(inputs, spec.tool_id, would_have))
+
+
+def _with_record(enabled: Cell, listed: Listed) -> Cell:
+    """The verdict of the catalogue, with what waits for a decision, and since when."""
+    spec, waiting = listed.spec, listed.waiting
+    if enabled.kept or not spec.is_enabled:
+        return enabled
+    if not spec.is_in_force and waiting is not None:
+        return replace(
+            enabled,
+            reason=f"{enabled.reason}, version {waiting.number} waits for approval",
+            short="waits for approval",
+            since=waiting.since,
+            done="Submitted",
+            done_by=waiting.author,
+        )
+    if not spec.is_in_force:
+        return replace(enabled, short="nothing in force")
+    return replace(enabled, short="kept back", since=listed.kept_back_at, done="Kept back", done_by=listed.kept_back_by)
+
+
+def _state_of(inputs: Inputs, tool_id: int, would_have: Collection[int]) -> str:
+    if tool_id in inputs.sent:
+        return "sent"
+    if tool_id in inputs.loadable:
+        return "loadable"
+    return "stopped" if tool_id in inputs.offered or tool_id in would_have else "not_offered"
+
+
+def _loaded(inputs: Inputs, listed: Listed, row: Row | None) -> Cell:
+    if not listed.spec.is_in_force:
+        if listed.row_then is None:
+            return Cell("loaded", None, "nothing brings it before a version is in force", "")
+        return Cell("loaded", True, "the agent has it as soon as a version is in force", "its own")
+    own = inputs.gathered.get(listed.spec.name)
+    if own is not None:
+        told = listed.spec.in_titles(own.source)
+        shorts = {"agent": "its own", "meta-tool": "by itself"}
+        source = "it is one of the agent’s own" if own.source == "agent" else f"{told} brings it"
+        if own.source == "meta-tool":
+            reads = stages.is_reader(own.spec)
+            source = f"it comes by itself, {'to read on in results' if reads else 'as there is something to load'}"
+        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
+        return Cell("loaded", True, source, short)
+    reason, short = _why_nothing_brings(inputs, listed, row)
+    return Cell("loaded", False, reason, short, stops=True)
+
+
+def _why_nothing_brings(inputs: Inputs, listed: Listed, row: Row | None) -> tuple[str, str]:
+    spec = listed.spec
+    dropped = [each for each in inputs.selection.verdicts if each.tool == spec.name and each.stage == "gather"]
+    if dropped:
+        return dropped[0].reason, "nothing to read" if stages.is_reader(spec) else "in conflict"
+    if spec.is_meta:
+        return "it comes by itself where the agent has something to load", "nothing to load"
+    ways = [way for way in inputs.reading.offer.ways_to.get(spec.tool_id, ()) if way.bundle is not None]
+    if inputs.is_constant and ways:
+        return "this agent only searches and calls what can be loaded, it is never sent", "searched, not sent"
+    found = next(
+        (each.reason for each in inputs.selection.verdicts if (each.tool, each.stage) == (spec.name, "search")), ""
+    )
+    if found:
+        return f"{found}, and shows it to the model when it finds it", "searched"
+    if row is not None and row.is_deferred:
+        return f"it is deferred: sent once it is loaded as {spec.name}", "deferred"
+    if ways:
+        return f"{spec.in_titles(ways[0].source)} would bring it, and is not loaded", "not loaded"
+    if listed.toolkits:
+        names = ", ".join(listed.toolkits[:NAMED])
+        return f"nothing offers it to this agent; it is in {names}, which the agent may not load", NOT_OFFERED
+    return "nothing offers it to this agent", NOT_OFFERED
+
+
+def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    verdict = next(iter(ALONE[name](inputs.situation, [own])), None)
+    if verdict is None or verdict.kept:
+        return Cell(name, True, "", "")
+    shorts = {
+        "enabled": "switched off",
+        "set-up": f"needs {set_up_title(own.spec.service)}",
+        "scope": "shared credential",
+        "delegation": "not handed over",
+    }
+    return Cell(name, False, verdict.reason, shorts[name], stops=True)
+
+
+def _by_policy(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    """Without a policy there is nothing to say."""
+    verdict = next(iter(POLICIES[name](inputs.situation, [own])), None)
+    if verdict is None:
+        return Cell(name, True, "", "")
+    short = "" if verdict.kept else "asks a person" if name == "approval" else "not let through"
+    return Cell(name, verdict.kept, verdict.reason, short, stops=not verdict.kept)
+
+
+def _by_sending(inputs: Inputs, name: str, own: Candidate) -> Cell:
+    verdict = next(iter(SENDING[name](inputs.situation, [own])), None)
+    if verdict is None:
+        return Cell(name, True, "", "")
+    return Cell(name, False, verdict.reason, {"refused": "refused by the model", "size": "too large"}[name], stops=True)
+
+
+def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:
+    """What grants say, and what roles alone say. What is denied is asked again without those denies: then it shows
+    whether the roles stand in the way too."""
+    permissions, rights = inputs.permissions, inputs.permissions.rights
+    answer = permissions.decide(spec)
+    grants, roles, is_open = Cell("grants", None, "no grant names it", ""), answer, answer.allowed
+    if answer.stage == "grants":
+        short = "grant allows" if answer.allowed else "grant denies"
+        grants = Cell("grants", answer.allowed, answer.reason, short, stops=not answer.allowed)
+        roles = replace(permissions, rights=replace(rights, tool_grants={}, category_grants={})).decide(spec)
+        is_open = answer.allowed or replace(permissions, rights=_undenied(rights, spec)).decide(spec).allowed
+    short = "" if roles.allowed else "no role" if not rights.roles else "no role opens"
+    return grants, Cell("role", roles.allowed, roles.reason, short, stops=not is_open)
+
+
+def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
+    def rest(said: Mapping[int, Decision], own: int) -> dict[int, Decision]:
+        return {key: effect for key, effect in said.items() if key != own or effect == "allow"}
+
+    return replace(
+        rights,
+        tool_grants=rest(rights.tool_grants, spec.tool_id),
+        category_grants=rest(rights.category_grants, spec.category_id),
+    )
+
+
+def _router(inputs: Inputs, spec: ToolSpec) -> Cell:
+    """What the message needs. Of what is loaded, and of what was stopped before, there is nothing to say."""
+    verdict = inputs.by_router.get(spec.name)
+    if verdict is None:
+        return Cell("router", True, "", "")
+    short = "needed" if verdict.kept else "not needed"
+    return Cell("router", verdict.kept, verdict.reason, short, stops=not verdict.kept)
+
+
+def _limit(inputs: Inputs, spec: ToolSpec) -> Cell:
+    limit = inputs.situation.model.tool_limit
+    if inputs.has_room_for(spec):
+        return Cell("limit", True, "", "")
+    return Cell("limit", False, f"over the limit of {limit:,} tools", f"over {limit:,}", stops=True)

@@ -1,0 +1,131 @@
+"""The catalogue's list, and what a tool's page shows of turns: its last calls, and a form to run it by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from capabilities.agents.agents.queries import agent_or_404
+from capabilities.catalogue.categories.queries import categories
+from capabilities.catalogue.tools.forms import CatalogueFilter
+from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
+from capabilities.catalogue.tools.search import by_tokens
+from capabilities.catalogue.tools.views import mark_tool
+from capabilities.choosing.pipeline.permissions import may_use_nothing
+from sessions.doors.chats.queries import CALLS_COUNTED, by_last_call, calls_by_version, calls_of_tool
+from sessions.insight.trial.forms import TrialForm
+from sessions.insight.trial.writes import Trial, request_trial, trial_or_404, trial_run_or_404
+from sessions.models import TrialRun
+from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.models import Access, Right
+from toolhub.tenants.pages import signed_in
+
+
+@require_GET
+@signed_in
+def tool_list(request: MemberRequest, org: str) -> HttpResponse:
+    """The catalogue: by name, by tokens or by last use. An agent that is not there has no tools."""
+    member = member_or_404(request)
+    address = CatalogueFilter(request.GET)
+    chosen = address.values()
+    agent = agent_or_404(chosen["agent"], member) if chosen["agent"] else None
+    order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
+    page = tools_page(
+        q=chosen["q"],
+        category=chosen["category"],
+        state=chosen["state"],
+        kind=chosen["kind"],
+        agent=agent,
+        order=order,
+        **address.place,
+    )
+    reach = member.reach(Right.CATALOGUE)
+    for tool in page.rows:
+        mark_tool(tool, may_switch=reach.covers(tool.category.name))
+    context = {
+        "numbers": catalogue_numbers(),
+        **address.context(page),
+        "categories": categories(),
+        "agent": agent,
+        "states": address.fields["state"].choices,  # type: ignore[attr-defined]
+        "kinds": address.fields["kind"].choices,  # type: ignore[attr-defined]
+        "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
+        "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
+        "may_switch": bool(reach),
+        "may_set_approvals": member.has_right(Right.POLICIES),
+        "may_use_nothing": may_use_nothing(member),
+        "may_set_up": member.has_right(Right.CATALOGUE),
+    }
+    return render(request, "capabilities/catalogue/tool_list.html", context)
+
+
+@require_GET
+@signed_in
+def tool_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The last calls that this member may see: own ones, or everybody's with the right `sessions`."""
+    member = member_or_404(request)
+    tool = shown_tool_or_404(name)
+    context = {"tool": tool, "calls": calls_of_tool(member, tool.name)}
+    template = "sessions/insight/trial/_tool_calls.html" if request.htmx else "sessions/insight/trial/tool_calls.html"
+    return render(request, template, context)
+
+
+@require_GET
+@signed_in
+def tool_version_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The last calls that this member may see, counted by the version that ran."""
+    member = member_or_404(request)
+    tool = shown_tool_or_404(name)
+    context = {"tool": tool, "versions": calls_by_version(member, tool), "counted": CALLS_COUNTED}
+    template = (
+        "sessions/insight/trial/_version_calls.html" if request.htmx else "sessions/insight/trial/version_calls.html"
+    )
+    return render(request, template, context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def tool_try(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """The form; posted, it asks for a run by a worker, whose page or part follows the run."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    trial = trial_or_404(member, name)
+    form = TrialForm(
+        request.POST if request.method == "POST" else None, schema=_schema_of(trial), effect=trial.spec.effect
+    )
+    context = _context(trial, form)
+    if form.is_valid():
+        asked = request_trial(trial, form.arguments_text(), actor=member)
+        if isinstance(asked, TrialRun):
+            if not request.htmx:
+                return redirect("tool_trial", org, name, asked.public_id)
+            context["run"] = asked
+        else:
+            context["refusal"] = asked
+    template = "sessions/insight/trial/_tool_try.html" if request.htmx else "sessions/insight/trial/tool_try.html"
+    return render(request, template, context, status=422 if form.errors else 200)
+
+
+@require_GET
+@signed_in
+def tool_trial(request: MemberRequest, org: str, name: str, trial_id: str) -> HttpResponse:
+    """How a run by hand stands. Shown to the member who asked for it; anybody else finds no such page."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    run = trial_run_or_404(member, name, trial_id)
+    if request.htmx:
+        return render(request, "sessions/insight/trial/_tool_trial.html", {"tool": run.tool_version.tool, "run": run})
+    trial = trial_or_404(member, name)
+    form = TrialForm(schema=_schema_of(trial), effect=trial.spec.effect, given=json.loads(run.arguments))
+    return render(request, "sessions/insight/trial/tool_try.html", _context(trial, form) | {"run": run})
+
+
+def _schema_of(trial: Trial) -> dict[str, Any]:
+    schema: dict[str, Any] = trial.spec.definition["function"]["parameters"]
+    return schema
+
+
+def _context(trial: Trial, form: TrialForm) -> dict[str, Any]:
+    return {"tool": trial.tool, "spec": trial.spec, "form": form, "refused": trial.why_not}
